@@ -6,33 +6,33 @@
 
 // The version of all my blocks, if no job is about to change some.
 static uint64_t whole_version(const peer *p) {
-    bool changes = p->running.work.id != 0 && (p->running.work.kind == JOB_APPLY || p->running.work.kind == JOB_STATE_INIT);
-    if (!p->initialised || changes) return UINT64_MAX;
-    for (uint32_t b = 1; b < p->blocks; b++)
-        if (p->block_version[b] != p->block_version[0]) return UINT64_MAX;
-    return p->block_version[0];
+    bool changes = p->core.running.work.id != 0 && (p->core.running.work.kind == JOB_APPLY || p->core.running.work.kind == JOB_STATE_INIT);
+    if (!p->chunks->initialised || changes) return UINT64_MAX;
+    for (uint32_t b = 1; b < p->chunks->blocks; b++)
+        if (p->chunks->block_version[b] != p->chunks->block_version[0]) return UINT64_MAX;
+    return p->chunks->block_version[0];
 }
 
 // I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission. That is over for good: somebody
 // whose log ends before may send me his.
 static void forget_membership(peer *p) {
-    p->join_floor = p->me;
-    p->lies_version = whole_version(p);
-    p->ready = p->can_take = false;
+    p->cluster->join_floor = p->me;
+    p->chunks->lies_version = whole_version(p);
+    p->ready = p->microbatch->can_take = false;
     if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
     reduce_leave(p);
     p->me = 0;
-    p->initialised = false;
-    p->state_asked = p->state_known = p->applying = false;
-    p->can_take_sent = 0;
-    p->join_sent_ns = 0;
-    p->past.looking = false;
+    p->chunks->initialised = false;
+    p->chunks->state_asked = p->chunks->state_known = p->chunks->applying = false;
+    p->microbatch->can_take_sent = 0;
+    p->cluster->join_sent_ns = 0;
+    p->chunks->stored.looking = false;
     tasks_drop(p);
     task *clear = task_add(p, JOB_SUM_CLEAR);
     BRAID_ASSERT(clear != NULL);
-    p->sum_dirty = false;
+    p->core.sum_dirty = false;
 }
 
 static void tell_iteration(peer *p, const log_final *f) {
@@ -43,39 +43,39 @@ static void tell_iteration(peer *p, const log_final *f) {
     t.learning_rate = (double)f->learning_rate;
     t.microbatches = bitset_count(p->state.close.counted.words, WIRE_SET_WORDS);
     t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->state.close.voided.words, WIRE_SET_WORDS);
-    t.wasted = p->wasted;
-    t.wasted_ns = p->wasted_ns;
-    t.useful_ns = p->useful_ns;
-    t.carried = p->carried;
-    t.carried_bytes = p->carried_bytes;
+    t.wasted = p->microbatch->wasted;
+    t.wasted_ns = p->microbatch->wasted_ns;
+    t.useful_ns = p->microbatch->useful_ns;
+    t.carried = p->microbatch->carried;
+    t.carried_bytes = p->microbatch->carried_bytes;
     peer_tell(p, &t);
 }
 
 static void final_applied(peer *p, const log_final *final, const run_change *c) {
     // what the iteration needed is not needed any more: FINAL is the boundary
     bool was_ready = p->ready && p->version == final->iteration;
-    p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
-    p->past.iteration_ns = p->now - p->past.began_ns;
-    p->past.began_ns = p->now;
+    p->microbatch->can_take = p->ready = false;  // no slot that becomes free launches anything of it
+    p->leader->rollback.iteration_ns = p->now - p->leader->rollback.began_ns;
+    p->leader->rollback.began_ns = p->now;
     hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
     reduce_final(p, final);
     if (c->was_closed && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
-    p->iteration_ns = p->now;
-    p->state_asked = p->state_known = false;
-    if (p->sum_dirty) {
+    p->microbatch->iteration_ns = p->now;
+    p->chunks->state_asked = p->chunks->state_known = false;
+    if (p->core.sum_dirty) {
         task *clear = task_add(p, JOB_SUM_CLEAR);
         BRAID_ASSERT(clear != NULL);
-        p->sum_dirty = false;
+        p->core.sum_dirty = false;
     }
-    if (was_ready || p->initialised) reduce_apply(p);
+    if (was_ready || p->chunks->initialised) reduce_apply(p);
     member_refresh_flow(p);
 }
 
 static void run_applied(peer *p, const log_run *run, const run_change *c) {
-    if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
-    p->routing.stale = true;
+    if (p->me != 0) p->microbatch->iteration_ns = p->now;  // members may have waited for it, each for another time
+    p->routing->stale = true;
     if (!c->applied) return;
     if (c->rolled_back) rollback_run(p, run, c->newer);
     if (!c->first) return;
@@ -98,7 +98,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
         break;
     case LOG_CLOSE:
         // it counts less than the one before, unless it is read again
-        if (c.recounted && p->aggregation.results == p->state.iteration) reduce_reset(p);
+        if (c.recounted && p->chunks->aggregation.results == p->state.iteration) reduce_reset(p);
         break;
     case LOG_FINAL:
         if (c.applied) final_applied(p, &entry->u.final, &c);
@@ -107,7 +107,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
         if (c.applied) private_share(p, entry->u.share.share, c.freed_share);
         break;
     case LOG_CHECKPOINT:
-        if (c.applied) p->past.looked = 0;
+        if (c.applied) p->chunks->stored.looked = 0;
         break;
     case LOG_VOTERS: contacts_touch(p); break;
     default: break;
@@ -117,14 +117,14 @@ static void entry_applies(peer *p, const log_entry *entry) {
 // ---- the report of each change ------------------------------------------------------------------------------------
 
 static void members_changed(peer *p) {
-    p->routing.stale = true;
+    p->routing->stale = true;
     member_refresh_flow(p);
 }
 
 static void link_is_up(peer *p, uint32_t index) {
-    const contact *c = &p->contacts[index];
-    p->join_sent_ns = 0;
-    p->routing.stale = true;
+    const contact *c = &p->cluster->contacts[index];
+    p->cluster->join_sent_ns = 0;
+    p->routing->stale = true;
     send_leader(p, index);
     member_refresh_flow(p);
     if (c->member != 0) send_link_back(p, c->member);
@@ -132,7 +132,7 @@ static void link_is_up(peer *p, uint32_t index) {
 }
 
 static void link_is_down(peer *p, uint32_t index, bool refused) {
-    const contact *c = &p->contacts[index];
+    const contact *c = &p->cluster->contacts[index];
     members_changed(p);
     if (refused) raft_lost(&p->raft, p->now, &c->id);
     if (c->member != 0) pulls_link_lost(p, c->member);
@@ -142,10 +142,10 @@ static void link_is_down(peer *p, uint32_t index, bool refused) {
 }
 
 static void admitted(peer *p) {
-    p->rest_until_ns = 0;
-    p->blocks = p->run.blocks[p->stage];
-    p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
-    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
+    p->chunks->rest_until_ns = 0;
+    p->chunks->blocks = p->run.blocks[p->stage];
+    p->chunks->segments = (p->chunks->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
+    for (uint32_t b = 0; b < p->chunks->blocks; b++) p->chunks->block_version[b] = UINT64_MAX;
     reduce_blocks_changed(p);
     reduce_enter(p);
     fetch_reset(p);
@@ -161,14 +161,14 @@ static void member_is_gone(peer *p, member_id gone) {
 // State reports to resend immediately to a new leader.
 static void leader_is_another(peer *p) {
     for (uint32_t m = 0; p->config.kind == MEMBER_DATA && m < p->microbatches; m++)
-        if (p->owned[m].phase == OWNED_SETTLED) p->owned[m].settled_ns = 0;
-    p->aggregation.reduced_ns = p->aggregation.mismatch_ns = 0;
-    p->state_sent_ns = p->join_sent_ns = 0;
+        if (p->microbatch->owned[m].phase == OWNED_SETTLED) p->microbatch->owned[m].settled_ns = 0;
+    p->chunks->aggregation.reduced_ns = p->chunks->aggregation.mismatch_ns = 0;
+    p->chunks->state_sent_ns = p->cluster->join_sent_ns = 0;
     reduce_stir(p);
 }
 
 static void is_home(peer *p, uint32_t m) {
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     message msg = {.kind = MESSAGE_FORWARD, .iteration = p->state.iteration, .sender = p->me};
     msg.u.forward = (message_forward){.subject = {.m = m, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
     msg.u.forward.path.member[0] = p->me;

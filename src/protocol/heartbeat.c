@@ -5,25 +5,25 @@ void send_heartbeat(peer *p, uint32_t index) {
     uint64_t reaches;
     message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
     beat->ready = p->ready ? p->version + 1 : 0;
-    beat->can_take = p->can_take ? p->state.iteration + 1 : 0;
+    beat->can_take = p->microbatch->can_take ? p->state.iteration + 1 : 0;
     beat->free_slots = hold_room(p);
-    beat->queued = p->slots_used;
-    beat->progress = p->progress;
-    beat->forward_ns = p->forward_ns;
-    beat->backward_ns = p->backward_ns;
-    beat->leads = p->leads ? p->leader.term : 0;
+    beat->queued = p->microbatch->slots_used;
+    beat->progress = p->microbatch->progress;
+    beat->forward_ns = p->microbatch->forward_ns;
+    beat->backward_ns = p->microbatch->backward_ns;
+    beat->leads = p->cluster->leads ? p->cluster->own_term : 0;
     beat->reaches = reduce_reaches(p, &reaches) ? reaches + 1 : 0;
-    beat->saved = p->past.saved;
-    if (peer_send(p, index, 0)) p->contacts[index].beat_sent_ns = p->now;
+    beat->saved = p->chunks->stored.saved;
+    if (peer_send(p, index, 0)) p->cluster->contacts[index].beat_sent_ns = p->now;
 }
 
 void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
-    contact *c = &p->contacts[from];
+    contact *c = &p->cluster->contacts[from];
     const message_heartbeat *beat = &msg->u.heartbeat;
     if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_strange(p);
     else if (beat->leads != 0 && lead_may_be_in(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
-    if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
+    if (!peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id)) log_compare(p, msg->log_position);
     if (msg->sender != c->member || c->member == 0 || core_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
     if (beat->progress != c->beat.progress) c->progress_ns = p->now;
     bool comes = beat->ready == p->state.iteration + 1 && c->beat.ready != beat->ready;
@@ -36,7 +36,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
         if (m->stage == p->stage) can_take_update(p, false);
         return;
     }
-    flow_peer *f = flow_add(&p->flow, m->id);
+    flow_peer *f = flow_add(&p->microbatch->flow, m->id);
     if (f == NULL) return;
     bool more = beat->free_slots > f->free_slots;
     f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one may wait for a slot

@@ -21,8 +21,8 @@ static void carve_leader(carver *c, const peer_run *run, peer *p, uint32_t micro
     settled *all = carve(c, microbatches, sizeof(settled));
     stage_round *rounds = carve(c, run->stages, sizeof(stage_round));
     if (p != NULL) {
-        p->leader.settled = all;
-        p->leader.round = rounds;
+        p->leader->settled = all;
+        p->leader->round = rounds;
     }
     for (uint16_t s = 0; s < run->stages; s++) {
         double *norm2 = carve(c, run->tensors[s], sizeof(double));
@@ -35,8 +35,8 @@ static void carve_owner(carver *c, const peer_run *run, peer *p, uint32_t microb
     owned_stage *stages = carve(c, (size_t)microbatches * run->stages, sizeof(owned_stage));
     member_id *answers = carve(c, WIRE_MAX_MEMBERS, sizeof(member_id));
     if (p == NULL) return;
-    p->takeover.answer = answers;
-    p->owned = all;
+    p->microbatch->takeover.answer = answers;
+    p->microbatch->owned = all;
     for (uint32_t m = 0; m < microbatches; m++) all[m].stage = stages + (size_t)m * run->stages;
 }
 
@@ -46,6 +46,12 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     for (uint16_t s = 0; s < run->stages; s++)
         if (run->blocks[s] > blocks) blocks = run->blocks[s];
     peer *p = carve(&c, 1, sizeof(peer));
+    peer_cluster *cluster = carve(&c, 1, sizeof(peer_cluster));
+    peer_log *log = carve(&c, 1, sizeof(peer_log));
+    peer_routing *routing = carve(&c, 1, sizeof(peer_routing));
+    peer_microbatches *microbatch = carve(&c, 1, sizeof(peer_microbatches));
+    peer_chunks *chunks = carve(&c, 1, sizeof(peer_chunks));
+    peer_leader *leader = carve(&c, 1, sizeof(peer_leader));
     effect *effects = carve(&c, PEER_MAX_EFFECTS, sizeof(effect));
     uint8_t *outbox = carve(&c, PEER_OUTBOX_BYTES, 1);
     contact *contacts = carve(&c, PEER_MAX_CONTACTS, sizeof(contact));
@@ -66,22 +72,28 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     void *lines_memory = carve(&c, 1, lines_bytes);
     route_known *known = carve(&c, view_bytes > 0 ? ROUTE_MAX_KNOWN : 0, sizeof(route_known));
     if (p != NULL) {
-        p->effects = effects;
-        p->outbox = outbox;
-        p->contacts = contacts;
-        p->members = members;
-        p->block_version = versions;
-        p->aggregation.segment = segments;
-        p->aggregation.part = parts;
-        p->held = all;
-        p->slot_taken = slots;
-        p->tasks = tasks;
-        p->routing.memory = router_memory;
-        p->ring = ring;
-        p->routing.view_memory = view_memory;
-        p->routing.plan = plan_bytes > 0 ? plan_memory : NULL;
-        p->routing.lines = lines_bytes > 0 ? lines_memory : NULL;
-        p->routing.known = known;
+        p->cluster = cluster;
+        p->log = log;
+        p->routing = routing;
+        p->microbatch = microbatch;
+        p->chunks = chunks;
+        p->leader = leader;
+        p->core.effects = effects;
+        p->core.outbox = outbox;
+        p->cluster->contacts = contacts;
+        p->cluster->members = members;
+        p->chunks->block_version = versions;
+        p->chunks->aggregation.segment = segments;
+        p->chunks->aggregation.part = parts;
+        p->microbatch->held = all;
+        p->microbatch->slot_taken = slots;
+        p->core.tasks = tasks;
+        p->routing->memory = router_memory;
+        p->log->ring = ring;
+        p->routing->view_memory = view_memory;
+        p->routing->plan = plan_bytes > 0 ? plan_memory : NULL;
+        p->routing->lines = lines_bytes > 0 ? lines_memory : NULL;
+        p->routing->known = known;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
     carve_leader(&c, run, p, microbatches);
@@ -99,20 +111,22 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->run = *run;
     p->config = *config;
     p->now = now_ns;
-    p->on_change = events_handle;
+    p->core.on_change = events_handle;
     p->random.state = config->random_seed;
     p->microbatches = run->microbatches + run->eval_microbatches;
     run_state_open(&p->state, run->stages, run->slots, run->shares, run->start_version);
-    p->iteration_ns = now_ns;
+    p->microbatch->iteration_ns = now_ns;
     reduce_blocks_changed(p);
     rollback_open(p);
+    p->leader->rollback.began_ns = now_ns;
     fetch_open(p);
-    p->lead.heard = true;
-    p->lead.term = 1;
-    p->lead.id = config->leader_id;
+    p->chunks->agreed_state = leader_agreed_state;
+    p->cluster->lead.heard = true;
+    p->cluster->lead.term = 1;
+    p->cluster->lead.id = config->leader_id;
     contacts_add_named(p);
     log_open(p);
-    p->deadline = now_ns;
+    p->core.deadline = now_ns;
     return p;
 }
 
@@ -123,31 +137,31 @@ void peer_look(const peer *p, peer_view *view) {
     view->shadow = p->shadow;
     view->whole = reduce_reaches(p, &view->reaches);
     view->left = p->me == 0 ? reduce_left(p) : 0;
-    view->stands_again = p->stands_again;
+    view->stands_again = p->cluster->stands_again;
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->state.iteration;
     view->generation = p->state.run.generation;
-    view->slots_used = p->slots_used;
+    view->slots_used = p->microbatch->slots_used;
     view->capacity = p->config.capacity;
-    view->counted = p->counted;
-    view->k = p->k;
+    view->counted = p->microbatch->counted;
+    view->k = p->microbatch->k;
     view->log_position = p->state.position;
-    view->leads = p->leads;
-    view->term = p->lead.term;
+    view->leads = p->cluster->leads;
+    view->term = p->cluster->lead.term;
     view->voters = raft_votes(&p->raft) ? p->raft.voters.count : 0;
-    view->blobs_held = p->blobs_held;
-    view->useful_ns = p->useful_ns;
-    view->wasted_ns = p->wasted_ns;
-    view->wasted = p->wasted;
-    view->carried = p->carried;
-    view->carried_bytes = p->carried_bytes;
+    view->blobs_held = p->core.blobs_held;
+    view->useful_ns = p->microbatch->useful_ns;
+    view->wasted_ns = p->microbatch->wasted_ns;
+    view->wasted = p->microbatch->wasted;
+    view->carried = p->microbatch->carried;
+    view->carried_bytes = p->microbatch->carried_bytes;
     route_look(p, view);
 }
 
 bool peer_knows_member(const peer *p, const braid_id *id) {
     uint32_t index = contact_find(p, id);
-    return index != NO_CONTACT && p->contacts[index].member != 0;
+    return index != NO_CONTACT && p->cluster->contacts[index].member != 0;
 }
 
 const log_voters *peer_voters(const peer *p) { return &p->raft.voters; }

@@ -65,12 +65,12 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
 // Who leads and has taken its leave, or waits to be let in again, is no member, and says how to end the iteration all the same.
 static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message *msg) {
     bool leads = msg->kind == MESSAGE_BEGIN_AGGREGATION || msg->kind == MESSAGE_STATE;
-    return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->lead.id);
+    return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->cluster->contacts[from].id, &p->cluster->lead.id);
 }
 
 // A carrier that has not read of its own membership gives back what it does not know.
 static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) {
-    return msg->kind == MESSAGE_UNCARRIED && msg->sender == 0 && from != NO_CONTACT && p->contacts[from].member != 0;
+    return msg->kind == MESSAGE_UNCARRIED && msg->sender == 0 && from != NO_CONTACT && p->cluster->contacts[from].member != 0;
 }
 
 static bool may_speak(const peer *p, uint32_t from, const message *msg) {
@@ -90,7 +90,7 @@ static void on_suspect(peer *p, const message *msg) {
     const message_suspect *body = &msg->u.suspect;
     const member *m = member_find(p, body->member);
     if (m != NULL && m->contact != NO_CONTACT) {
-        contact *c = &p->contacts[m->contact];
+        contact *c = &p->cluster->contacts[m->contact];
         if (c->link == LINK_NONE) c->redial_ns = p->now;
         contact_touch(p, m->contact);
     }
@@ -99,7 +99,7 @@ static void on_suspect(peer *p, const message *msg) {
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
     if (!is_trifle(msg->kind)) reduce_stir(p);
-    if (blob != 0) p->blobs_held++;
+    if (blob != 0) p->core.blobs_held++;
     if (core_outdates(p, msg)) {
         peer_release(p, &blob);
         return;
@@ -143,7 +143,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
     case MESSAGE_UNCARRIED:
         parcel_refused(p, msg->u.uncarried.serial);
-        bypass_refused(p, from == NO_CONTACT ? p->me : p->contacts[from].member, msg->u.uncarried.serial);
+        bypass_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried.serial);
         break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
@@ -162,12 +162,12 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
 static void deliver_remote(peer *p, const event *e) {
     uint32_t from = contact_find(p, &e->id);
     blob_id blob = e->blob;
-    if (from == NO_CONTACT || p->contacts[from].link != LINK_UP) {
-        if (blob != 0) p->blobs_held++;
+    if (from == NO_CONTACT || p->cluster->contacts[from].link != LINK_UP) {
+        if (blob != 0) p->core.blobs_held++;
         peer_release(p, &blob);
         return;
     }
-    contact *c = &p->contacts[from];
+    contact *c = &p->cluster->contacts[from];
     uint64_t sure_ns = timing_sure_until(&c->timing);
     timing_heard(&c->timing, p->now);
     if (timing_sure_until(&c->timing) < sure_ns) reduce_stir(p);
@@ -178,14 +178,14 @@ static void deliver_remote(peer *p, const event *e) {
 }
 
 static void deliver_local(peer *p) {
-    uint32_t room = sizeof p->local / sizeof p->local[0];
-    while (p->local_count > 0) {
-        local_message l = p->local[p->local_first];
-        p->local_first = (p->local_first + 1) % room;
-        p->local_count--;
-        bool good = message_decode(p->outbox + l.offset, l.bytes, &p->received);
+    uint32_t room = sizeof p->core.local / sizeof p->core.local[0];
+    while (p->core.local_count > 0) {
+        local_message l = p->core.local[p->core.local_first];
+        p->core.local_first = (p->core.local_first + 1) % room;
+        p->core.local_count--;
+        bool good = message_decode(p->core.outbox + l.offset, l.bytes, &p->core.received);
         BRAID_ASSERT(good);
-        dispatch(p, NO_CONTACT, &p->received, 0, 0);
+        dispatch(p, NO_CONTACT, &p->core.received, 0, 0);
     }
 }
 
@@ -194,7 +194,7 @@ static void drain(peer *p, bool whole) {
     // whose vote is the only one will lead, or nobody ever does: what its user says now holds then
     bool will_lead = p->config.leader && p->config.voters <= 1 && p->raft.voters.count == 1 && raft_votes(&p->raft);
     if ((peer_is_leader(p) || will_lead) && (whole || p->config.leader)) {
-        if (p->leader.drain_ns == 0) p->leader.drain_ns = p->now;
+        if (p->drain_ns == 0) p->drain_ns = p->now;
         return;
     }
     if (whole) return;
@@ -225,14 +225,14 @@ static void wake(peer *p, uint64_t late_ns) {
 }
 
 void peer_step(peer *p, uint64_t now_ns, const event *e) {
-    BRAID_ASSERT(p->effect_next == p->effect_count);
-    uint64_t late_ns = now_ns > p->deadline ? now_ns - p->deadline : 0;
+    BRAID_ASSERT(p->core.effect_next == p->core.effect_count);
+    uint64_t late_ns = now_ns > p->core.deadline ? now_ns - p->core.deadline : 0;
     if (now_ns > p->now) p->now = now_ns;
-    p->effect_count = p->effect_next = 0;
-    p->outbox_bytes = 0;
-    p->step_appends = 0;
-    p->waiting_bytes = e->waiting_bytes;
-    p->deadline = p->now + TIMING_HEARTBEAT_NS;
+    p->core.effect_count = p->core.effect_next = 0;
+    p->core.outbox_bytes = 0;
+    p->log->step_appends = 0;
+    p->core.waiting_bytes = e->waiting_bytes;
+    p->core.deadline = p->now + TIMING_HEARTBEAT_NS;
     if (late_ns > TIMING_ASLEEP_NS) wake(p, late_ns);
     handle(p, e);
     log_progress(p);
@@ -259,6 +259,6 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         work_next(p);
         deliver_local(p);
     }
-    if (p->deadline <= p->now) p->deadline = p->now + TIMING_MS;
+    if (p->core.deadline <= p->now) p->core.deadline = p->now + TIMING_MS;
 }
 

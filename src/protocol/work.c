@@ -5,7 +5,7 @@
 #include <string.h>
 
 static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT, .fence = p->state.fence};
     t.work.kind = kind;
     t.work.stage = p->stage;
@@ -16,15 +16,15 @@ static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
 }
 
 static bool start_loss(peer *p, uint32_t m) {
-    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || p->held[m].forward != WORK_DONE) return false;
+    if (p->config.kind != MEMBER_DATA || p->microbatch->owned[m].phase != OWNED_LOSS || p->microbatch->held[m].forward != WORK_DONE) return false;
     task t = for_microbatch(p, m, JOB_LOSS);
-    t.work.in = p->owned[m].home != 0 ? p->owned[m].home : p->held[m].y;
+    t.work.in = p->microbatch->owned[m].home != 0 ? p->microbatch->owned[m].home : p->microbatch->held[m].y;
     task_start(p, &t);
     return true;
 }
 
 static bool start_backward(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (h->backward != WORK_QUEUED) return false;
     task t = for_microbatch(p, m, JOB_BACKWARD);
     t.work.in = h->dy;
@@ -34,7 +34,7 @@ static bool start_backward(peer *p, uint32_t m) {
 }
 
 static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (h->forward != WORK_QUEUED || (repairs_only && !h->repair) || !hold_claim(p, m)) return false;
     task t = for_microbatch(p, m, JOB_FORWARD);
     t.work.in = h->x;
@@ -44,12 +44,12 @@ static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
 }
 
 static bool start_weight(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (h->weight != WORK_QUEUED) return false;
     task t = for_microbatch(p, m, JOB_WEIGHT);
     t.work.minus = h->taking_back;
     h->weight = WORK_RUNNING;
-    p->sum_dirty = true;
+    p->core.sum_dirty = true;
     task_start(p, &t);
     return true;
 }
@@ -59,7 +59,7 @@ static bool start_microbatch(peer *p) {
         if (start_loss(p, m) || start_backward(p, m)) return true;
     EACH_HELD(p, m)
         if (start_forward(p, m, true)) return true;
-    if (p->slots_used == p->config.capacity)
+    if (p->microbatch->slots_used == p->config.capacity)
         EACH_HELD(p, m)
             if (start_weight(p, m)) return true;
     EACH_HELD(p, m)
@@ -70,8 +70,8 @@ static bool start_microbatch(peer *p) {
 }
 
 static bool start_state_root(peer *p) {
-    if (!p->ready || p->state_asked || p->version != p->state.iteration) return false;
-    p->state_asked = true;
+    if (!p->ready || p->chunks->state_asked || p->version != p->state.iteration) return false;
+    p->chunks->state_asked = true;
     task t = {.member = p->me, .contact = NO_CONTACT, .fence = p->state.fence};
     t.work.kind = JOB_STATE_ROOT;
     t.work.stage = p->stage;
@@ -83,21 +83,21 @@ static bool start_state_root(peer *p) {
 // Somebody waits for the names of my blocks, or fetches my stage's state, whose names only the root vouches for: one that always has
 // something to compute would not come to it before the iteration's end.
 static bool root_is_urgent(const peer *p) {
-    if (p->root_wanted || p->state_asked) return p->root_wanted;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
-        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    if (p->chunks->root_wanted || p->chunks->state_asked) return p->chunks->root_wanted;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
+        const contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
         if (m->keeps == p->stage && c != NULL && c->link == LINK_UP && !m->was_ready && c->beat.ready == 0) return true;
     }
     return false;
 }
 
 void work_next(peer *p) {
-    if (p->running.work.id != 0) return;
-    while (p->task_count > 0) {
-        task t = p->tasks[p->task_first];
-        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
-        p->task_count--;
+    if (p->core.running.work.id != 0) return;
+    while (p->core.task_count > 0) {
+        task t = p->core.tasks[p->core.task_first];
+        p->core.task_first = (p->core.task_first + 1) % PEER_MAX_TASKS;
+        p->core.task_count--;
         bool counts = t.work.kind == JOB_REDUCE ? reduce_counts(p, &t) : t.work.kind != JOB_STATE_PUT || fetch_counts(p, &t);
         if (counts) {
             task_start(p, &t);
@@ -116,19 +116,19 @@ static void state_root_done(peer *p, const task *t, const job_result *r) {
     }
     if (!p->ready) fetch_own_root(p, t, r);
     if (!p->ready || t->work.version != p->version) return;
-    p->state_known = true;
-    p->root_wanted = false;
-    p->state_root = r->hash;
-    p->root_version = p->version;
-    p->state_sent_ns = 0;
+    p->chunks->state_known = true;
+    p->chunks->root_wanted = false;
+    p->chunks->state_root = r->hash;
+    p->chunks->root_version = p->version;
+    p->chunks->state_sent_ns = 0;
 }
 
 void work_done(peer *p, const job_result *r) {
-    BRAID_ASSERT(p->running.work.id != 0 && r->id == p->running.work.id);
-    task t = p->running;
-    p->running.work.id = 0;
-    p->progress++;
-    if (r->out != 0) p->blobs_held++;
+    BRAID_ASSERT(p->core.running.work.id != 0 && r->id == p->core.running.work.id);
+    task t = p->core.running;
+    p->core.running.work.id = 0;
+    p->microbatch->progress++;
+    if (r->out != 0) p->core.blobs_held++;
     bool of_another = t.member != p->me || t.fence != p->state.fence;
     bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // who leads may become a member meanwhile
     if (of_another && t.work.kind > JOB_WEIGHT && !asks_nobody) {

@@ -1,5 +1,5 @@
 // Who carries what a narrow line would hold up. (What is known of lines comes of soundings that take minutes; here it is written down.)
-#include "protocol/overlay/route_lines.c"
+#include "protocol/route/route_lines.c"
 
 #include "protocol_world.h"
 
@@ -26,7 +26,7 @@ static void send_one(uint32_t relays, bool falls, world *w) {
         tick(w);
     }
     assert_int_equal(w->work.kind, JOB_FORWARD);
-    route_lines *r = w->p->routing.lines;
+    route_lines *r = w->p->routing->lines;
     r->said[0].member = 1;
     r->told.count = r->said[0].lines.count = relays;
     for (uint32_t i = 0; i < relays; i++) {

@@ -2,7 +2,7 @@
 // line and those of carriers; the answer comes straight and says what hash the bytes must have, which come by way of the carrier. Nothing is kept of
 // it at who answers and who carries: whatever goes wrong, who pulls asks again, straight.
 #include "flow/detour.h"
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
@@ -24,13 +24,13 @@ static const uint64_t straight_ns = 600 * TIMING_S;  // ... and one by whom it w
 
 static bypass_rest *rest_of(peer *p, member_id by) {
     for (uint32_t i = 0; i < PEER_RESTING_CARRIERS; i++)
-        if (p->bypass.rest[i].by == by) return &p->bypass.rest[i];
+        if (p->chunks->bypass.rest[i].by == by) return &p->chunks->bypass.rest[i];
     return NULL;
 }
 
 static void let_rest(peer *p, member_id by, uint64_t for_ns) {
     bypass_rest *r = rest_of(p, by);
-    if (r == NULL) r = &p->bypass.rest[p->bypass.next_rest++ % PEER_RESTING_CARRIERS];
+    if (r == NULL) r = &p->chunks->bypass.rest[p->chunks->bypass.next_rest++ % PEER_RESTING_CARRIERS];
     *r = (bypass_rest){by, p->now + for_ns};
 }
 
@@ -41,7 +41,7 @@ static bool may_carry(peer *p, member_id by) {
 
 static bypass_ways *ways_known(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_KNOWN_BYPASSES; i++)
-        if (p->bypass.known[i].from == from) return &p->bypass.known[i];
+        if (p->chunks->bypass.known[i].from == from) return &p->chunks->bypass.known[i];
     return NULL;
 }
 
@@ -65,7 +65,7 @@ static void ways_look(peer *p, bypass_ways *w) {
 static bypass_ways *ways_of(peer *p, member_id from) {
     bypass_ways *w = ways_known(p, from);
     if (w == NULL) {
-        w = &p->bypass.known[p->bypass.next_known++ % PEER_KNOWN_BYPASSES];
+        w = &p->chunks->bypass.known[p->chunks->bypass.next_known++ % PEER_KNOWN_BYPASSES];
         *w = (bypass_ways){.from = from};
     }
     if (p->now >= w->until_ns) ways_look(p, w);
@@ -93,7 +93,7 @@ static uint32_t most_on(const peer *p, const bypass_ways *w, const bypass_way *w
 static void count_open(const peer *p, const bypass_ways *w, uint32_t open[1 + PEER_BYPASSES]) {
     memset(open, 0, (1 + PEER_BYPASSES) * sizeof *open);
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->pulls[i];
+        const pull *q = &p->chunks->pulls[i];
         if (!q->used || q->from != w->from || (q->what != GET_PART && q->what != GET_RESULT)) continue;
         uint32_t k = w->count - 1;
         while (k > 0 && w->way[k].by != q->by) k--;  // none of these ways: it counts as straight
@@ -134,7 +134,7 @@ void bypass_take(peer *p, pull *q, const bypass_choice *way) {
 bool bypass_send(peer *p, const task *t, blob_id out) {
     const message_get *get = &t->get;
     const member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
-    member_id to = p->contacts[t->contact].member;
+    member_id to = p->cluster->contacts[t->contact].member;
     if (by == NULL || to == 0 || to == by->id || member_is_shadow(by) || !member_answers(p, by->id)) return false;
     peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me,
                                                               .to = to,
@@ -150,7 +150,7 @@ bool bypass_send(peer *p, const task *t, blob_id out) {
 
 static pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         if (q->used && q->by != 0 && q->by == by && q->serial == serial && (from == 0 || q->from == from)) return q;
     }
     return NULL;
@@ -165,7 +165,7 @@ static void join_if_whole(peer *p, pull *q) {
     if (!q->announced || q->piece == 0) return;
     task *t = task_add(p, JOB_JOIN);
     if (t == NULL) return;  // bypass_goes_on asks again
-    t->work.m = (uint32_t)(q - p->pulls);
+    t->work.m = (uint32_t)(q - p->chunks->pulls);
     t->work.first = q->first;
     t->work.count = q->count;
     t->serial = q->serial;
@@ -263,7 +263,7 @@ static void note_came(peer *p, const pull *q) {
 }
 
 void bypass_joined(peer *p, const task *t, const job_result *r) {
-    pull *q = &p->pulls[t->work.m];
+    pull *q = &p->chunks->pulls[t->work.m];
     blob_id out = r->out, piece = t->work.input[0];
     peer_release(p, &piece);
     if (!q->used || !q->joining || q->serial != t->serial) {
@@ -277,7 +277,7 @@ void bypass_joined(peer *p, const task *t, const job_result *r) {
         return;
     }
     note_came(p, q);
-    message *msg = &p->received;
+    message *msg = &p->core.received;
     *msg = (message){
         .kind = MESSAGE_DATA, .iteration = p->state.iteration, .sender = q->from, .u.data = {.get = t->get, .hash = q->hash}};
     q->client->data(p, msg, out);

@@ -2,7 +2,7 @@
 // iterations between (docs/protocol.md, Members and state). First the names of the blocks at the present version, whose root
 // the log or the leader vouches for; then what lies here already; then the rest, in chunks from all members that have the
 // state, each as fast as it gives. What is not what its name says is fetched from another one.
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
@@ -20,26 +20,26 @@ static const uint64_t HEDGE_NS = 500 * TIMING_MS;      // what is late is asked 
 // What I left is what FINAL says that everybody had before it: the results of that iteration bring it forward.
 static void take_up(peer *p) {
     const log_final *final = &p->state.final.u.final;
-    uint64_t version = p->fetching.own_version;
-    bool fits = p->state.has_final && version == p->root_version && version == final->iteration && version + 1 == p->state.iteration;
-    if (!fits || !hash_equal(&p->state_root, &final->state_root[p->stage])) return;
-    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = version;
+    uint64_t version = p->chunks->fetching.own_version;
+    bool fits = p->state.has_final && version == p->chunks->root_version && version == final->iteration && version + 1 == p->state.iteration;
+    if (!fits || !hash_equal(&p->chunks->state_root, &final->state_root[p->stage])) return;
+    for (uint32_t b = 0; b < p->chunks->blocks; b++) p->chunks->block_version[b] = version;
     reduce_blocks_changed(p);
-    p->state_lies = 1u + p->stage;
+    p->chunks->state_lies = 1u + p->stage;
     reduce_apply(p);
 }
 
 void fetch_reset(peer *p) {
-    memset(&p->fetching, 0, sizeof p->fetching);
-    p->fetching.keeps = p->config.has_checkpoint || p->state_lies == 1u + p->stage;
-    p->fetching.own_version = p->state_lies == 1u + p->stage ? p->lies_version : UINT64_MAX;
-    p->state_lies = 0;
+    memset(&p->chunks->fetching, 0, sizeof p->chunks->fetching);
+    p->chunks->fetching.keeps = p->config.has_checkpoint || p->chunks->state_lies == 1u + p->stage;
+    p->chunks->fetching.own_version = p->chunks->state_lies == 1u + p->stage ? p->chunks->lies_version : UINT64_MAX;
+    p->chunks->state_lies = 0;
     take_up(p);
 }
 
 static contact *contact_of(peer *p, member_id id) {
     const member *m = member_find(p, id);
-    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
 }
 
 static void pull_overdue(peer *p, const pull *q);
@@ -50,16 +50,15 @@ static void pull_failed(peer *p, const pull *was) { (void)p, (void)was; }  // fe
 // Names and chunks of this peer's own state.
 static const pull_client state_pulls = {.refused = pull_refused, .overdue = pull_overdue, .failed = pull_failed, .data = pull_data};
 
-void fetch_open(peer *p) { p->late_state = &state_pulls; }
+void fetch_open(peer *p) { p->chunks->late_state = &state_pulls; }
 
 // ---- the root that names must have ---------------------------------------------------------------------------------
 
 static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
-    const fetching *f = &p->fetching;
-    const stage_round *r = peer_is_leader(p) ? &p->leader.round[p->stage] : NULL;
+    const fetching *f = &p->chunks->fetching;
     if (p->state.has_final && p->state.final.u.final.iteration == version) *root = p->state.final.u.final.state_root[p->stage];
     else if (run_state_names_root(&p->state, version, p->stage, root)) return true;
-    else if (version == p->state.iteration && r != NULL && r->state_agreed) *root = r->agreed_state;
+    else if (version == p->state.iteration && p->chunks->agreed_state(p, root)) return true;
     else if (f->vouched && f->vouched_version == version) *root = f->vouched_root;
     else return false;
     return true;
@@ -67,31 +66,10 @@ static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
 
 void fetch_vouched(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
-    if (p->me == 0 || from == NO_CONTACT || !id_equal(&p->contacts[from].id, &p->lead.id) || body->stage != p->stage) return;
-    p->fetching.vouched = true;
-    p->fetching.vouched_version = body->version;
-    p->fetching.vouched_root = body->state_root;
-}
-
-void fetch_vouch(peer *p) {
-    leader *l = &p->leader;
-    if (p->now < l->vouch_ns) return;
-    l->vouch_ns = p->now + REST_NS;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
-        const stage_round *r = &l->round[m->keeps];
-        contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-        if (c == NULL || c->link != LINK_UP || c->beat.ready != 0 || (!r->state_agreed && !r->kept)) continue;
-        peer_wake_at(p, l->vouch_ns);
-        if (c->vouched_version == p->state.iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;
-        message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
-        state->stage = m->keeps;
-        state->version = p->state.iteration;
-        state->state_root = r->state_agreed ? r->agreed_state : r->kept_root;
-        if (!peer_send(p, m->contact, 0)) continue;
-        c->vouched_version = p->state.iteration;
-        c->vouched_ns = p->now;
-    }
+    if (p->me == 0 || from == NO_CONTACT || !id_equal(&p->cluster->contacts[from].id, &p->cluster->lead.id) || body->stage != p->stage) return;
+    p->chunks->fetching.vouched = true;
+    p->chunks->fetching.vouched_version = body->version;
+    p->chunks->fetching.vouched_root = body->state_root;
 }
 
 // ---- donors -------------------------------------------------------------------------------------------------------
@@ -100,12 +78,12 @@ static bool is_mine(const peer *p, const pull *q) { return q->used && q->what ==
 
 static uint32_t open_pulls(const peer *p, member_id from) {
     uint32_t open = 0;
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) open += is_mine(p, &p->pulls[i]) && (from == 0 || p->pulls[i].from == from);
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) open += is_mine(p, &p->chunks->pulls[i]) && (from == 0 || p->chunks->pulls[i].from == from);
     return open;
 }
 
 static bool says_that_it_has_the_start(const peer *p, const member *m) {
-    const contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    const contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     return c != NULL && c->link == LINK_UP && c->beat.saved == p->state.start_version + 1 && member_answers(p, m->id);
 }
 
@@ -114,11 +92,11 @@ static bool says_that_it_has_the_start(const peer *p, const member *m) {
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
     if (p->state.iteration != p->state.start_version || rollback_holds(p)) return 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
         if (says_that_it_has_the_start(p, m)) return m->id;
     }
-    return p->state.fence != 0 || first == NO_CONTACT ? 0 : p->contacts[first].member;
+    return p->state.fence != 0 || first == NO_CONTACT ? 0 : p->cluster->contacts[first].member;
 }
 
 // Whether it can be asked now; else when.
@@ -134,10 +112,10 @@ static bool rests(peer *p, const contact *c) {
 static member_id choose_donor(peer *p, uint32_t busy) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
         if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
-        const contact *c = &p->contacts[m->contact];
+        const contact *c = &p->cluster->contacts[m->contact];
         if (c->link != LINK_UP || c->beat.ready != p->state.iteration + 1 || !member_answers(p, m->id) || rests(p, c)) continue;
         uint32_t open = open_pulls(p, m->id);
         if (open >= (c->donor.paced && busy > 1 ? 1 : busy)) continue;
@@ -147,7 +125,7 @@ static member_id choose_donor(peer *p, uint32_t busy) {
         least = until;
         best = m->id;
     }
-    p->fetching.next_donor++;
+    p->chunks->fetching.next_donor++;
     if (best != 0) return best;
     const contact *c = contact_of(p, start_holder(p));
     return c == NULL || !member_answers(p, c->member) || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
@@ -173,7 +151,7 @@ static void pull_refused(peer *p, const pull *q, const message_deny *deny) {
 }
 
 void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
-    contact *c = &p->contacts[index];
+    contact *c = &p->cluster->contacts[index];
     c->donor.lied = true;
     c->donor.rest_ns = p->now + LIAR_REST_NS;
     tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->state.iteration};
@@ -185,11 +163,11 @@ void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
 // A block that the results at hand, or under way, will bring forward need not be fetched again. When they were given up, those of the
 // next iteration may have taken their place meanwhile.
 static bool block_missing(const peer *p, uint32_t b) {
-    uint64_t version = p->block_version[b];
+    uint64_t version = p->chunks->block_version[b];
     if (version == p->state.iteration) return false;
     bool next = p->state.has_final && version == p->state.final.u.final.iteration && version + 1 == p->state.iteration;
     bool skipped = next && p->state.final.u.final.skip;
-    return !next || (!skipped && p->aggregation.results != version) || (p->aggregation.given_up && p->aggregation.results == version);
+    return !next || (!skipped && p->chunks->aggregation.results != version) || (p->chunks->aggregation.given_up && p->chunks->aggregation.results == version);
 }
 
 static bool meets(const task *t, uint32_t first, uint32_t count) {
@@ -198,22 +176,22 @@ static bool meets(const task *t, uint32_t first, uint32_t count) {
 
 // Some of it has come and is about to be stored.
 static bool put_waits(const peer *p, uint32_t first, uint32_t count) {
-    if (p->running.work.id != 0 && meets(&p->running, first, count)) return true;
-    for (uint32_t i = 0; i < p->task_count; i++)
-        if (meets(&p->tasks[(p->task_first + i) % PEER_MAX_TASKS], first, count)) return true;
+    if (p->core.running.work.id != 0 && meets(&p->core.running, first, count)) return true;
+    for (uint32_t i = 0; i < p->core.task_count; i++)
+        if (meets(&p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS], first, count)) return true;
     return false;
 }
 
 // What is missing of the chunk that begins at `first`.
 static uint32_t chunk(const peer *p, uint32_t *first) {
-    uint32_t end = *first + CHUNK_BLOCKS < p->blocks ? *first + CHUNK_BLOCKS : p->blocks;
+    uint32_t end = *first + CHUNK_BLOCKS < p->chunks->blocks ? *first + CHUNK_BLOCKS : p->chunks->blocks;
     while (*first < end && !block_missing(p, *first)) ++*first;
     while (*first < end && !block_missing(p, end - 1)) end--;
     return end - *first;
 }
 
 static bool something_missing(const peer *p) {
-    for (uint32_t b = 0; b < p->blocks; b++)
+    for (uint32_t b = 0; b < p->chunks->blocks; b++)
         if (block_missing(p, b)) return true;
     return false;
 }
@@ -221,15 +199,15 @@ static bool something_missing(const peer *p) {
 // ---- names --------------------------------------------------------------------------------------------------------
 
 static bool names_known(const peer *p, uint64_t version) {
-    return p->fetching.names[version % 2].known && p->fetching.names[version % 2].version == version;
+    return p->chunks->fetching.names[version % 2].known && p->chunks->fetching.names[version % 2].version == version;
 }
 
 static void ask_names(peer *p) {
-    fetching *f = &p->fetching;
+    fetching *f = &p->chunks->fetching;
     braid_hash root;
     if (f->naming) return;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (pull_overlaps(&p->pulls[i], GET_NAMES, p->stage, 0, p->blocks)) return;
+        if (pull_overlaps(&p->chunks->pulls[i], GET_NAMES, p->stage, 0, p->chunks->blocks)) return;
     if (f->names_ns != 0 && p->now < f->names_ns + REST_NS) {
         peer_wake_at(p, f->names_ns + REST_NS);
         return;
@@ -239,7 +217,7 @@ static void ask_names(peer *p) {
     bool vouched = root_of(p, p->state.iteration, &root);
     member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
     if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
-    pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->blocks, p->state.iteration);
+    pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->chunks->blocks, p->state.iteration);
     if (q != NULL) pull_send(p, q);
 }
 
@@ -248,14 +226,14 @@ static void ask_names(peer *p) {
 // whether the names of my blocks are those of the version.
 
 void fetch_own_root(peer *p, const task *t, const job_result *r) {
-    fetching *f = &p->fetching;
+    fetching *f = &p->chunks->fetching;
     if (t->work.version != f->own_version) return;
     f->own_known = true;
     f->own_root = r->hash;
 }
 
 static void tell_own_root(peer *p) {
-    fetching *f = &p->fetching;
+    fetching *f = &p->chunks->fetching;
     uint64_t due = f->own_told_ns + TIMING_REPEAT_NS;
     if (f->own_told_ns == 0 || p->now >= due) {
         message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
@@ -270,7 +248,7 @@ static void tell_own_root(peer *p) {
 }
 
 static void own_names(peer *p) {
-    fetching *f = &p->fetching;
+    fetching *f = &p->chunks->fetching;
     braid_hash root;
     if (f->own_version != p->state.iteration || f->naming) return;
     if (!f->own_asked) {
@@ -293,9 +271,9 @@ static void own_names(peer *p) {
 
 void fetch_own_names(peer *p, const task *t, const job_result *r) {
     blob_id out = r->out;
-    task *put = p->fetching.naming && out != 0 ? task_add(p, JOB_NAMES_PUT) : NULL;
+    task *put = p->chunks->fetching.naming && out != 0 ? task_add(p, JOB_NAMES_PUT) : NULL;
     if (put == NULL) {
-        p->fetching.naming = false;
+        p->chunks->fetching.naming = false;
         peer_release(p, &out);
         return;
     }
@@ -304,12 +282,12 @@ void fetch_own_names(peer *p, const task *t, const job_result *r) {
 }
 
 static void names_put_done(peer *p, const task *t, const job_result *r) {
-    fetching *f = &p->fetching;
+    fetching *f = &p->chunks->fetching;
     uint64_t version = t->work.version;
     braid_hash root;
     f->naming = false;
     f->names[version % 2].known = false;
-    const contact *from = t->contact == NO_CONTACT ? NULL : &p->contacts[t->contact];  // none: they are of my own blocks
+    const contact *from = t->contact == NO_CONTACT ? NULL : &p->cluster->contacts[t->contact];  // none: they are of my own blocks
     bool told = root_of(p, version, &root);
     bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
     if (!told && (version != p->state.iteration || !begins)) return;
@@ -325,19 +303,19 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
 // ---- what lies here -----------------------------------------------------------------------------------------------
 
 bool fetch_finds_its_own(const peer *p) {
-    const fetching *f = &p->fetching;
-    bool looks = f->keeping || (f->keeps && names_known(p, p->state.iteration) && f->keep_next < p->blocks);
+    const fetching *f = &p->chunks->fetching;
+    bool looks = f->keeping || (f->keeps && names_known(p, p->state.iteration) && f->keep_next < p->chunks->blocks);
     return p->me != 0 && !p->ready && (f->own_version == p->state.iteration || f->naming || looks);
 }
 
 // False: there is nothing more to look at.
 static bool keep_some(peer *p) {
-    fetching *f = &p->fetching;
-    if (!f->keeps || f->keep_next >= p->blocks) return false;
+    fetching *f = &p->chunks->fetching;
+    if (!f->keeps || f->keep_next >= p->chunks->blocks) return false;
     task *t = f->keeping ? NULL : task_add(p, JOB_STATE_KEEP);
     if (t == NULL) return true;
     t->work.first = f->keep_next;
-    t->work.count = p->blocks - f->keep_next < KEEP_BLOCKS ? p->blocks - f->keep_next : KEEP_BLOCKS;
+    t->work.count = p->chunks->blocks - f->keep_next < KEEP_BLOCKS ? p->chunks->blocks - f->keep_next : KEEP_BLOCKS;
     t->work.version = p->state.iteration;
     f->keep_next += t->work.count;
     f->keeping = true;
@@ -347,20 +325,20 @@ static bool keep_some(peer *p) {
 static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {
     uint32_t there = 0;
     for (uint32_t i = 0; i < KEEP_BLOCKS; i++) {
-        uint64_t *at = &p->block_version[first + i];
+        uint64_t *at = &p->chunks->block_version[first + i];
         if ((blocks >> i & 1) && (*at == UINT64_MAX || *at < version)) *at = version;
     }
     reduce_blocks_changed(p);
-    for (uint32_t b = 0; b < p->blocks; b++) there += p->block_version[b] != UINT64_MAX;
-    p->state_lies = 1u + p->stage;
-    tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->blocks, .iteration = p->state.iteration};
+    for (uint32_t b = 0; b < p->chunks->blocks; b++) there += p->chunks->block_version[b] != UINT64_MAX;
+    p->chunks->state_lies = 1u + p->stage;
+    tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->chunks->blocks, .iteration = p->state.iteration};
     peer_tell(p, &say);
     reduce_apply(p);
     transfer_check_ready(p);
 }
 
 static void keep_done(peer *p, const task *t, const job_result *r) {
-    p->fetching.keeping = false;
+    p->chunks->fetching.keeping = false;
     uint64_t kept = r->hash64 & (((uint64_t)1 << t->work.count) - 1);
     if (!r->failed && kept != 0) stored(p, t->work.first, kept, r->version);
 }
@@ -369,13 +347,13 @@ static void keep_done(peer *p, const task *t, const job_result *r) {
 
 static uint32_t chunks_held(const peer *p) {
     uint32_t chunks = open_pulls(p, 0);
-    for (uint32_t i = 0; i < p->task_count; i++) chunks += p->tasks[(p->task_first + i) % PEER_MAX_TASKS].work.kind == JOB_STATE_PUT;
+    for (uint32_t i = 0; i < p->core.task_count; i++) chunks += p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS].work.kind == JOB_STATE_PUT;
     return chunks;
 }
 
 static bool under_way(const peer *p, uint32_t first, uint32_t count) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (pull_overlaps(&p->pulls[i], GET_STATE, p->stage, first, count)) return true;
+        if (pull_overlaps(&p->chunks->pulls[i], GET_STATE, p->stage, first, count)) return true;
     return put_waits(p, first, count);
 }
 
@@ -388,9 +366,9 @@ static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
 // Everything was asked for, and somebody idle would be done twice before the slowest: it is asked as well.
 static void hedge(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *late = &p->pulls[i];
+        const pull *late = &p->chunks->pulls[i];
         uint32_t asked = 0;
-        for (uint32_t j = 0; j < PEER_MAX_PULLS && is_mine(p, late); j++) asked += pull_overlaps(&p->pulls[j], GET_STATE, p->stage, late->first, late->count);
+        for (uint32_t j = 0; j < PEER_MAX_PULLS && is_mine(p, late); j++) asked += pull_overlaps(&p->chunks->pulls[j], GET_STATE, p->stage, late->first, late->count);
         if (asked != 1) continue;
         member_id idle = choose_donor(p, 1);
         const contact *c = contact_of(p, idle);
@@ -403,7 +381,7 @@ static void hedge(peer *p) {
 
 static void fetch(peer *p) {
     uint32_t open = chunks_held(p);
-    for (uint32_t at = 0; at < p->blocks && open < STATE_PULLS; at += CHUNK_BLOCKS) {
+    for (uint32_t at = 0; at < p->chunks->blocks && open < STATE_PULLS; at += CHUNK_BLOCKS) {
         uint32_t first = at, count = chunk(p, &first);
         if (count == 0 || under_way(p, first, count)) continue;
         member_id from = choose_donor(p, DONOR_CHUNKS);
@@ -428,7 +406,7 @@ void fetch_tick(peer *p) {
 // Of these blocks none is here at that version, nor brought forward meanwhile.
 static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
     for (uint32_t b = first; b < first + count; b++)
-        if (p->block_version[b] != UINT64_MAX && p->block_version[b] >= version) return false;
+        if (p->chunks->block_version[b] != UINT64_MAX && p->chunks->block_version[b] >= version) return false;
     return true;
 }
 
@@ -458,12 +436,12 @@ static bool take_state(peer *p, const message *msg, blob_id blob) {
 
 static bool take_names(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
-    task *t = p->ready || p->fetching.naming || get->count != p->blocks ? NULL : task_add(p, JOB_NAMES_PUT);
+    task *t = p->ready || p->chunks->fetching.naming || get->count != p->chunks->blocks ? NULL : task_add(p, JOB_NAMES_PUT);
     if (t == NULL) return false;
     t->work.version = get->version;
     t->work.in = blob;
     t->contact = member_find(p, msg->sender)->contact;
-    p->fetching.naming = true;
+    p->chunks->fetching.naming = true;
     return true;
 }
 
@@ -476,7 +454,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
     contact *c = contact_of(p, msg->sender);
     bool asked = false;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         if (q->from != msg->sender || !pull_overlaps(q, get->what, p->stage, get->first, get->count)) continue;
         asked |= q->version == get->version;
         if (c != NULL && get->what == GET_STATE) measure_donor(p, c, q);
@@ -486,7 +464,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
     bool taken = c != NULL && (get->what == GET_STATE ? take_state(p, msg, blob) : asked && take_names(p, msg, blob));
     if (!taken) peer_release(p, &blob);
     for (uint32_t i = 0; taken && i < PEER_MAX_PULLS; i++)  // whomever else it was asked of
-        if (pull_overlaps(&p->pulls[i], get->what, p->stage, get->first, get->count)) p->pulls[i].used = false;
+        if (pull_overlaps(&p->chunks->pulls[i], get->what, p->stage, get->first, get->count)) p->chunks->pulls[i].used = false;
 }
 
 static void put_done(peer *p, const task *t, const job_result *r) {

@@ -1,5 +1,5 @@
 // Chunks that are asked for: GET, its answers and its time limit. What they are for is the client's matter (pulls.h).
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 enum { LINE_SHARE = 4 };  // a shadow pulls in one of so many parts of the time
 
@@ -7,20 +7,20 @@ enum { LINE_SHARE = 4 };  // a shadow pulls in one of so many parts of the time
 bool shadow_may_pull(peer *p) {
     if (!p->shadow) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (p->pulls[i].used) return false;
-    if (p->now >= p->rest_until_ns) return true;
-    peer_wake_at(p, p->rest_until_ns);
+        if (p->chunks->pulls[i].used) return false;
+    if (p->now >= p->chunks->rest_until_ns) return true;
+    peer_wake_at(p, p->chunks->rest_until_ns);
     return false;
 }
 
 void shadow_pulled(peer *p, uint64_t took_ns) {
-    if (p->shadow) p->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
+    if (p->shadow) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
 }
 
 pull *pull_start(peer *p, const pull_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
     if (!shadow_may_pull(p)) return NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         if (q->used) continue;
         *q = (pull){.used = true, .client = client, .what = what, .stage = stage, .from = from, .first = first, .count = count, .version = version};
         return q;
@@ -36,7 +36,7 @@ void pull_send(peer *p, pull *q) {
     message_get *get = &peer_compose(p, MESSAGE_GET)->u.get;
     get->what = q->what;
     get->stage = q->stage;
-    get->term = p->leader.term;
+    get->term = p->cluster->own_term;
     get->round = q->round;
     get->version = q->version;
     get->first = q->first;
@@ -47,7 +47,7 @@ void pull_send(peer *p, pull *q) {
     const member *m = member_find(p, q->from);
     const timing_link none = {0};
     q->asked_ns = p->now;
-    q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->contacts[m->contact].timing);
+    q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing);
     if (q->by != 0) q->deadline_ns = p->now + q->patience_ns;
     if (!peer_send_member(p, q->from, 0)) q->deadline_ns = p->now + TIMING_REPEAT_NS / 10;
     peer_wake_at(p, q->deadline_ns);
@@ -55,7 +55,7 @@ void pull_send(peer *p, pull *q) {
 
 void pulls_drop(peer *p, uint8_t what) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (p->pulls[i].what == what) pull_end(p, &p->pulls[i]);
+        if (p->chunks->pulls[i].what == what) pull_end(p, &p->chunks->pulls[i]);
 }
 
 void pull_end(peer *p, pull *q) {
@@ -68,7 +68,7 @@ static bool waits_for_the_dead(const peer *p, const pull *q) { return peer_break
 // What a link had not delivered when it fell is lost: nothing is waited for, and nobody was slow.
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         if (q->used && q->by != 0) bypass_link_lost(p, q, from);
         if (!q->used || q->by != 0 || q->from != from || waits_for_the_dead(p, q)) continue;
         q->asked_ns = q->deadline_ns = p->now;
@@ -80,7 +80,7 @@ void pulls_link_lost(peer *p, member_id from) {
 static void pull_overdue(peer *p, const pull *q) {
     const member *m = member_find(p, q->from);
     if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
-        timing_get_overdue(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+        timing_get_overdue(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
     if (q->client->overdue != NULL) q->client->overdue(p, q);
 }
 
@@ -88,10 +88,10 @@ static void pull_timed(peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
     const member *m = member_find(p, msg->sender);
     for (uint32_t i = 0; i < PEER_MAX_PULLS && m != NULL && m->contact != NO_CONTACT; i++) {
-        const pull *q = &p->pulls[i];
+        const pull *q = &p->chunks->pulls[i];
         bool mine = q->used && q->by == 0 && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
         if (!mine) continue;
-        timing_got(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+        timing_got(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
         shadow_pulled(p, p->now - q->asked_ns);
     }
 }
@@ -106,7 +106,7 @@ static void pull_fail(peer *p, pull *q) {
 void pulls_denied(peer *p, const message *msg) {
     const message_deny *body = &msg->u.deny;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         bool named = q->used && q->from == msg->sender && q->what == body->subject.m && q->stage == body->subject.stage && q->first == body->subject.owner_term;
         if (!named) continue;
         if (q->client->refused != NULL) q->client->refused(p, q, body);
@@ -117,7 +117,7 @@ void pulls_denied(peer *p, const message *msg) {
 
 void pulls_tick(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         if (!q->used || waits_for_the_dead(p, q)) continue;
         if (q->by != 0 && !bypass_goes_on(p, q)) continue;
         if (q->deadline_ns <= p->now) pull_overdue(p, q);
@@ -130,7 +130,7 @@ void pulls_tick(peer *p) {
 static const pull_client *client_of(const peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->pulls[i];
+        const pull *q = &p->chunks->pulls[i];
         if (q->used && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first && q->count == get->count) return q->client;
     }
     return NULL;
@@ -145,9 +145,9 @@ void on_data(peer *p, const message *msg, blob_id blob) {
     }
     pull_timed(p, msg);
     const pull_client *client = client_of(p, msg);
-    bool mine = get->stage == p->stage && get->first < p->blocks && get->count >= 1 && get->count <= p->blocks - get->first;
+    bool mine = get->stage == p->stage && get->first < p->chunks->blocks && get->count >= 1 && get->count <= p->chunks->blocks - get->first;
     // state that comes after its pull was given up is as good as any
-    if (client == NULL && mine && (get->what == GET_STATE || get->what == GET_NAMES)) client = p->late_state;
+    if (client == NULL && mine && (get->what == GET_STATE || get->what == GET_NAMES)) client = p->chunks->late_state;
     if (client != NULL) client->data(p, msg, blob);
     else peer_release(p, &blob);
 }

@@ -1,25 +1,25 @@
 // The reduction at a member (docs/protocol.md, Aggregation): pulls, not a ring. Whoever owns a range of blocks gets every
 // part of it, adds, and announces; the others get the result from anyone who has it. Blocks move in segments.
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
 uint32_t segment_first(uint32_t segment_index) { return segment_index * PEER_SEGMENT_BLOCKS; }
 
 uint32_t segment_count(const peer *p, uint32_t segment_index) {
-    uint32_t left = p->blocks - segment_first(segment_index);
+    uint32_t left = p->chunks->blocks - segment_first(segment_index);
     return left < PEER_SEGMENT_BLOCKS ? left : PEER_SEGMENT_BLOCKS;
 }
 
 static void segment_drop(peer *p, uint32_t index) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     for (uint64_t left = a->segment[index].arrived; left != 0; left &= left - 1) peer_release(p, &a->part[index][__builtin_ctzll(left)]);
     a->segment[index].arrived = 0;
 }
 
 static void drop_results(peer *p) {
-    aggregation *a = &p->aggregation;
-    for (uint32_t i = 0; i < p->segments; i++) {
+    aggregation *a = &p->chunks->aggregation;
+    for (uint32_t i = 0; i < p->chunks->segments; i++) {
         segment_drop(p, i);
         a->segment[i] = (segment){0};
     }
@@ -28,7 +28,7 @@ static void drop_results(peer *p) {
 }
 
 void reduce_reset(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     drop_results(p);
     pulls_drop(p, GET_PART);
     pulls_drop(p, GET_RESULT);
@@ -42,20 +42,20 @@ void reduce_reset(peer *p) {
 
 // My membership has ended. Results that are whole stay: FINAL may say that they bring forward what lies here.
 void reduce_leave(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (reduce_left(p) == 0) {
         reduce_reset(p);
         return;
     }
     pulls_drop(p, GET_PART);
     pulls_drop(p, GET_RESULT);
-    for (uint32_t i = 0; i < p->segments; i++) a->segment[i] = (segment){.state = SEGMENT_DONE};
+    for (uint32_t i = 0; i < p->chunks->segments; i++) a->segment[i] = (segment){.state = SEGMENT_DONE};
     *a = (aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
 }
 
 // ... and another one has begun.
 void reduce_enter(peer *p) {
-    const aggregation *a = &p->aggregation;
+    const aggregation *a = &p->chunks->aggregation;
     const log_final *final = &p->state.final.u.final;
     bool wanted = reduce_left(p) != 0 && p->state.has_final && a->results == final->iteration && p->state.iteration == final->iteration + 1;
     if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
@@ -63,9 +63,9 @@ void reduce_enter(peer *p) {
 
 // FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
 void reduce_final(peer *p, const log_final *final) {
-    const aggregation *a = &p->aggregation;
+    const aggregation *a = &p->chunks->aggregation;
     pulls_drop(p, GET_PART);
-    for (uint32_t i = 0; i < p->segments; i++) segment_drop(p, i);
+    for (uint32_t i = 0; i < p->chunks->segments; i++) segment_drop(p, i);
     if (p->run.reproducible || a->results != final->iteration || a->begin.round == final->round[p->stage]) return;
     if (a->normed && hash_equal(&a->reduced.root, &final->result_root[p->stage])) return;
     drop_results(p);  // of an older round: some of these and some of that one are no sum
@@ -74,20 +74,20 @@ void reduce_final(peer *p, const log_final *final) {
 
 // Results of `iteration` are what is collected from now on.
 void reduce_want(peer *p, uint64_t iteration) {
-    if (p->aggregation.results == iteration) return;
+    if (p->chunks->aggregation.results == iteration) return;
     reduce_reset(p);
-    p->aggregation.results = iteration;
+    p->chunks->aggregation.results = iteration;
 }
 
 uint64_t reduce_close(const peer *p) {
-    uint64_t results = p->aggregation.results;
+    uint64_t results = p->chunks->aggregation.results;
     if (results == p->state.iteration) return p->state.has_close ? p->state.close_index : 0;
     return p->state.has_final && results == p->state.final.u.final.iteration ? p->state.final.u.final.close_index : 0;
 }
 
 // The round that the results are of, or are to be: the one that FINAL rests on, once it is there.
 uint64_t reduce_round(const peer *p) {
-    const aggregation *a = &p->aggregation;
+    const aggregation *a = &p->chunks->aggregation;
     bool decided = p->state.has_final && a->results == p->state.final.u.final.iteration;
     return decided ? p->state.final.u.final.round[p->stage] : a->begin.round;
 }
@@ -104,7 +104,7 @@ static const pull_client result_pulls = {.failed = pull_failed, .data = pull_dat
 
 // False while the results of the iteration before are still being fetched: whoever asks says it again.
 static bool results_begin(peer *p, uint64_t iteration) {
-    const aggregation *a = &p->aggregation;
+    const aggregation *a = &p->chunks->aggregation;
     if (a->results != iteration && a->results + 1 == iteration && reduce_behind(p, a->results) && !a->given_up) return false;
     reduce_want(p, iteration);
     return true;
@@ -112,7 +112,7 @@ static bool results_begin(peer *p, uint64_t iteration) {
 
 void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (body->stage != p->stage || msg->iteration != p->state.iteration || p->me == 0) return;
     if (p->state.has_close && body->close_index < p->state.close_index) return;  // on an older CLOSE
     if (!results_begin(p, msg->iteration)) return;
@@ -131,7 +131,7 @@ void on_begin(peer *p, const message *msg) {
     a->begun_ns = p->now;
     a->adopted = false;
     pulls_drop(p, GET_PART);
-    for (uint32_t i = 0; i < p->segments; i++) {
+    for (uint32_t i = 0; i < p->chunks->segments; i++) {
         segment *g = &a->segment[i];
         g->mine = false;
         if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING) continue;
@@ -141,37 +141,37 @@ void on_begin(peer *p, const message *msg) {
 }
 
 void reduce_open(peer *p) {
-    p->aggregation.adopted = false;
-    p->aggregation.mismatch_ns = p->now;
+    p->chunks->aggregation.adopted = false;
+    p->chunks->aggregation.mismatch_ns = p->now;
 }
 
 static const message_part *my_part(const peer *p) {
-    const message_begin *b = &p->aggregation.begin;
+    const message_begin *b = &p->chunks->aggregation.begin;
     for (uint16_t i = 0; i < b->parts; i++)
         if (b->part[i].member == p->me) return &b->part[i];
     return NULL;
 }
 
 static void send_mismatch(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (p->now < a->mismatch_ns + TIMING_REPEAT_NS && a->mismatch_ns != 0) return;
     a->mismatch_ns = p->now;
     message_mismatch *body = &peer_compose(p, MESSAGE_MISMATCH)->u.mismatch;
     body->stage = p->stage;
     body->term = a->begin.term;
     body->round = a->begin.round;
-    body->set = p->k;
+    body->set = p->microbatch->k;
     peer_send_leader(p);
 }
 
 static void announce(peer *p, uint32_t g) {
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *to = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *to = &p->cluster->members[i];
         if (to->keeps != p->stage || to->contact == NO_CONTACT) continue;
         message_result *body = &peer_compose(p, MESSAGE_RESULT)->u.result;
         body->stage = p->stage;
-        body->term = p->aggregation.begin.term;
-        body->round = p->aggregation.begin.round;
+        body->term = p->chunks->aggregation.begin.term;
+        body->round = p->chunks->aggregation.begin.round;
         body->first = segment_first(g);
         body->count = segment_count(p, g);
         peer_send(p, to->contact, 0);
@@ -180,20 +180,20 @@ static void announce(peer *p, uint32_t g) {
 
 // Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
 static void adopt(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     bool read = p->state.position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
     if (!a->begun || a->adopted || !read || a->results != p->state.iteration) return;
     const message_part *part = my_part(p);
     message_set none = {{0}};
     const message_set *set = part == NULL ? &none : &part->set;
-    if (weights_pending(p) || memcmp(set, &p->k, sizeof *set) != 0) {
+    if (weights_pending(p) || memcmp(set, &p->microbatch->k, sizeof *set) != 0) {
         send_mismatch(p);
         return;
     }
     a->adopted = true;
     for (uint16_t i = 0; i < a->begin.owners; i++) {
         const message_block_owner *o = &a->begin.owner[i];
-        for (uint32_t g = 0; g < p->segments; g++) {
+        for (uint32_t g = 0; g < p->chunks->segments; g++) {
             if (segment_first(g) < o->first || segment_first(g) >= o->first + o->count) continue;
             a->segment[g].mine = o->member == p->me;
             if (a->segment[g].mine && a->segment[g].state == SEGMENT_DONE) announce(p, g);
@@ -205,14 +205,14 @@ static void adopt(peer *p) {
 
 static bool part_pull_under_way(const peer *p, uint32_t first, uint32_t part) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->pulls[i];
+        const pull *q = &p->chunks->pulls[i];
         if (q->used && q->what == GET_PART && q->first == first && q->part == part) return true;
     }
     return false;
 }
 
 static void start_reduce(peer *p, uint32_t g) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     task *t = task_add(p, JOB_REDUCE);
     if (t == NULL) return;
     t->work.first = segment_first(g);
@@ -230,7 +230,7 @@ static void start_reduce(peer *p, uint32_t g) {
 // As member_answers; what is done by it is good for as long as the answer is. Segments that follow each other often have one
 // holder.
 static bool answers(peer *p, member_id id) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (id == 0) return false;
     if (id == a->asked_of) return a->it_answers;
     uint64_t until = member_answers_until(p, id);
@@ -243,7 +243,7 @@ static bool answers(peer *p, member_id id) {
 // All at once they would share the line and all be late; and who is asked for the first ranges would be the only one whose lines are used. NULL: enough
 // are under way.
 static pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     bool straight = a->segment[g].straight;
     bypass_choice way;
     if (a->full == from) return NULL;
@@ -257,7 +257,7 @@ static pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uin
 }
 
 static void collect_parts(peer *p, uint32_t g) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     bool all = true;
     for (uint16_t i = 0; i < a->begin.parts; i++) {
         const message_part *part = &a->begin.part[i];
@@ -286,11 +286,11 @@ static void collect_parts(peer *p, uint32_t g) {
 
 void on_result(peer *p, const message *msg) {
     const message_result *body = &msg->u.result;
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     const member *from = member_find(p, msg->sender);
     if (p->me == 0 || from == NULL || body->stage != p->stage || from->stage != p->stage || body->first % PEER_SEGMENT_BLOCKS != 0) return;
     uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
-    if (g >= p->segments || body->count != segment_count(p, g)) return;
+    if (g >= p->chunks->segments || body->count != segment_count(p, g)) return;
     // its announcer may have heard BEGIN before me, and says it once
     if (a->results != msg->iteration && (msg->iteration != p->state.iteration || !results_begin(p, msg->iteration))) return;
     bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
@@ -299,13 +299,13 @@ void on_result(peer *p, const message *msg) {
 }
 
 static bool askable(const peer *p, const member *m) {
-    return m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
+    return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
 }
 
 static void list_candidates(peer *p, bool shadows) {
-    aggregation *a = &p->aggregation;
-    for (uint32_t i = 0; i < p->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
-        const member *m = &p->members[i];
+    aggregation *a = &p->chunks->aggregation;
+    for (uint32_t i = 0; i < p->cluster->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
+        const member *m = &p->cluster->members[i];
         if ((shadows ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
     }
 }
@@ -313,7 +313,7 @@ static void list_candidates(peer *p, bool shadows) {
 // Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn, and where all of them died its
 // shadows.
 static member_id somebody(peer *p, segment *g) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (!a->candidates_known) {
         a->candidates = 0;
         list_candidates(p, false);
@@ -324,7 +324,7 @@ static member_id somebody(peer *p, segment *g) {
 }
 
 static void fetch_result(peer *p, uint32_t index) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     segment *g = &a->segment[index];
     bool decided = p->state.has_final && p->state.final.u.final.iteration == a->results;
     member_id from = g->holder;
@@ -351,7 +351,7 @@ static void fetch_result(peer *p, uint32_t index) {
 }
 
 static void pull_again(peer *p, pull *q) {
-    segment *g = &p->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
+    segment *g = &p->chunks->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
     g->straight = true;
     if (q->what == GET_RESULT && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     pull_end(p, q);
@@ -361,7 +361,7 @@ static void pull_again(peer *p, pull *q) {
 
 // Should a state come that is older after all, it is asked for again.
 static void pull_needless(peer *p, pull *q) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     segment *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
     if (q->version == a->results && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     pull_end(p, q);
@@ -369,25 +369,25 @@ static void pull_needless(peer *p, pull *q) {
 }
 
 static void pull_failed(peer *p, const pull *was) {
-    segment *g = &p->aggregation.segment[was->first / PEER_SEGMENT_BLOCKS];
+    segment *g = &p->chunks->aggregation.segment[was->first / PEER_SEGMENT_BLOCKS];
     if (was->what == GET_PART) {
         g->asked_ns = p->now;
         return;
     }
     if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     if (g->holder == was->from) g->holder = 0;  // somebody else may have announced it meanwhile
-    bool decided = p->state.has_final && p->state.final.u.final.iteration == p->aggregation.results;
-    if (decided && ++p->aggregation.refusals > 4 * p->segments + 2 * member_count_stage(p, p->stage)) p->aggregation.given_up = true;
+    bool decided = p->state.has_final && p->state.final.u.final.iteration == p->chunks->aggregation.results;
+    if (decided && ++p->chunks->aggregation.refusals > 4 * p->chunks->segments + 2 * member_count_stage(p, p->stage)) p->chunks->aggregation.given_up = true;
 }
 
 static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     uint32_t index = get->first / PEER_SEGMENT_BLOCKS;
     segment *g = &a->segment[index];
     pull *q = NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS && q == NULL; i++) {
-        pull *c = &p->pulls[i];
+        pull *c = &p->chunks->pulls[i];
         if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version && c->round == get->round) q = c;
     }
     if (q == NULL || q->digest != get->digest || get->version != a->results) {
@@ -424,16 +424,16 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
 
 static void reduce_job_failed(peer *p, const task *t) {
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
-    segment *g = &p->aggregation.segment[index];
+    segment *g = &p->chunks->aggregation.segment[index];
     segment_drop(p, index);
     g->state = SEGMENT_MISSING;
     g->holder = 0;
 }
 
-bool reduce_counts(const peer *p, const task *t) { return p->aggregation.results == t->work.iteration && t->close == reduce_close(p); }
+bool reduce_counts(const peer *p, const task *t) { return p->chunks->aggregation.results == t->work.iteration && t->close == reduce_close(p); }
 
 static void segment_finished(peer *p, const task *t, const job_result *r) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     blob_id in = t->work.in, out = r->out;
     peer_release(p, &in);
     peer_release(p, &out);
@@ -442,7 +442,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
         peer_release(p, &part);
     }
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
-    if (p->me == 0 || index >= p->segments || !reduce_counts(p, t)) return;
+    if (p->me == 0 || index >= p->chunks->segments || !reduce_counts(p, t)) return;
     segment *g = &a->segment[index];
     bool other_round = !p->run.reproducible && t->work.version != reduce_round(p);
     if (g->state != SEGMENT_WORKING) return;
@@ -457,7 +457,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
 }
 
 static void norm_finished(peer *p, const task *t, const job_result *r) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (p->me == 0 || a->results != t->work.iteration || !reduce_complete(p)) return;
     a->norm_asked = false;
     a->normed = true;
@@ -476,9 +476,9 @@ static void norm_finished(peer *p, const task *t, const job_result *r) {
 }
 
 static void applied(peer *p, const task *t) {
-    p->applying = false;
-    for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->block_version[b] = t->work.iteration + 1;
+    p->chunks->applying = false;
+    for (uint32_t b = 0; b < p->chunks->blocks; b++)
+        if (p->chunks->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->chunks->block_version[b] = t->work.iteration + 1;
     reduce_blocks_changed(p);
     reduce_apply(p);  // the next FINAL may have come meanwhile
     transfer_check_ready(p);
@@ -492,8 +492,8 @@ void reduce_job_done(peer *p, const task *t, const job_result *r) {
 }
 
 void reduce_apply(peer *p) {
-    aggregation *a = &p->aggregation;
-    if (!p->state.has_final || p->applying || p->me == 0) return;
+    aggregation *a = &p->chunks->aggregation;
+    if (!p->state.has_final || p->chunks->applying || p->me == 0) return;
     const log_final *final = &p->state.final.u.final;
     if (final->iteration + 1 != p->state.iteration || !reduce_behind(p, final->iteration)) return;
     if (!final->skip) {
@@ -512,11 +512,11 @@ void reduce_apply(peer *p) {
     t->work.learning_rate = final->learning_rate;
     t->work.bias1 = final->bias1;
     t->work.bias2 = final->bias2;
-    p->applying = true;
+    p->chunks->applying = true;
 }
 
 static void send_reduced(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (a->results != p->state.iteration || !a->normed || !a->begun) return;
     if (a->reduced_ns != 0 && p->now < a->reduced_ns + TIMING_REPEAT_NS) {
         peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
@@ -532,7 +532,7 @@ static void send_reduced(peer *p) {
 }
 
 static void collect_when_due(peer *p, uint32_t index) {
-    const segment *g = &p->aggregation.segment[index];
+    const segment *g = &p->chunks->aggregation.segment[index];
     uint64_t due = g->asked_ns == 0 ? 0 : g->asked_ns + TIMING_REPEAT_NS / 10;
     if (p->now >= due) collect_parts(p, index);
     else peer_wake_at(p, due);
@@ -541,14 +541,14 @@ static void collect_when_due(peer *p, uint32_t index) {
 // How many segments are collected at once: parts of quick members lie here until those of the slowest have come, and he is not waited for
 // less when there are more of them. What a line can have under way fits in.
 static uint32_t collected_at_once(const peer *p) {
-    uint32_t parts = p->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
+    uint32_t parts = p->chunks->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
     return share > PEER_LEAST_COLLECTED ? share : PEER_LEAST_COLLECTED;
 }
 
 static void segments_tick(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     uint32_t collecting = 0, most = collected_at_once(p);
-    for (uint32_t i = 0; i < p->segments; i++) {
+    for (uint32_t i = 0; i < p->chunks->segments; i++) {
         segment *g = &a->segment[i];
         if (g->state != SEGMENT_MISSING) continue;
         bool mine = g->mine && a->adopted && a->results == p->state.iteration;
@@ -560,7 +560,7 @@ static void segments_tick(peer *p) {
 
 // False: it would be another thing at the next step, though nothing comes.
 static bool reduce(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (a->begun && !a->adopted && a->results == p->state.iteration) {
         adopt(p);
         if (!a->adopted) {
@@ -584,17 +584,17 @@ static bool reduce(peer *p) {
 
 // Most steps are about other things, and a stage has many segments: what is not yet due is not looked at again.
 void reduce_tick(peer *p) {
-    aggregation *a = &p->aggregation;
+    aggregation *a = &p->chunks->aggregation;
     if (p->me == 0) return;
     if (p->now >= a->calm_until_ns) {
-        uint64_t deadline = p->deadline;
-        p->deadline = a->calm_until_ns = UINT64_MAX;
+        uint64_t deadline = p->core.deadline;
+        p->core.deadline = a->calm_until_ns = UINT64_MAX;
         a->asked_of = a->full = 0;
         a->candidates_known = false;
         if (!reduce(p)) reduce_stir(p);
-        a->calm_wake_ns = p->deadline;
+        a->calm_wake_ns = p->core.deadline;
         if (a->calm_wake_ns < a->calm_until_ns) a->calm_until_ns = a->calm_wake_ns;
-        p->deadline = deadline;
+        p->core.deadline = deadline;
     }
     peer_wake_at(p, a->calm_wake_ns);
 }

@@ -1,5 +1,5 @@
 // Checkpoints that the log names, and those that lie at this peer's host.
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
@@ -10,18 +10,17 @@ static bool has_start(const peer *p) { return p->config.leader && !p->config.lac
 uint64_t saved_at_least(const peer *p) { return has_start(p) && p->state.first_version > 0 ? p->state.first_version + 1 : 0; }
 
 void rollback_open(peer *p) {
-    p->past.began_ns = p->now;
-    p->past.saved = saved_at_least(p);
+    p->chunks->stored.saved = saved_at_least(p);
 }
 
 bool rollback_compares(const peer *p, uint64_t version, braid_hash *root) { return p->state.fence != 0 && version > 0 && run_state_names_root(&p->state, version, p->stage, root); }
 
 bool rollback_holds(const peer *p) {
-    return p->state.fence == 0 ? has_start(p) : p->state.start_version > 0 && p->past.saved == p->state.start_version + 1;
+    return p->state.fence == 0 ? has_start(p) : p->state.start_version > 0 && p->chunks->stored.saved == p->state.start_version + 1;
 }
 
 void rollback_unreadable(peer *p) {
-    rollback *b = &p->past;
+    stored_checkpoints *b = &p->chunks->stored;
     if (p->state.fence == 0) return;
     b->saved = p->state.start_version > p->state.first_version ? saved_at_least(p) : 0;
     for (uint32_t i = 0; i < p->state.checkpoint_count; i++)  // an older one may be whole
@@ -30,7 +29,7 @@ void rollback_unreadable(peer *p) {
 
 // Whichever peer wrote it: the newest checkpoint that lies here.
 void rollback_tick(peer *p) {
-    rollback *b = &p->past;
+    stored_checkpoints *b = &p->chunks->stored;
     if (p->config.kind != MEMBER_DATA || b->looking || b->looked >= p->state.checkpoint_count) return;
     task *t = task_add(p, JOB_SAVE_FIND);
     if (t == NULL) return;
@@ -41,7 +40,7 @@ void rollback_tick(peer *p) {
 }
 
 void rollback_found(peer *p, const task *t, const job_result *r) {
-    rollback *b = &p->past;
+    stored_checkpoints *b = &p->chunks->stored;
     b->looking = false;
     if (b->looked >= p->state.checkpoint_count || p->state.checkpoint[p->state.checkpoint_count - 1 - b->looked].entry.version != t->work.version) return;  // it goes back no more
     if (r->failed) {
@@ -52,6 +51,6 @@ void rollback_found(peer *p, const task *t, const job_result *r) {
     b->looked = p->state.checkpoint_count;
     b->saved = t->work.version + 1;
     contacts_touch(p);
-    for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].sent_ns = 0;
-    if (p->state.fence != 0 && rollback_holds(p) && !p->ready && !p->applying) p->initialised = false;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) p->cluster->contacts[i].sent_ns = 0;
+    if (p->state.fence != 0 && rollback_holds(p) && !p->ready && !p->chunks->applying) p->chunks->initialised = false;
 }

@@ -1,5 +1,5 @@
 // GET answered: parts of the sum, results, state and names, each within this peer's upload share.
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 // Of a smaller tensor the time to its ACCEPT is the line's delay rather than its rate.
 enum { TELLING_BYTES = 256 << 10 };
@@ -18,11 +18,11 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
 
 // The digest names what is wanted, so it may be given before BEGIN has come here: jobs that were asked for run before W.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == set_digest(&p->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !weights_pending(p);
+    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {
-    const aggregation *a = &p->aggregation;
+    const aggregation *a = &p->chunks->aggregation;
     if (get->stage != p->stage || get->version != a->results || get->digest != reduce_close(p)) return false;
     if (!p->run.reproducible && get->round != reduce_round(p)) return false;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
@@ -34,23 +34,23 @@ static bool serves_result(const peer *p, const message_get *get) {
 static bool serves_state(const peer *p, const message_get *get) {
     if (get->stage != p->stage) return rollback_holds(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
-        if (p->block_version[b] == UINT64_MAX || p->block_version[b] != p->block_version[get->first]) return false;
-    return get->version == UINT64_MAX || p->block_version[get->first] == get->version;
+        if (p->chunks->block_version[b] == UINT64_MAX || p->chunks->block_version[b] != p->chunks->block_version[get->first]) return false;
+    return get->version == UINT64_MAX || p->chunks->block_version[get->first] == get->version;
 }
 
 // At the start somebody has those of every stage, from the checkpoint that the run goes on from.
 static bool serves_names(peer *p, const message_get *get) {
     if (get->stage != p->stage) return rollback_holds(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
-    p->root_wanted = !p->state_known;
-    return p->state_known;
+    p->chunks->root_wanted = !p->chunks->state_known;
+    return p->chunks->state_known;
 }
 
 // Bytes a second, the best that was seen; 0: nothing was sent yet.
 static uint64_t line_rate(const peer *p) {
     uint64_t most = route_line_rate(p);
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        uint64_t accept_ns = p->contacts[i].used ? p->contacts[i].timing.accept_ns : 0;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        uint64_t accept_ns = p->cluster->contacts[i].used ? p->cluster->contacts[i].timing.accept_ns : 0;
         uint64_t rate = accept_ns == 0 ? 0 : p->run.activation_bytes * (TIMING_S / 1000) / (accept_ns / 1000 + 1);
         if (rate > most) most = rate;
     }
@@ -60,10 +60,10 @@ static uint64_t line_rate(const peer *p) {
 // Most of what my stage could do waits for its state: the sooner that is there, the better for all.
 static bool stage_is_short(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->stage != p->stage || m->contact == NO_CONTACT || !member_answers(p, m->id)) continue;
-        if (p->contacts[m->contact].beat.ready != 0) here += m->capacity;
+        if (p->cluster->contacts[m->contact].beat.ready != 0) here += m->capacity;
         else coming += m->capacity;
     }
     return coming > here;
@@ -71,10 +71,10 @@ static bool stage_is_short(const peer *p) {
 
 // For the iteration: by tensors, those that it carries for others among them, or by a reduction.
 static bool line_is_wanted(const peer *p) {
-    if (p->state.has_close || p->now < p->carried_until_ns) return true;
+    if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_HELD(p, m) {
-        if (send_line(&p->held[m].on) != 0 || send_line(&p->held[m].back) != 0) return true;
-        if (p->stage == 0 && send_line(&p->owned[m].back) != 0) return true;
+        if (send_line(&p->microbatch->held[m].on) != 0 || send_line(&p->microbatch->held[m].back) != 0) return true;
+        if (p->stage == 0 && send_line(&p->microbatch->owned[m].back) != 0) return true;
     }
     return false;
 }
@@ -83,15 +83,15 @@ static bool line_is_wanted(const peer *p) {
 // gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked where there is a share.
 // How long the last ones take is asked anew each time: a line that was silent when they went may carry again.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
-    const member *to = member_find(p, p->contacts[from].member);
+    const member *to = member_find(p, p->cluster->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;
     if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
     if (!line_is_wanted(p)) return 0;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
-    uint64_t gone_ns = p->upload.ns + (rate == 0 ? 0 : (uint64_t)((double)p->upload.bytes / (double)rate * (double)TIMING_S));
+    uint64_t gone_ns = p->chunks->upload.ns + (rate == 0 ? 0 : (uint64_t)((double)p->chunks->upload.bytes / (double)rate * (double)TIMING_S));
     if (p->now < gone_ns) return gone_ns - p->now;
-    p->upload.ns = p->now;
-    p->upload.bytes = p->run.state_bytes[p->stage] / p->blocks * get->count;
+    p->chunks->upload.ns = p->now;
+    p->chunks->upload.bytes = p->run.state_bytes[p->stage] / p->chunks->blocks * get->count;
     return 0;
 }
 
@@ -109,11 +109,11 @@ static job_kind serves(peer *p, const message_get *get) {
 // Its line is slower than it asks, or it does not read.
 static bool is_clogged(const peer *p, uint32_t from) {
     uint32_t asked = 0;
-    for (uint32_t i = 0; i < p->task_count; i++) {
-        const task *t = &p->tasks[(p->task_first + i) % PEER_MAX_TASKS];
+    for (uint32_t i = 0; i < p->core.task_count; i++) {
+        const task *t = &p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS];
         asked += t->contact == from && t->get.count > 0;
     }
-    return asked > PEER_MOST_ASKED || p->waiting_bytes > (uint64_t)PEER_MOST_SERVED_MIB << 20;
+    return asked > PEER_MOST_ASKED || p->core.waiting_bytes > (uint64_t)PEER_MOST_SERVED_MIB << 20;
 }
 
 void on_get(peer *p, uint32_t from, const message *msg) {
@@ -121,7 +121,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
     job_kind kind = serves(p, get);
     uint64_t wait_ns = is_clogged(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for my own
-    bool can = kind != JOB_NONE && wait_ns == 0 && p->task_count <= PEER_MAX_TASKS / 2;
+    bool can = kind != JOB_NONE && wait_ns == 0 && p->core.task_count <= PEER_MAX_TASKS / 2;
     task *t = can ? task_add(p, kind) : NULL;
     if (t == NULL) {
         refuse_get(p, from, get, wait_ns);
@@ -133,7 +133,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
     t->work.first = get->first;
     t->work.count = get->count;
     t->work.version = get->version;
-    if (get->what == GET_STATE) t->work.version = get->stage == p->stage ? p->block_version[get->first] : p->state.start_version;
+    if (get->what == GET_STATE) t->work.version = get->stage == p->stage ? p->chunks->block_version[get->first] : p->state.start_version;
 }
 
 void serve_done(peer *p, const task *t, const job_result *r) {

@@ -1,41 +1,41 @@
 // The beginning of a membership: the state is made, read or fetched, and its hash reported (docs/protocol.md, Members and state).
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 static void initialise(peer *p) {
-    p->initialised = true;
+    p->chunks->initialised = true;
     bool fresh = !p->state.has_final && (p->state.start_version == 0 || rollback_holds(p));
     if (!fresh) return;
     task *t = task_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);
     t->work.version = p->state.start_version;
-    p->applying = true;  // nothing else touches the state before it is there
+    p->chunks->applying = true;  // nothing else touches the state before it is there
 }
 
 void transfer_tick(peer *p) {
     if (p->me == 0) return;
-    if (!p->initialised) initialise(p);
-    if (!p->ready && !p->applying) fetch_tick(p);
-    if (p->state_known && p->ready && (p->state_sent_ns == 0 || p->now >= p->state_sent_ns + 2 * TIMING_REPEAT_NS)) {
-        p->state_sent_ns = p->now;
+    if (!p->chunks->initialised) initialise(p);
+    if (!p->ready && !p->chunks->applying) fetch_tick(p);
+    if (p->chunks->state_known && p->ready && (p->chunks->state_sent_ns == 0 || p->now >= p->chunks->state_sent_ns + 2 * TIMING_REPEAT_NS)) {
+        p->chunks->state_sent_ns = p->now;
         message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
         state->stage = p->stage;
         state->version = p->version;
-        state->state_root = p->state_root;
+        state->state_root = p->chunks->state_root;
         peer_send_leader(p);
     }
 }
 
 static void begin_at(peer *p, uint64_t version) {
-    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = version;
+    for (uint32_t b = 0; b < p->chunks->blocks; b++) p->chunks->block_version[b] = version;
     reduce_blocks_changed(p);
-    p->state_lies = 1u + p->stage;
+    p->chunks->state_lies = 1u + p->stage;
     reduce_apply(p);  // FINAL may have come meanwhile
     transfer_check_ready(p);
 }
 
 void transfer_init_done(peer *p, const job_result *r) {
     braid_hash root;
-    p->applying = false;
+    p->chunks->applying = false;
     if (p->me == 0) return;
     if (r->failed) {  // others may have it
         rollback_unreadable(p);
@@ -49,13 +49,13 @@ void transfer_init_done(peer *p, const job_result *r) {
     BRAID_ASSERT(compare != NULL);
     compare->work.version = r->version;
     compare->of_start = true;
-    p->applying = true;
+    p->chunks->applying = true;
 }
 
 // What the log says was saved is what lies here, or it is of no use.
 void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root) {
     braid_hash said;
-    p->applying = false;
+    p->chunks->applying = false;
     if (p->me == 0) return;
     if (rollback_compares(p, version, &said) && hash_equal(&said, root)) {
         begin_at(p, version);

@@ -1,14 +1,14 @@
 // Which version each chunk of this peer's state has, and whether all of it is ready.
-#include "protocol/internal.h"
+#include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
-bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
+bool reduce_complete(const peer *p) { return p->chunks->aggregation.done == p->chunks->segments; }
 
 void reduce_blocks_changed(peer *p) {
     uint64_t oldest = UINT64_MAX, newest = 0;
-    for (uint32_t b = 0; b < p->blocks; b++) {
-        uint64_t v = p->block_version[b];
+    for (uint32_t b = 0; b < p->chunks->blocks; b++) {
+        uint64_t v = p->chunks->block_version[b];
         if (v < oldest) oldest = v;
         if (v > newest) newest = v;
     }
@@ -20,33 +20,33 @@ bool reduce_reaches(const peer *p, uint64_t *version) {
     uint64_t oldest = p->oldest_block, newest = p->newest_block;
     if (newest == UINT64_MAX) return false;
     bool skipped = p->state.has_final && p->state.final.u.final.skip && p->state.final.u.final.iteration == oldest;
-    bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
+    bool further = skipped || (p->chunks->aggregation.results == oldest && reduce_complete(p));
     *version = oldest + further;
     return p->me != 0 && newest <= *version;
 }
 
 uint64_t reduce_left(const peer *p) {
-    const aggregation *a = &p->aggregation;
+    const aggregation *a = &p->chunks->aggregation;
     return a->normed && reduce_complete(p) ? a->results + 1 : 0;
 }
 
 bool reduce_behind(const peer *p, uint64_t version) {
     if (version < p->oldest_block || version > p->newest_block) return false;
-    for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] == version) return true;
+    for (uint32_t b = 0; b < p->chunks->blocks; b++)
+        if (p->chunks->block_version[b] == version) return true;
     return false;
 }
 
 void transfer_check_ready(peer *p) {
     if (p->me == 0 || p->ready) return;
-    for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] != p->state.iteration) return;
+    for (uint32_t b = 0; b < p->chunks->blocks; b++)
+        if (p->chunks->block_version[b] != p->state.iteration) return;
     p->ready = true;
     p->version = p->state.iteration;
-    p->state_asked = p->state_known = false;
+    p->chunks->state_asked = p->chunks->state_known = false;
     can_take_update(p, false);
     // the others learn from the next heartbeat whom they may ask; let it come at once
-    for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].sent_ns = 0;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) p->cluster->contacts[i].sent_ns = 0;
     contacts_touch(p);
     own_launch(p);
 }

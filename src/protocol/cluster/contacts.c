@@ -1,34 +1,34 @@
 // Contacts: peers that this one knows, the links to them, and the failure detector's verdict on each.
-#include "protocol/internal.h"
+#include "protocol/cluster/cluster.h"
 
 #include <string.h>
 
 _Static_assert((int)PEER_MAX_CONTACTS < (int)PEER_CONTACT_HINTS, "a search for an unknown id comes to an empty place");
 
-void contact_touch(peer *p, uint32_t index) { p->contact_block[index / PEER_CONTACT_BLOCK].due_ns = 0; }
+void contact_touch(peer *p, uint32_t index) { p->cluster->contact_block[index / PEER_CONTACT_BLOCK].due_ns = 0; }
 
 void contacts_touch(peer *p) {
-    for (uint32_t i = 0; i < PEER_CONTACT_BLOCKS; i++) p->contact_block[i].due_ns = 0;
+    for (uint32_t i = 0; i < PEER_CONTACT_BLOCKS; i++) p->cluster->contact_block[i].due_ns = 0;
 }
 
 static uint32_t hint_of(const braid_id *id) { return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % PEER_CONTACT_HINTS; }
 
 // Who is forgotten stays in the table until somebody new comes.
 uint32_t contact_find(const peer *p, const braid_id *id) {
-    for (uint32_t at = hint_of(id); p->contact_at[at] != 0; at = (at + 1) % PEER_CONTACT_HINTS) {
-        const contact *c = &p->contacts[p->contact_at[at] - 1];
-        if (c->used && id_equal(&c->id, id)) return (uint32_t)(c - p->contacts);
+    for (uint32_t at = hint_of(id); p->cluster->contact_at[at] != 0; at = (at + 1) % PEER_CONTACT_HINTS) {
+        const contact *c = &p->cluster->contacts[p->cluster->contact_at[at] - 1];
+        if (c->used && id_equal(&c->id, id)) return (uint32_t)(c - p->cluster->contacts);
     }
     return NO_CONTACT;
 }
 
 static void index_contacts(peer *p) {
-    memset(p->contact_at, 0, sizeof p->contact_at);
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        if (!p->contacts[i].used) continue;
-        uint32_t at = hint_of(&p->contacts[i].id);
-        while (p->contact_at[at] != 0) at = (at + 1) % PEER_CONTACT_HINTS;
-        p->contact_at[at] = (uint16_t)(i + 1);
+    memset(p->cluster->contact_at, 0, sizeof p->cluster->contact_at);
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        if (!p->cluster->contacts[i].used) continue;
+        uint32_t at = hint_of(&p->cluster->contacts[i].id);
+        while (p->cluster->contact_at[at] != 0) at = (at + 1) % PEER_CONTACT_HINTS;
+        p->cluster->contact_at[at] = (uint16_t)(i + 1);
     }
 }
 
@@ -38,35 +38,35 @@ static bool is_sought(const peer *p, const contact *c);
 // The one that has been here longest and is nothing to the run: anybody may link, and say nothing for ever.
 static uint32_t stranger_leaves(peer *p) {
     uint32_t oldest = NO_CONTACT;
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        const contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        const contact *c = &p->cluster->contacts[i];
         if (c->member != 0 || c->joining || c->link != LINK_UP || is_sought(p, c)) continue;
-        if (oldest == NO_CONTACT || c->up_ns < p->contacts[oldest].up_ns) oldest = i;
+        if (oldest == NO_CONTACT || c->up_ns < p->cluster->contacts[oldest].up_ns) oldest = i;
     }
     effect *e = oldest == NO_CONTACT ? NULL : peer_effect(p, EFFECT_CLOSE);
     if (e == NULL) return NO_CONTACT;
-    e->id = p->contacts[oldest].id;
-    p->contacts[oldest].used = false;
+    e->id = p->cluster->contacts[oldest].id;
+    p->cluster->contacts[oldest].used = false;
     return oldest;
 }
 
 uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     uint32_t index = contact_find(p, id), unused = NO_CONTACT;
     for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < PEER_MAX_CONTACTS; i++)
-        if (!p->contacts[i].used) unused = i;
-    for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < p->contact_high; i++) {
-        contact_forget(p, &p->contacts[i]);  // who voted or led when its link fell was sought then
-        if (!p->contacts[i].used) unused = i;
+        if (!p->cluster->contacts[i].used) unused = i;
+    for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < p->cluster->contact_high; i++) {
+        contact_forget(p, &p->cluster->contacts[i]);  // who voted or led when its link fell was sought then
+        if (!p->cluster->contacts[i].used) unused = i;
     }
     if (index == NO_CONTACT && unused == NO_CONTACT) unused = stranger_leaves(p);
     if (index == NO_CONTACT && unused == NO_CONTACT) return NO_CONTACT;
-    contact *c = &p->contacts[index == NO_CONTACT ? unused : index];
+    contact *c = &p->cluster->contacts[index == NO_CONTACT ? unused : index];
     if (index == NO_CONTACT) {
         memset(c, 0, sizeof *c);
         c->used = true;
         c->id = *id;
         c->down_ns = p->now;
-        if (unused >= p->contact_high) p->contact_high = unused + 1;
+        if (unused >= p->cluster->contact_high) p->cluster->contact_high = unused + 1;
         index_contacts(p);
         contact_touch(p, unused);
     }
@@ -75,16 +75,16 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
         if (c->moved) c->refused_ns = 0;
         memcpy(c->address, address, sizeof c->address);
     }
-    return (uint32_t)(c - p->contacts);
+    return (uint32_t)(c - p->cluster->contacts);
 }
 
 void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
     uint32_t at = contact_find(p, id);
-    if (at == NO_CONTACT || p->contacts[at].address[0] == '\0') {
+    if (at == NO_CONTACT || p->cluster->contacts[at].address[0] == '\0') {
         contact_add(p, id, address);
         return;
     }
-    contact *c = &p->contacts[at];
+    contact *c = &p->cluster->contacts[at];
     if (address[0] == '\0' || memcmp(c->address, address, sizeof c->address) == 0 || memcmp(c->elsewhere, address, sizeof c->elsewhere) == 0) return;
     memcpy(c->elsewhere, address, sizeof c->elsewhere);
     c->turn_elsewhere = c->link != LINK_UP;
@@ -95,7 +95,7 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
 // No member, and wanted all the same: who leads, votes, or was named by the user of one who is no member either. Where who leads
 // is said to be it may be no more, and then that one is all that a joiner knows.
 static bool is_sought(const peer *p, const contact *c) {
-    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->lead.id);
+    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id);
     return leads || (p->me == 0 && is_named(p, &c->id)) || lead_is_voter(p, &c->id);
 }
 
@@ -119,7 +119,7 @@ void contact_up(peer *p, const braid_id *id) {
         if (e != NULL) e->id = *id;
         return;
     }
-    contact *c = &p->contacts[index];
+    contact *c = &p->cluster->contacts[index];
     contact_touch(p, index);
     c->turn_elsewhere = c->link == LINK_DIALING && !c->turn_elsewhere;  // where it was found it is looked for first
     c->link = LINK_UP;
@@ -139,7 +139,7 @@ void contact_up(peer *p, const braid_id *id) {
 void contact_down(peer *p, const braid_id *id, bool refused) {
     uint32_t index = contact_find(p, id);
     if (index == NO_CONTACT) return;
-    contact *c = &p->contacts[index];
+    contact *c = &p->cluster->contacts[index];
     contact_touch(p, index);
     if (c->link == LINK_UP) c->down_ns = p->now;
     c->link = LINK_NONE;
@@ -166,7 +166,7 @@ uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns
 }
 
 void contact_dial(peer *p, uint32_t index) {
-    contact *c = &p->contacts[index];
+    contact *c = &p->cluster->contacts[index];
     if (c->link != LINK_NONE || c->address[0] == '\0') return;
     effect *e = peer_effect(p, EFFECT_DIAL);
     if (e == NULL) return;
@@ -189,7 +189,7 @@ bool contact_answers(const peer *p, const contact *c) {
 static uint64_t silence_ends(const peer *p, const contact *c) {
     uint64_t since = c->timing.heard_ns > c->admitted_ns ? c->timing.heard_ns : c->admitted_ns, limit = timing_expel_limit(&c->timing);
     if (member_find(p, c->member)->kind == MEMBER_DATA) limit *= 2;
-    return since + (p->hears_most && limit < TIMING_EXPEL_SILENCE_NS ? limit : TIMING_EXPEL_SILENCE_NS);
+    return since + (p->cluster->hears_most && limit < TIMING_EXPEL_SILENCE_NS ? limit : TIMING_EXPEL_SILENCE_NS);
 }
 
 static bool dead(const peer *p, const contact *c) {
@@ -200,8 +200,8 @@ static bool dead(const peer *p, const contact *c) {
 // Where many are silent at once it is rather my own line.
 static bool hears_most(const peer *p) {
     uint32_t heard = 0, others = 0;
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        const contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        const contact *c = &p->cluster->contacts[i];
         if (!c->used || c->member == 0) continue;
         others++;
         heard += c->link == LINK_UP && p->now - c->timing.heard_ns < 2 * TIMING_HEARTBEAT_NS;
@@ -218,7 +218,7 @@ static uint64_t dial_due(const peer *p, const contact *c) {
 }
 
 static void contact_tick(peer *p, uint32_t index) {
-    contact *c = &p->contacts[index];
+    contact *c = &p->cluster->contacts[index];
     uint64_t dial = dial_due(p, c);
     if (dial <= p->now) contact_dial(p, index);
     else peer_wake_at(p, dial);
@@ -234,8 +234,8 @@ static void contact_tick(peer *p, uint32_t index) {
 }
 
 void contacts_forgive(peer *p, uint64_t late_ns) {
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        contact *c = &p->cluster->contacts[i];
         if (!c->used) continue;
         if (c->timing.heard_ns != 0) c->timing.heard_ns += late_ns;
         c->down_ns += late_ns;
@@ -253,23 +253,23 @@ static uint64_t contact_due(const peer *p, const contact *c) {
 }
 
 static void contact_block_tick(peer *p, contact_block *block, uint32_t first) {
-    uint64_t deadline = p->deadline, due = UINT64_MAX;
-    p->deadline = UINT64_MAX;
-    for (uint32_t i = first; i < first + PEER_CONTACT_BLOCK && i < p->contact_high; i++) {
-        if (!p->contacts[i].used) continue;
+    uint64_t deadline = p->core.deadline, due = UINT64_MAX;
+    p->core.deadline = UINT64_MAX;
+    for (uint32_t i = first; i < first + PEER_CONTACT_BLOCK && i < p->cluster->contact_high; i++) {
+        if (!p->cluster->contacts[i].used) continue;
         contact_tick(p, i);
-        uint64_t its = contact_due(p, &p->contacts[i]);
+        uint64_t its = contact_due(p, &p->cluster->contacts[i]);
         if (its < due) due = its;
     }
-    *block = (contact_block){due, p->deadline};
-    p->deadline = deadline;
+    *block = (contact_block){due, p->core.deadline};
+    p->core.deadline = deadline;
 }
 
 // The leader looks at everybody each time: who is dead is a matter of what was heard.
 void contacts_tick(peer *p) {
-    if (peer_is_leader(p)) p->hears_most = hears_most(p);
-    for (uint32_t b = 0; b * PEER_CONTACT_BLOCK < p->contact_high; b++) {
-        contact_block *block = &p->contact_block[b];
+    if (peer_is_leader(p)) p->cluster->hears_most = hears_most(p);
+    for (uint32_t b = 0; b * PEER_CONTACT_BLOCK < p->cluster->contact_high; b++) {
+        contact_block *block = &p->cluster->contact_block[b];
         if (block->due_ns <= p->now || peer_is_leader(p)) contact_block_tick(p, block, b * PEER_CONTACT_BLOCK);
         peer_wake_at(p, block->wake_ns);
     }

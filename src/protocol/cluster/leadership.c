@@ -1,5 +1,5 @@
 // The leader as this peer knows it: LEADER and heartbeats name it; members that must hear of it are told.
-#include "protocol/internal.h"
+#include "protocol/cluster/cluster.h"
 
 #include <string.h>
 
@@ -17,18 +17,18 @@ bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->st
 // whom he was told to join may be gone.
 bool lead_may_come_from(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;
-    const contact *c = &p->contacts[from];
-    return c->member != 0 || id_equal(&c->id, &p->lead.id) || is_named(p, &c->id) || lead_is_voter(p, &c->id);
+    const contact *c = &p->cluster->contacts[from];
+    return c->member != 0 || id_equal(&c->id, &p->cluster->lead.id) || is_named(p, &c->id) || lead_is_voter(p, &c->id);
 }
 
 // A stranger speaks as one that leads: I may have missed so much that I know none of the voters any more. One of those whom I
 // know says who leads (on_get_log), each time another one.
 void lead_ask(peer *p) {
-    if (p->member_count == 0 || p->now < p->lead.asked_ns + TIMING_REPEAT_NS) return;
-    p->lead.asked_ns = p->now;
-    for (uint32_t tries = 0; tries < p->member_count; tries++) {
-        const member *m = &p->members[p->lead.asked++ % p->member_count];
-        if (m->contact == NO_CONTACT || p->contacts[m->contact].link != LINK_UP) continue;
+    if (p->cluster->member_count == 0 || p->now < p->cluster->lead.asked_ns + TIMING_REPEAT_NS) return;
+    p->cluster->lead.asked_ns = p->now;
+    for (uint32_t tries = 0; tries < p->cluster->member_count; tries++) {
+        const member *m = &p->cluster->members[p->cluster->lead.asked++ % p->cluster->member_count];
+        if (m->contact == NO_CONTACT || p->cluster->contacts[m->contact].link != LINK_UP) continue;
         peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->state.position + 1;
         peer_send(p, m->contact, 0);
         return;
@@ -37,13 +37,13 @@ void lead_ask(peer *p) {
 
 static bool somebody_may_lead(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
-    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+    const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     if (c == NULL || (c->asks_in_ns != 0 && p->now < c->asks_in_ns + TIMING_HOME_NS)) return false;  // its next life, which knows less than I do
     return p->now < contact_awaited_until(p, c, 0, TIMING_HOME_NS);
 }
 
 static bool nobody_known_leads(const peer *p) {
-    if (p->me == 0 || raft_leads(&p->raft) || somebody_may_lead(p, &p->lead.id)) return false;
+    if (p->me == 0 || raft_leads(&p->raft) || somebody_may_lead(p, &p->cluster->lead.id)) return false;
     for (uint32_t i = 0; i < p->raft.voters.count; i++)
         if (raft_votes(&p->raft) && somebody_may_lead(p, &p->raft.voters.voter[i].id)) return false;
     for (uint32_t i = 0; i < p->state.voters.count; i++)
@@ -55,42 +55,42 @@ static bool nobody_known_leads(const peer *p) {
 // long I am nobody's member any more, and let in like anybody: a joiner believes whoever leads.
 void lead_strange(peer *p) {
     lead_ask(p);
-    if (p->lead.strange_ns == 0) p->lead.strange_ns = p->now;
-    if (p->now - p->lead.strange_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
-    p->lead.strange_ns = 0;
+    if (p->cluster->lead.strange_ns == 0) p->cluster->lead.strange_ns = p->now;
+    if (p->now - p->cluster->lead.strange_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
+    p->cluster->lead.strange_ns = 0;
     run_state_forget_member(&p->state, p->me);
     member_remove(p, p->me, p->leaving ? EXPEL_LEFT : EXPEL_DEAD);
 }
 
-bool lead_may_be_in(const peer *p, uint64_t term) { return term <= p->lead.term + RAFT_TERM_STEP; }
+bool lead_may_be_in(const peer *p, uint64_t term) { return term <= p->cluster->lead.term + RAFT_TERM_STEP; }
 
 // What a leader must hear from everybody, said at once.
 void lead_tell_all_again(peer *p) {
     core_report(p, &(core_change){.kind = CHANGE_LEADER});
     contacts_touch(p);
-    if (p->lead.term <= 1) return;  // the first one is no news
-    for (uint32_t i = 0; i < p->contact_high; i++)  // who waits to be let in may know an older one
-        if (p->contacts[i].used && p->contacts[i].link == LINK_UP && p->contacts[i].member == 0) send_leader(p, i);
-    uint32_t at = contact_find(p, &p->lead.id);
-    tell t = {.kind = TELL_LEADER, .id = p->lead.id, .iteration = p->state.iteration, .text = at == NO_CONTACT ? p->config.address : p->contacts[at].address};
+    if (p->cluster->lead.term <= 1) return;  // the first one is no news
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++)  // who waits to be let in may know an older one
+        if (p->cluster->contacts[i].used && p->cluster->contacts[i].link == LINK_UP && p->cluster->contacts[i].member == 0) send_leader(p, i);
+    uint32_t at = contact_find(p, &p->cluster->lead.id);
+    tell t = {.kind = TELL_LEADER, .id = p->cluster->lead.id, .iteration = p->state.iteration, .text = at == NO_CONTACT ? p->config.address : p->cluster->contacts[at].address};
     peer_tell(p, &t);
 }
 
 // `by_itself`: it says so, and so has everything that was decided before.
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
-    bool newer = term > p->lead.term;
-    if (p->leads || (!newer && (term < p->lead.term || !id_equal(id, &p->lead.id)))) return;
-    p->lead.strange_ns = 0;
+    bool newer = term > p->cluster->lead.term;
+    if (p->cluster->leads || (!newer && (term < p->cluster->lead.term || !id_equal(id, &p->cluster->lead.id)))) return;
+    p->cluster->lead.strange_ns = 0;
     if (newer) {
         contact_add(p, id, NULL);
-        p->lead.heard = false;
-        p->lead.term = term;
-        p->lead.id = *id;
-        p->join_sent_ns = 0;
+        p->cluster->lead.heard = false;
+        p->cluster->lead.term = term;
+        p->cluster->lead.id = *id;
+        p->cluster->join_sent_ns = 0;
         contacts_touch(p);
     }
-    if (!by_itself || p->lead.heard) return;
-    p->lead.heard = true;
+    if (!by_itself || p->cluster->lead.heard) return;
+    p->cluster->lead.heard = true;
     lead_tell_all_again(p);
 }
 
@@ -103,35 +103,35 @@ static void take_leader_address(peer *p, uint32_t from, const message_leader *bo
 
 void on_leader(peer *p, uint32_t from, const message *msg) {
     const message_leader *body = &msg->u.leader;
-    bool known = body->term == p->lead.term && id_equal(&body->id, &p->lead.id);
-    bool newer = body->term > p->lead.term && lead_may_be_in(p, body->term);
-    if ((!known && !newer) || p->leads || id_equal(&body->id, &p->config.self)) return;
+    bool known = body->term == p->cluster->lead.term && id_equal(&body->id, &p->cluster->lead.id);
+    bool newer = body->term > p->cluster->lead.term && lead_may_be_in(p, body->term);
+    if ((!known && !newer) || p->cluster->leads || id_equal(&body->id, &p->config.self)) return;
     take_leader_address(p, from, body);
     if (newer) lead_heard(p, &body->id, body->term, false);
 }
 
 // For whoever knows an older one, or none.
 void send_leader(peer *p, uint32_t contact_index) {
-    uint32_t at = contact_find(p, &p->lead.id);
-    if (p->lead.term <= 1 || (!p->leads && at == NO_CONTACT)) return;
+    uint32_t at = contact_find(p, &p->cluster->lead.id);
+    if (p->cluster->lead.term <= 1 || (!p->cluster->leads && at == NO_CONTACT)) return;
     message_leader *body = &peer_compose(p, MESSAGE_LEADER)->u.leader;
-    body->term = p->lead.term;
-    body->id = p->lead.id;
-    memcpy(body->address, p->leads ? p->config.address : p->contacts[at].address, WIRE_MAX_ADDRESS);
+    body->term = p->cluster->lead.term;
+    body->id = p->cluster->lead.id;
+    memcpy(body->address, p->cluster->leads ? p->config.address : p->cluster->contacts[at].address, WIRE_MAX_ADDRESS);
     peer_send(p, contact_index, 0);
 }
 
 // Where who leads was has nobody by now, or who leads is another one, and I was not there when that was said.
 void lead_ask_where(peer *p) {
-    uint32_t at = contact_find(p, &p->lead.id);
-    bool linked = at != NO_CONTACT && (p->contacts[at].link == LINK_UP || p->now < p->contacts[at].down_ns + ASK_WHERE_NS);
-    if (p->me != 0 && !p->leads && !linked && p->now >= p->lead.asked_ns + ASK_WHERE_NS) lead_ask(p);
+    uint32_t at = contact_find(p, &p->cluster->lead.id);
+    bool linked = at != NO_CONTACT && (p->cluster->contacts[at].link == LINK_UP || p->now < p->cluster->contacts[at].down_ns + ASK_WHERE_NS);
+    if (p->me != 0 && !p->cluster->leads && !linked && p->now >= p->cluster->lead.asked_ns + ASK_WHERE_NS) lead_ask(p);
 }
 
 void lead_renew_addresses(const peer *p, log_voters *v) {
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
-        const char *address = id_equal(&v->voter[i].id, &p->config.self) ? p->config.address : at != NO_CONTACT ? p->contacts[at].address : NULL;
+        const char *address = id_equal(&v->voter[i].id, &p->config.self) ? p->config.address : at != NO_CONTACT ? p->cluster->contacts[at].address : NULL;
         if (address != NULL && address[0] != '\0') memcpy(v->voter[i].address, address, WIRE_MAX_ADDRESS);
     }
 }

@@ -1,16 +1,16 @@
 // The members of the run, as far as the log was read here.
-#include "protocol/internal.h"
+#include "protocol/cluster/cluster.h"
 
 #include <string.h>
 
 member *member_find(const peer *p, member_id id) {
-    uint32_t low = 0, high = p->member_count;
+    uint32_t low = 0, high = p->cluster->member_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (p->members[middle].id < id) low = middle + 1;
+        if (p->cluster->members[middle].id < id) low = middle + 1;
         else high = middle;
     }
-    return low < p->member_count && p->members[low].id == id ? &p->members[low] : NULL;
+    return low < p->cluster->member_count && p->cluster->members[low].id == id ? &p->cluster->members[low] : NULL;
 }
 
 bool member_live(const peer *p, member_id id) { return id != 0 && member_find(p, id) != NULL; }
@@ -23,21 +23,21 @@ bool member_at(const peer *p, member_id id, uint16_t stage) {
 bool member_answers(const peer *p, member_id id) {
     const member *m = member_find(p, id);
     if (m == NULL) return false;
-    return m->contact == NO_CONTACT || contact_answers(p, &p->contacts[m->contact]);
+    return m->contact == NO_CONTACT || contact_answers(p, &p->cluster->contacts[m->contact]);
 }
 
 // Somebody who does not answer may be heard at any time, so that may change; who is no member stays none.
 uint64_t member_answers_until(const peer *p, member_id id) {
     const member *m = member_find(p, id);
     if (m == NULL || m->contact == NO_CONTACT) return UINT64_MAX;
-    const contact *c = &p->contacts[m->contact];
+    const contact *c = &p->cluster->contacts[m->contact];
     uint64_t sure = c->link == LINK_UP ? timing_sure_until(&c->timing) : 0;
     return sure > p->now ? sure : 0;
 }
 
 uint32_t member_count_stage(const peer *p, uint16_t stage) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].stage == stage;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].stage == stage;
     return count;
 }
 
@@ -49,17 +49,17 @@ member_id member_before(const peer *p) {
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
     if (entry->stage >= p->run.stages) return;
-    if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) return;  // member_before
+    if (self && (entry->incarnation != p->config.random_seed || index <= p->cluster->join_floor)) return;  // member_before
     // MEMBER of a known peer id expels its older member
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
-    member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;
+    member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->cluster->contacts[known].member;
     if (older != 0 && peer_breaks(p, PEER_MUTANT_KEEPS_ITS_NUMBER)) return;
     if (older != 0) member_remove(p, older, EXPEL_RETURNED);
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
-    if (c != NO_CONTACT) p->contacts[c].joining = false;  // though there may be no room for it any more
-    if (self) p->admitted = false;
-    if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
-    member *m = &p->members[p->member_count++];
+    if (c != NO_CONTACT) p->cluster->contacts[c].joining = false;  // though there may be no room for it any more
+    if (self) p->cluster->admitted = false;
+    if (p->cluster->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
+    member *m = &p->cluster->members[p->cluster->member_count++];
     contacts_touch(p);
     bool shadow = entry->kind == MEMBER_SHADOW;
     *m = (member){.id = index, .contact = c, .stage = shadow ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
@@ -67,12 +67,12 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     peer_tell(p, &t);
     if (self) {
         p->me = index;
-        p->stands_again = false;
+        p->cluster->stands_again = false;
         p->stage = entry->stage;
         p->shadow = shadow;
         core_report(p, &(core_change){.kind = CHANGE_ADMITTED});
     } else {
-        contact *who = &p->contacts[c];
+        contact *who = &p->cluster->contacts[c];
         who->member = index;
         who->admitted_ns = p->now;
         who->itself = who->joining = false;
@@ -92,20 +92,20 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
 
 static void tell_expelled(peer *p, const member *gone, uint8_t reason) {
     tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .shadow = member_is_shadow(gone), .reason = reason, .iteration = p->state.iteration};
-    t.id = gone->contact == NO_CONTACT ? p->config.self : p->contacts[gone->contact].id;
+    t.id = gone->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[gone->contact].id;
     peer_tell(p, &t);
 }
 
 static void drop(peer *p, member *m, uint8_t reason) {
     member gone = *m;
     member_id id = gone.id;
-    uint32_t at = (uint32_t)(m - p->members);
-    memmove(m, m + 1, (p->member_count - at - 1) * sizeof *m);
-    p->member_count--;
+    uint32_t at = (uint32_t)(m - p->cluster->members);
+    memmove(m, m + 1, (p->cluster->member_count - at - 1) * sizeof *m);
+    p->cluster->member_count--;
     contacts_touch(p);
     if (gone.contact != NO_CONTACT) {
-        contact *c = &p->contacts[gone.contact];
-        p->former[p->next_former++ % PEER_KEPT_FORMER] = (former){.incarnation = c->incarnation, .stage = gone.keeps};
+        contact *c = &p->cluster->contacts[gone.contact];
+        p->cluster->former[p->cluster->next_former++ % PEER_KEPT_FORMER] = (former){.incarnation = c->incarnation, .stage = gone.keeps};
         c->member = 0;
         c->departing = false;
         c->untold = c->link == LINK_UP;
@@ -116,7 +116,7 @@ static void drop(peer *p, member *m, uint8_t reason) {
         return;
     }
     core_report(p, &(core_change){.kind = CHANGE_MEMBER_GONE, .member = id});
-    contact_forget(p, &p->contacts[gone.contact]);
+    contact_forget(p, &p->cluster->contacts[gone.contact]);
 }
 
 void member_remove(peer *p, member_id id, uint8_t reason) {
@@ -128,14 +128,14 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
 
 // Nobody has expelled them: a state of the log comes, and says who is there.
 void members_forget(peer *p) {
-    while (p->member_count > 0) drop(p, &p->members[p->member_count - 1], EXPEL_DEAD);
+    while (p->cluster->member_count > 0) drop(p, &p->cluster->members[p->cluster->member_count - 1], EXPEL_DEAD);
 }
 
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        if (p->members[i].stage != stage) continue;
-        if (count < capacity) out[count] = p->members[i].id;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        if (p->cluster->members[i].stage != stage) continue;
+        if (count < capacity) out[count] = p->cluster->members[i].id;
         count++;
     }
     return count;

@@ -1,11 +1,11 @@
 // Sending a message to a contact, a member or the leader.
-#include "protocol/internal.h"
+#include "protocol/cluster/cluster.h"
 
-bool peer_is_leader(const peer *p) { return p->leads; }
+bool peer_is_leader(const peer *p) { return p->cluster->leads; }
 
 static bool send_part(peer *p, uint32_t contact_index, blob_id blob, uint64_t offset, uint64_t part) {
     if (contact_index == NO_CONTACT) return core_send_local(p, blob);
-    contact *c = &p->contacts[contact_index];
+    contact *c = &p->cluster->contacts[contact_index];
     if (c->link != LINK_UP) return false;
     const uint8_t *bytes;
     size_t count = core_encode(p, &bytes);
@@ -14,7 +14,7 @@ static bool send_part(peer *p, uint32_t contact_index, blob_id blob, uint64_t of
     e->id = c->id;
     e->bytes = bytes;
     e->byte_count = count;
-    e->message_kind = p->scratch.kind;
+    e->message_kind = p->core.scratch.kind;
     e->blob = blob;
     e->blob_offset = offset;
     e->blob_bytes = part;
@@ -37,6 +37,6 @@ bool peer_send_member(peer *p, member_id to, blob_id blob) {
 
 bool peer_send_leader(peer *p) {
     if (peer_is_leader(p)) return core_send_local(p, 0);
-    uint32_t index = contact_find(p, &p->lead.id);
+    uint32_t index = contact_find(p, &p->cluster->lead.id);
     return index != NO_CONTACT && peer_send(p, index, 0);
 }

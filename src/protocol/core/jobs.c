@@ -1,5 +1,5 @@
 // Jobs that wait for the host, and the one that it runs.
-#include "protocol/internal.h"
+#include "protocol/core/core.h"
 
 #include <string.h>
 
@@ -11,8 +11,8 @@ static bool is_bulk(job_kind kind) {
 
 task *task_add(peer *p, job_kind kind) {
     uint32_t room = is_bulk(kind) ? PEER_MAX_TASKS - PEER_KEPT_TASKS : PEER_MAX_TASKS;
-    if (p->task_count >= room) return NULL;
-    task *t = &p->tasks[(p->task_first + p->task_count++) % PEER_MAX_TASKS];
+    if (p->core.task_count >= room) return NULL;
+    task *t = &p->core.tasks[(p->core.task_first + p->core.task_count++) % PEER_MAX_TASKS];
     memset(t, 0, sizeof *t);
     t->work.kind = kind;
     t->work.stage = p->stage;
@@ -34,17 +34,17 @@ void task_release_inputs(peer *p, const task *t) {
 }
 
 void tasks_drop(peer *p) {
-    for (; p->task_count > 0; p->task_count--) {
-        p->sum_dirty |= p->tasks[p->task_first].work.kind == JOB_SUM_CLEAR;
-        task_release_inputs(p, &p->tasks[p->task_first]);
-        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
+    for (; p->core.task_count > 0; p->core.task_count--) {
+        p->core.sum_dirty |= p->core.tasks[p->core.task_first].work.kind == JOB_SUM_CLEAR;
+        task_release_inputs(p, &p->core.tasks[p->core.task_first]);
+        p->core.task_first = (p->core.task_first + 1) % PEER_MAX_TASKS;
     }
 }
 
 void task_start(peer *p, const task *t) {
-    p->running = *t;
-    p->running.work.id = ++p->next_job;
+    p->core.running = *t;
+    p->core.running.work.id = ++p->core.next_job;
     effect *e = peer_effect(p, EFFECT_JOB);
     BRAID_ASSERT(e != NULL);
-    e->job = &p->running.work;
+    e->job = &p->core.running.work;
 }

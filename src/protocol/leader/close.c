@@ -1,8 +1,10 @@
 // The leader's part of an iteration's end: CLOSE, BEGIN AGGREGATION, FINAL (docs/protocol.md, The life of an iteration).
-#include "protocol/internal.h"
+#include "protocol/leader/leader.h"
 
 #include <math.h>
 #include <string.h>
+
+#define VOUCH_NS (100 * TIMING_MS)  // between two looks for members that need the hash of their stage's state
 
 // ---- what counts --------------------------------------------------------------------------------------------------
 
@@ -13,7 +15,7 @@ void on_settled(peer *p, const message *msg) {
     if (!peer_is_leader(p) || p->state.owner[slot] != msg->sender || p->state.owner_term[slot] != body->subject.owner_term || body->path.stages != p->run.stages) return;
     uint32_t sum = 0;
     for (uint16_t s = 0; s < p->run.stages; s++) sum += body->rev[s];
-    settled *known = &p->leader.settled[m];
+    settled *known = &p->leader->settled[m];
     if (known->known && sum <= known->rev_sum) return;
     known->known = true;
     known->rev_sum = sum;
@@ -21,7 +23,7 @@ void on_settled(peer *p, const message *msg) {
 }
 
 // Elastic, who has died is nobody's owner: its own sums are gone with it.
-static bool is_settled(const peer *p, uint32_t m) { return p->leader.settled[m].known && !private_orphan(p, m); }
+static bool is_settled(const peer *p, uint32_t m) { return p->leader->settled[m].known && !private_orphan(p, m); }
 
 static bool all_settled(const peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++)
@@ -33,7 +35,7 @@ static bool all_settled(const peer *p) {
 static bool may_count(const peer *p, uint32_t m) { return !p->state.has_close || bitset_has(p->state.close.counted.words, m); }
 
 static void append_close(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     log_entry entry = {.kind = LOG_CLOSE};
     log_close *c = &entry.u.close;
     c->iteration = p->state.iteration;
@@ -65,9 +67,9 @@ static void append_close(peer *p) {
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
 static bool holder_at(const peer *p, uint32_t m, uint16_t s, member_id *holder) {
-    const settled *known = &p->leader.settled[m];
+    const settled *known = &p->leader->settled[m];
     *holder = known->body.path.member[s];
-    return bitset_has(p->leader.close.counted.words, m);
+    return bitset_has(p->leader->close.counted.words, m);
 }
 
 static bool state_agreed_by(const stage_round *r, member_id who) {
@@ -81,22 +83,22 @@ static bool manifest_possible(const peer *p, uint16_t s) {
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         member_id holder;
         if (!holder_at(p, m, s, &holder)) continue;
-        if (!member_live(p, holder) || !state_agreed_by(&p->leader.round[s], holder)) return false;
+        if (!member_live(p, holder) || !state_agreed_by(&p->leader->round[s], holder)) return false;
     }
-    return p->leader.round[s].state_agreed;
+    return p->leader->round[s].state_agreed;
 }
 
 bool leader_sees_at_version(const peer *p, const member *m) {
     if (m->contact == NO_CONTACT) return p->ready && p->version == p->state.iteration;
-    const contact *c = &p->contacts[m->contact];
+    const contact *c = &p->cluster->contacts[m->contact];
     return c->link == LINK_UP && c->beat.ready == p->state.iteration + 1;
 }
 
 static void deal_blocks(const peer *p, uint16_t s, message_begin *b) {
     member_id able[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = 0, blocks = p->run.blocks[s];
-    for (uint32_t i = 0; i < p->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++)
-        if (p->members[i].stage == s && leader_sees_at_version(p, &p->members[i])) able[count++] = p->members[i].id;
+    for (uint32_t i = 0; i < p->cluster->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++)
+        if (p->cluster->members[i].stage == s && leader_sees_at_version(p, &p->cluster->members[i])) able[count++] = p->cluster->members[i].id;
     for (uint16_t i = 0; i < b->parts && count == 0; i++) able[count++] = b->part[i].member;
     uint32_t segments = (blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS, next = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -120,10 +122,10 @@ static message_part *part_of(message_begin *b, member_id who) {
 }
 
 static void send_begin(peer *p, uint16_t s) {
-    stage_round *r = &p->leader.round[s];
+    stage_round *r = &p->leader->round[s];
     r->sent_ns = p->now;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->keeps != s) continue;
         peer_compose(p, MESSAGE_BEGIN_AGGREGATION)->u.begin = r->begin;
         peer_send(p, m->contact, 0);
@@ -131,17 +133,17 @@ static void send_begin(peer *p, uint16_t s) {
 }
 
 static void begin_round(peer *p, uint16_t s) {
-    stage_round *r = &p->leader.round[s];
+    stage_round *r = &p->leader->round[s];
     message_begin *b = &r->begin;
     memset(b, 0, sizeof *b);
     b->stage = s;
-    b->term = p->leader.term;
-    uint64_t before_first = (p->leader.term - 1) << 32;  // no two rounds have one number, whoever leads
+    b->term = p->cluster->own_term;
+    uint64_t before_first = (p->cluster->own_term - 1) << 32;  // no two rounds have one number, whoever leads
     if (r->round < before_first) r->round = before_first;
     if (r->round == before_first || !peer_breaks(p, PEER_MUTANT_ONE_ROUND)) r->round++;
     b->round = r->round;
-    b->close_index = p->leader.close_index;
-    b->tokens = p->leader.close.tokens;
+    b->close_index = p->leader->close_index;
+    b->tokens = p->leader->close.tokens;
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         member_id holder;
         message_part *part = holder_at(p, m, s, &holder) ? part_of(b, holder) : NULL;
@@ -160,14 +162,14 @@ static void begin_round(peer *p, uint16_t s) {
 void on_mismatch(peer *p, const message *msg) {
     const message_mismatch *body = &msg->u.mismatch;
     if (!peer_is_leader(p) || body->stage >= p->run.stages) return;
-    stage_round *r = &p->leader.round[body->stage];
-    if (body->round == r->round && body->term == p->leader.term) r->dirty = true;
+    stage_round *r = &p->leader->round[body->stage];
+    if (body->round == r->round && body->term == p->cluster->own_term) r->dirty = true;
 }
 
 void close_member_gone(peer *p, member_id gone) {
     if (!peer_is_leader(p)) return;
     for (uint16_t s = 0; s < p->run.stages; s++) {
-        stage_round *r = &p->leader.round[s];
+        stage_round *r = &p->leader->round[s];
         for (uint32_t i = 0; i < r->reports; i++) {
             if (r->reporter[i] != gone) continue;
             r->reports--;
@@ -199,8 +201,8 @@ static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
 void on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->state.iteration) return;
-    stage_round *r = &p->leader.round[body->stage];
-    bool of_the_round = body->term == p->leader.term && (p->run.reproducible || body->round == r->round);
+    stage_round *r = &p->leader->round[body->stage];
+    bool of_the_round = body->term == p->cluster->own_term && (p->run.reproducible || body->round == r->round);
     if (shadow_of(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) shadow_reduced(p, msg);
     if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     if (!of_the_round || body->round < r->first) return;
@@ -215,23 +217,23 @@ void on_reduced(peer *p, const message *msg) {
 }
 
 // Who is about to be expelled takes along what it has, as does who is about to be let in again.
-static bool goes(const peer *p, const member *m) { return m->expelling || (m->contact != NO_CONTACT && p->contacts[m->contact].joining); }
+static bool goes(const peer *p, const member *m) { return m->expelling || (m->contact != NO_CONTACT && p->cluster->contacts[m->contact].joining); }
 static bool stays_at_version(const peer *p, const member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
 
 static bool somebody_stays(const peer *p, uint16_t s) {
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].stage == s && stays_at_version(p, &p->members[i])) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        if (p->cluster->members[i].stage == s && stays_at_version(p, &p->cluster->members[i])) return true;
     return false;
 }
 
 // min(2, members at version t) report one root: one more copy of the results must outlive the death of any one.
 static bool stage_agrees(peer *p, uint16_t s) {
-    stage_round *r = &p->leader.round[s];
+    stage_round *r = &p->leader->round[s];
     uint32_t able = 0, same = 0;
     for (uint32_t i = 0; i < r->reports; i++)
         if (!hash_equal(&r->root[i], &r->root[0])) return false;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         bool counts = m->stage == s || (m->keeps == s && peer_breaks(p, PEER_MUTANT_COUNTS_SHADOWS));
         if (!counts || !stays_at_version(p, m)) continue;
         able++;
@@ -248,7 +250,7 @@ void on_state(peer *p, uint32_t from, const message *msg) {
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->state.iteration || msg->iteration != p->state.iteration) return;
     if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
-    stage_round *r = &p->leader.round[body->stage];
+    stage_round *r = &p->leader->round[body->stage];
     for (uint32_t i = 0; i < r->states; i++)
         if (r->state_member[i] == msg->sender) return;
     if (r->states == WIRE_MAX_STAGE_MEMBERS) return;
@@ -263,7 +265,7 @@ void on_state(peer *p, uint32_t from, const message *msg) {
         r->agreed_state = r->state_root[i];
     }
     r->state_agreed = true;
-    p->leader.vouch_ns = 0;
+    p->leader->vouch_ns = 0;
     for (uint32_t i = 0; i < r->states; i++)
         if (!hash_equal(&r->state_root[i], &r->agreed_state)) leader_expel(p, r->state_member[i], EXPEL_DIVERGED);
 }
@@ -276,13 +278,13 @@ static double total_norm2(const peer *p) {
     double sum = 0;
     for (uint32_t i = 0; i < p->run.model_tensors; i++) {
         uint16_t s = p->run.tensor_stage[i];
-        sum += p->leader.round[s].norm2[next[s]++];
+        sum += p->leader->round[s].norm2[next[s]++];
     }
     return sum;
 }
 
 static void decide(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     task *t = task_add(p, JOB_DECIDE);
     if (t == NULL) return;
     bool overflow = false;
@@ -296,14 +298,14 @@ static void decide(peer *p) {
 }
 
 void leader_decided(peer *p, const task *t, const job_result *r) {
-    leader *l = &p->leader;
-    if (!p->leads || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
+    peer_leader *l = p->leader;
+    if (!p->cluster->leads || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
     memset(&l->final, 0, sizeof l->final);
     l->final.kind = LOG_FINAL;
     log_final *f = &l->final.u.final;
     f->iteration = p->state.iteration;
     f->skip = r->skip;
-    f->last = p->state.iteration + 1 >= p->run.iterations || l->drain_ns != 0;
+    f->last = p->state.iteration + 1 >= p->run.iterations || p->drain_ns != 0;
     f->close_index = l->close_index;
     f->norm2 = l->norm2;
     f->clip = r->clip;
@@ -333,9 +335,9 @@ static bool sum_is_lost(peer *p, uint32_t m) {
 static bool must_leave_out(peer *p) {
     bool must = false;
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
-        if (!bitset_has(p->leader.close.counted.words, m)) continue;
+        if (!bitset_has(p->leader->close.counted.words, m)) continue;
         if (!private_left_out(p, m)) {
-            if (!p->leader.settled[m].known) return false;  // a new leader is told again
+            if (!p->leader->settled[m].known) return false;  // a new leader is told again
             continue;
         }
         must = must || sum_is_lost(p, m);
@@ -344,7 +346,7 @@ static bool must_leave_out(peer *p) {
 }
 
 static bool must_be_made(peer *p, uint32_t m) {
-    if (p->leader.phase == LEADER_RUNNING) return microbatch_planned(p, m) && !is_settled(p, m);
+    if (p->leader->phase == LEADER_RUNNING) return microbatch_planned(p, m) && !is_settled(p, m);
     return m < p->run.microbatches && sum_is_lost(p, m);
 }
 
@@ -353,12 +355,12 @@ static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
     bool may_come = p->raft.last != p->state.position;  // it may be about to be let in
-    bool in_vain = p->leader.saving && p->leader.save_failed;  // what is given up is not the last one: that is begun anew
+    bool in_vain = p->leader->saving && p->leader->save_failed;  // what is given up is not the last one: that is begun anew
     if (m == p->microbatches || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     private_tell_unfinished(p, m);
-    p->leader.phase = LEADER_SAVING_LAST;
+    p->leader->phase = LEADER_SAVING_LAST;
     // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
-    if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->state.iteration);
+    if (!p->leader->saving || p->leader->save_ending) save_begin(p, p->state.iteration);
 }
 
 static bool stays(const peer *p, member_id id) {
@@ -368,8 +370,8 @@ static bool stays(const peer *p, member_id id) {
 
 // Each stage has somebody who is about to stay and has what the next version is made of. Where that one has died meanwhile it is reduced again.
 static bool is_made(const peer *p, uint16_t s) {
-    const stage_round *r = &p->leader.round[s];
-    if (p->leader.close.tokens == 0) return somebody_stays(p, s);
+    const stage_round *r = &p->leader->round[s];
+    if (p->leader->close.tokens == 0) return somebody_stays(p, s);
     for (uint32_t i = 0; i < r->reports; i++)
         if (stays(p, r->reporter[i])) return true;
     for (uint32_t i = 0; i < r->shadows; i++)
@@ -386,7 +388,7 @@ static bool all_are_made(const peer *p) {
 // ---- the order of it ----------------------------------------------------------------------------------------------
 
 static void reducing(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     bool all = true, nothing = l->close.tokens == 0;
     for (uint16_t s = 0; s < p->run.stages; s++) {
         stage_round *r = &l->round[s];
@@ -402,7 +404,7 @@ static void reducing(peer *p) {
 }
 
 void close_tick(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     switch (l->phase) {
     case LEADER_RUNNING:
         if (p->state.started && all_settled(p)) append_close(p);
@@ -425,7 +427,7 @@ void close_tick(peer *p) {
 
 static void rounds_anew(peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++) {
-        stage_round *r = &p->leader.round[s];
+        stage_round *r = &p->leader->round[s];
         r->reports = 0;
         r->agreed_ns = 0;
         r->running = r->dirty = r->overflow = false;
@@ -434,7 +436,7 @@ static void rounds_anew(peer *p) {
 }
 
 static void tell_eval(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     if (l->eval_tokens == 0) return;
     tell e = {.kind = TELL_EVAL, .iteration = p->state.iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
     peer_tell(p, &e);
@@ -442,7 +444,7 @@ static void tell_eval(peer *p) {
 }
 
 void leader_applied(peer *p, const log_entry *entry) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     if (entry->kind == LOG_OWNER)  // the new owner settles them again
         for (uint32_t m = entry->u.owner.slot; m < p->microbatches; m += p->run.slots) l->settled[m].known = false;
     if (entry->kind == LOG_CLOSE) {
@@ -460,4 +462,31 @@ void leader_applied(peer *p, const log_entry *entry) {
     leader_begin_iteration(p);
     if (last) l->phase = LEADER_SAVING_LAST;
     if (last || (p->run.save && p->run.checkpoint_every != 0 && version % p->run.checkpoint_every == 0)) save_begin(p, version);
+}
+
+void leader_vouch(peer *p) {
+    peer_leader *l = p->leader;
+    if (p->now < l->vouch_ns) return;
+    l->vouch_ns = p->now + VOUCH_NS;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
+        const stage_round *r = &l->round[m->keeps];
+        contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
+        if (c == NULL || c->link != LINK_UP || c->beat.ready != 0 || (!r->state_agreed && !r->kept)) continue;
+        peer_wake_at(p, l->vouch_ns);
+        if (c->vouched_version == p->state.iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;
+        message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
+        state->stage = m->keeps;
+        state->version = p->state.iteration;
+        state->state_root = r->state_agreed ? r->agreed_state : r->kept_root;
+        if (!peer_send(p, m->contact, 0)) continue;
+        c->vouched_version = p->state.iteration;
+        c->vouched_ns = p->now;
+    }
+}
+
+bool leader_agreed_state(const peer *p, braid_hash *root) {
+    const stage_round *r = &p->leader->round[p->stage];
+    if (peer_is_leader(p) && r->state_agreed) *root = r->agreed_state;
+    return peer_is_leader(p) && r->state_agreed;
 }

@@ -1,12 +1,12 @@
 // Coming and going: JOIN, the stage that a joiner gets, LEAVE, expulsion, the start of the run.
-#include "protocol/internal.h"
+#include "protocol/leader/leader.h"
 
 #include <string.h>
 
 static uint32_t data_peers(const peer *p, uint32_t from) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].stage == 0 && p->members[i].contact != from;
-    for (uint32_t i = 0; i < p->contact_high; i++) count += p->contacts[i].used && p->contacts[i].joining && p->contacts[i].join_kind == MEMBER_DATA;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].stage == 0 && p->cluster->members[i].contact != from;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) count += p->cluster->contacts[i].used && p->cluster->contacts[i].joining && p->cluster->contacts[i].join_kind == MEMBER_DATA;
     return count;
 }
 
@@ -14,10 +14,10 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
 static uint16_t stage_before(const peer *p, uint32_t from, const message_join *join) {
     uint16_t was = 0;
     for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
-        const former *f = &p->former[(p->next_former + i) % PEER_KEPT_FORMER];
+        const former *f = &p->cluster->former[(p->cluster->next_former + i) % PEER_KEPT_FORMER];
         if (f->incarnation == join->incarnation) was = f->stage;
     }
-    const contact *c = from == NO_CONTACT ? NULL : &p->contacts[from];
+    const contact *c = from == NO_CONTACT ? NULL : &p->cluster->contacts[from];
     const member *older = c == NULL || c->incarnation != join->incarnation ? NULL : member_find(p, c->member);
     return older == NULL ? was : older->keeps;
 }
@@ -29,8 +29,8 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
     uint32_t count = 0;
     bool given = rollback_is_given(p) && rollback_to_be_had(p);
     if (was == 0 || !p->state.started || (join->kind == MEMBER_RELAY && given)) return false;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->keeps != was || m->contact == from) continue;
         count++;
         if (leader_sees_at_version(p, m) && member_answers(p, m->id)) return false;
@@ -44,8 +44,8 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     bool wished = false, nobody = false;
     *stage = 0;
-    bool again = from != NO_CONTACT && p->contacts[from].member != 0;  // its older self goes
-    if (p->member_count == WIRE_MAX_MEMBERS && !again) return false;
+    bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older self goes
+    if (p->cluster->member_count == WIRE_MAX_MEMBERS && !again) return false;
     if (join->kind != MEMBER_DATA && has_what_is_lost(p, from, join, stage)) return true;
     if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
@@ -53,13 +53,13 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
     for (uint16_t s = 1; s < p->run.stages; s++) {
         uint64_t capacity = 0;
         uint32_t count = 0;
-        for (uint32_t i = 0; i < p->member_count; i++) {
-            if (p->members[i].stage != s || p->members[i].contact == from) continue;  // its older self goes
-            if (member_answers(p, p->members[i].id)) capacity += p->members[i].capacity;
+        for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+            if (p->cluster->members[i].stage != s || p->cluster->members[i].contact == from) continue;  // its older self goes
+            if (member_answers(p, p->cluster->members[i].id)) capacity += p->cluster->members[i].capacity;
             count++;
         }
-        for (uint32_t i = 0; i < p->contact_high; i++) {
-            const contact *c = &p->contacts[i];
+        for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+            const contact *c = &p->cluster->contacts[i];
             if (!c->used || !c->joining || c->join_stage != s || c->join_kind == MEMBER_SHADOW) continue;
             capacity += c->join_capacity;
             count++;
@@ -121,7 +121,7 @@ static void leader_admits_itself(peer *p) {
     const message_join wish = {.kind = (uint8_t)p->config.kind, .stage = p->config.stage};
     uint16_t stage;
     join_refusal why;
-    if (p->admitted) return;
+    if (p->cluster->admitted) return;
     if (!place(p, NO_CONTACT, &wish, &stage)) {
         leader_takes_leave_of_itself(p);
         return;
@@ -134,22 +134,22 @@ static void leader_admits_itself(peer *p) {
     entry.u.member = (log_member){.peer = p->config.self, .stage = stage, .kind = (uint8_t)p->config.kind, .capacity = p->config.capacity,
                                   .incarnation = p->config.random_seed, .store = p->raft.store};
     memcpy(entry.u.member.address, p->config.address, WIRE_MAX_ADDRESS);
-    p->admitted = log_append(p, &entry);
+    p->cluster->admitted = log_append(p, &entry);
 }
 
 // A voter stays until it is replaced: without it the others might be too few to do that.
 void leave_when_free(peer *p) {
     p->leaving = true;
-    if (p->me != 0 || p->stands_again || lead_is_voter(p, &p->config.self)) return;
+    if (p->me != 0 || p->cluster->stands_again || lead_is_voter(p, &p->config.self)) return;
     p->over = true;
     peer_effect(p, EFFECT_EXIT);
 }
 
 // Asks to be let go until the log says so, or until a leader says that it votes no more.
 static void leave_tick(peer *p) {
-    if (p->join_sent_ns == 0 || p->now >= p->join_sent_ns + TIMING_REPEAT_NS) {
+    if (p->cluster->join_sent_ns == 0 || p->now >= p->cluster->join_sent_ns + TIMING_REPEAT_NS) {
         peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
-        p->join_sent_ns = peer_send_leader(p) ? p->now : 0;
+        p->cluster->join_sent_ns = peer_send_leader(p) ? p->now : 0;
     }
     peer_wake_at(p, p->now + TIMING_REPEAT_NS);
 }
@@ -161,11 +161,11 @@ static bool has_spoken(const contact *c) { return c->used && c->link == LINK_UP 
 // turn, who say where it is (on_join). So does a voter that lacks the state: nobody may be elected without it, and who has the state
 // sends it.
 static uint32_t who_answers_join(peer *p) {
-    uint32_t at = contact_find(p, &p->lead.id);
-    if (at != NO_CONTACT && p->contacts[at].link == LINK_UP && raft_has_state(&p->raft)) return has_spoken(&p->contacts[at]) ? at : NO_CONTACT;
-    for (uint32_t tries = 0; tries < p->contact_high; tries++) {
-        uint32_t other = p->lead.asked++ % p->contact_high;
-        if (has_spoken(&p->contacts[other])) return other;
+    uint32_t at = contact_find(p, &p->cluster->lead.id);
+    if (at != NO_CONTACT && p->cluster->contacts[at].link == LINK_UP && raft_has_state(&p->raft)) return has_spoken(&p->cluster->contacts[at]) ? at : NO_CONTACT;
+    for (uint32_t tries = 0; tries < p->cluster->contact_high; tries++) {
+        uint32_t other = p->cluster->lead.asked++ % p->cluster->contact_high;
+        if (has_spoken(&p->cluster->contacts[other])) return other;
     }
     return NO_CONTACT;
 }
@@ -176,17 +176,17 @@ void join_tick(peer *p) {
         peer_effect(p, EFFECT_EXIT);
         return;
     }
-    if (p->leaving && !p->over && !p->stands_again) leave_tick(p);
+    if (p->leaving && !p->over && !p->cluster->stands_again) leave_tick(p);
     if (p->me != 0 || p->over) return;
-    bool leaves = p->leaving && !p->stands_again;
+    bool leaves = p->leaving && !p->cluster->stands_again;
     if (peer_is_leader(p)) {
         if (leaves) leader_takes_leave_of_itself(p);
         else leader_admits_itself(p);
         return;
     }
     if (leaves) return;
-    if (p->join_sent_ns != 0 && p->now < p->join_sent_ns + TIMING_REPEAT_NS) {
-        peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
+    if (p->cluster->join_sent_ns != 0 && p->now < p->cluster->join_sent_ns + TIMING_REPEAT_NS) {
+        peer_wake_at(p, p->cluster->join_sent_ns + TIMING_REPEAT_NS);
         return;
     }
     uint32_t at = who_answers_join(p);
@@ -201,7 +201,7 @@ void join_tick(peer *p) {
     join->text = p->config.text;
     join->host = p->config.host;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
-    if (peer_send(p, at, 0)) p->join_sent_ns = p->now;
+    if (peer_send(p, at, 0)) p->cluster->join_sent_ns = p->now;
 }
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
@@ -217,16 +217,16 @@ static void dismiss(peer *p, uint32_t who, join_refusal why) {
 void on_join(peer *p, uint32_t from, const message *msg) {
     const message_join *join = &msg->u.join;
     if (from == NO_CONTACT) return;
-    contact_add(p, &p->contacts[from].id, join->address);  // where it is now; the log may name where it was
+    contact_add(p, &p->cluster->contacts[from].id, join->address);  // where it is now; the log may name where it was
     if (!peer_is_leader(p)) {
-        p->contacts[from].asks_in_ns = p->now;
+        p->cluster->contacts[from].asks_in_ns = p->now;
         send_leader(p, from);
-        if (!lead_is_voter(p, &p->contacts[from].id)) return;
+        if (!lead_is_voter(p, &p->cluster->contacts[from].id)) return;
         if (msg->log_position < p->state.position) log_send_snapshot(p, from, p->state.position);
         else log_send_addresses(p, from);
         return;
     }
-    contact *c = &p->contacts[from];
+    contact *c = &p->cluster->contacts[from];
     if (c->joining || join->capacity == 0) return;
     // it is one, and does not know yet; but one that has read its MEMBER entry and asks all the same starts afresh
     if (c->member != 0 && c->incarnation == join->incarnation && msg->log_position < c->member) {
@@ -235,7 +235,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     }
     uint16_t stage;
     // it is told when all is saved; until then the run may have to go back, and need it
-    if (p->leader.phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
+    if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
         if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);
         return;
     }
@@ -264,7 +264,7 @@ static bool left_behind(const contact *c, const message *msg) { return c->member
 
 void on_leave(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
-    contact *c = &p->contacts[from];
+    contact *c = &p->cluster->contacts[from];
     if (!msg->u.leave.dismissed) {
         if (peer_is_leader(p) && left_behind(c, msg)) leader_expel(p, c->member, EXPEL_LEFT);
         c->departing = peer_is_leader(p) && c->member != 0;
@@ -274,8 +274,8 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     // a voter may have led since something that I missed, and will not say so again
     bool knows_more = p->me != 0 && msg->log_position > p->state.position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
-    if (!run_state_is_complete(&p->state) && !knows_more && !id_equal(&c->id, &p->lead.id)) {
-        if (p->me != 0 && msg->log_position > p->lead.farewell) p->lead.farewell = msg->log_position;
+    if (!run_state_is_complete(&p->state) && !knows_more && !id_equal(&c->id, &p->cluster->lead.id)) {
+        if (p->me != 0 && msg->log_position > p->cluster->lead.farewell) p->cluster->lead.farewell = msg->log_position;
         return;
     }
     if (p->me == 0 && !p->leaving) {
@@ -296,22 +296,22 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
 
 // Heard a moment ago, not only not yet suspected: what only it has may depend on it.
 static bool has_state(const peer *p, const member *m) {
-    const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    const contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
     if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;  // at FINAL of the version before, as theirs is
     return c->beat.ready != 0 && c->beat.ready >= p->state.iteration;
 }
 
 static bool is_up_to_date(const peer *p, const member *m) {
-    return m->contact == NO_CONTACT ? p->ready && p->version == p->state.iteration : p->contacts[m->contact].beat.ready > p->state.iteration;
+    return m->contact == NO_CONTACT ? p->ready && p->version == p->state.iteration : p->cluster->contacts[m->contact].beat.ready > p->state.iteration;
 }
 
 bool member_is_whole(const peer *p, const member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
 
 // Somebody else, who may be a shadow, answers and has the whole newest state: who is behind may need what this one has.
 bool stage_has_another(const peer *p, const member *m) {
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *other = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *other = &p->cluster->members[i];
         if (other != m && other->keeps == m->keeps && member_is_whole(p, other)) return true;
     }
     return false;
@@ -325,10 +325,10 @@ static bool has_reported(const stage_round *r, member_id who) {
 
 // At FINAL: somebody else stays who has what version t + 1 is made of; `skip`: it is made of nothing new.
 static bool stage_keeps(const peer *p, const member *m, bool skip) {
-    const stage_round *r = &p->leader.round[m->keeps];
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *other = &p->members[i];
-        bool stays = other->contact == NO_CONTACT || !p->contacts[other->contact].departing;
+    const stage_round *r = &p->leader->round[m->keeps];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *other = &p->cluster->members[i];
+        bool stays = other->contact == NO_CONTACT || !p->cluster->contacts[other->contact].departing;
         if (other == m || other->stage != m->keeps || other->expelling || !stays || !has_state(p, other)) continue;
         if (skip || has_reported(r, other->id)) return true;
     }
@@ -338,7 +338,7 @@ static bool stage_keeps(const peer *p, const member *m, bool skip) {
 // FINAL is on its way into the log. From then on the next version is needed, and only those have what it is made of who reported that; where
 // nothing counts, those who have this one. (Before, it is reduced again without whoever is expelled.)
 static bool makes_the_next(const peer *p, const member *m) {
-    const leader *l = &p->leader;
+    const peer_leader *l = p->leader;
     if (l->phase != LEADER_FINISHING || member_is_shadow(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
     return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
@@ -349,15 +349,15 @@ static bool makes_the_next(const peer *p, const member *m) {
 // checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
-    bool refused = p->contacts[m->contact].refused_ns != 0;
+    bool refused = p->cluster->contacts[m->contact].refused_ns != 0;
     bool at_start = p->state.iteration == p->state.start_version && rollback_to_be_had(p);
     bool replaceable = (at_start && takeover_has_heir(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
     if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_expel(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        if (!p->contacts[i].used || p->contacts[i].link != LINK_UP) continue;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        if (!p->cluster->contacts[i].used || p->cluster->contacts[i].link != LINK_UP) continue;
         dismiss(p, i, REFUSAL_NONE);
     }
     p->over = true;
@@ -369,9 +369,9 @@ void leader_dismiss(peer *p, bool failed) {
 
 static bool gathered(const peer *p) {
     uint32_t data = 0, relays = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        data += p->members[i].kind == MEMBER_DATA;
-        relays += p->members[i].kind == MEMBER_RELAY;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        data += p->cluster->members[i].kind == MEMBER_DATA;
+        relays += p->cluster->members[i].kind == MEMBER_RELAY;
     }
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (member_count_stage(p, s) == 0) return false;
@@ -390,13 +390,13 @@ static void start_run(peer *p) {
     log_entry entry = {.kind = LOG_RUN};
     entry.u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->state.start_version};
     log_append(p, &entry);
-    p->leader.phase = LEADER_RUNNING;
-    p->leader.begun_ns = p->now;
+    p->leader->phase = LEADER_RUNNING;
+    p->leader->begun_ns = p->now;
 }
 
 void leader_let_go(peer *p) {
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        const contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        const contact *c = &p->cluster->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
         bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || takeover_has_heir(p, m));
@@ -405,7 +405,7 @@ void leader_let_go(peer *p) {
 }
 
 void leader_begin_iteration(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     private_next_iteration(p);
     l->phase = LEADER_RUNNING;
     memset(l->settled, 0, p->microbatches * sizeof *l->settled);
@@ -421,16 +421,16 @@ void leader_begin_iteration(peer *p) {
 
 void leader_tick(peer *p) {
     if (!peer_is_leader(p)) return;
-    if (p->leader.phase == LEADER_GATHERING) {
-        fetch_vouch(p);
+    if (p->leader->phase == LEADER_GATHERING) {
+        leader_vouch(p);
         leader_let_go(p);
-        if (p->leader.drain_ns != 0) leader_dismiss(p, false);  // nothing was begun
+        if (p->drain_ns != 0) leader_dismiss(p, false);  // nothing was begun
         else if (gathered(p)) start_run(p);
         return;
     }
-    if (p->leader.phase == LEADER_OVER) {  // whoever comes or goes now
+    if (p->leader->phase == LEADER_OVER) {  // whoever comes or goes now
         const log_entry end = {.kind = LOG_END};
-        if (!p->over && !p->leader.end_appended && !rollback_under_way(p)) p->leader.end_appended = log_append(p, &end);
+        if (!p->over && !p->leader->end_appended && !rollback_under_way(p)) p->leader->end_appended = log_append(p, &end);
         return;
     }
     private_lead(p);
@@ -438,7 +438,7 @@ void leader_tick(peer *p) {
     shadow_lead(p);
     rollback_lead(p);
     if (rollback_under_way(p)) return;
-    fetch_vouch(p);
+    leader_vouch(p);
     close_tick(p);
     save_tick(p);
 }

@@ -1,6 +1,6 @@
 // Who leads and who votes: the leader's word of itself, a new leader's start from what the log says, the choice of voters, and
 // leadership that is handed on (docs/protocol.md, Leaders and voters).
-#include "protocol/internal.h"
+#include "protocol/leader/leader.h"
 
 #include <string.h>
 
@@ -20,13 +20,13 @@ static bool gone_home(const peer *p, const log_voter *v) {
     if (id_equal(&v->id, &p->config.self)) return v->store != p->raft.store;
     uint32_t at = contact_find(p, &v->id);
     uint64_t patience = patience_ns(p);
-    if (at == NO_CONTACT) return p->now - p->iteration_ns >= patience;  // whom I never met cannot have said goodbye
-    const contact *c = &p->contacts[at];
+    if (at == NO_CONTACT) return p->now - p->microbatch->iteration_ns >= patience;  // whom I never met cannot have said goodbye
+    const contact *c = &p->cluster->contacts[at];
     if (p->now >= contact_awaited_until(p, c, 0, patience)) return true;
     if (c->link != LINK_UP) return false;
     if (c->store != 0 && c->store != v->store) return true;
     // while nobody leads voters ask each other for votes again and again; before that they have nothing to say
-    uint64_t since_ns = p->raft.heard_ns > p->iteration_ns ? p->raft.heard_ns : p->iteration_ns, unled_ns = p->now - since_ns;
+    uint64_t since_ns = p->raft.heard_ns > p->microbatch->iteration_ns ? p->raft.heard_ns : p->microbatch->iteration_ns, unled_ns = p->now - since_ns;
     uint64_t silent_ns = raft_votes(&p->raft) ? raft_silence(&p->raft, p->now, &v->id, v->store) : 0;
     if (silent_ns > unled_ns) silent_ns = unled_ns;
     uint64_t election_ns = 4 * p->raft.patience_ns;  // a relay waits for up to three times as long until it stands
@@ -37,13 +37,13 @@ static bool gone_home(const peer *p, const log_voter *v) {
 // is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
 // and led while I was cut off, and nobody is left who could contradict.
 bool lead_has_gone_home(const peer *p) {
-    if (p->leads || (!run_state_is_complete(&p->state) && p->lead.farewell <= p->state.position)) return false;
-    uint32_t at = contact_find(p, &p->lead.id), here = 0;
+    if (p->cluster->leads || (!run_state_is_complete(&p->state) && p->cluster->lead.farewell <= p->state.position)) return false;
+    uint32_t at = contact_find(p, &p->cluster->lead.id), here = 0;
     if (p->state.voters.count <= 1) {
-        uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
+        uint64_t since = at == NO_CONTACT ? 0 : p->cluster->contacts[at].refused_ns;
         return since != 0 && p->now - since >= patience_ns(p);
     }
-    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+    const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     // it goes before me: a joiner may know nobody else who votes; what it read last is old, and says who voted when the run was complete once
     bool may_lead = c != NULL && c->link == LINK_UP && (c->beat.leads != 0 || c->beat_position == 0);
     if (may_lead && p->now < contact_awaited_until(p, c, 0, 0)) return false;
@@ -54,7 +54,7 @@ bool lead_has_gone_home(const peer *p) {
 // ---- beginning and ending -----------------------------------------------------------------------------------------
 
 static void resume_iteration(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     leader_begin_iteration(p);
     bool last = p->state.has_final && p->state.final.u.final.last;
     if (last) l->phase = LEADER_SAVING_LAST;
@@ -68,23 +68,23 @@ static void resume_iteration(peer *p) {
 
 // Everything that was decided is in the log that it has; all else is said again or asked for.
 void leader_begin(peer *p) {
-    leader *l = &p->leader;
-    p->leads = true;
-    l->term = p->raft.term;
-    p->admitted = l->saving = l->checkpoint_due = false;
+    peer_leader *l = p->leader;
+    p->cluster->leads = true;
+    p->cluster->own_term = p->raft.term;
+    p->cluster->admitted = l->saving = l->checkpoint_due = false;
     l->handed_ns = p->now;
     private_lead_begin(p);
     rollback_lead_begin(p);
-    p->lead.heard = true;
-    p->lead.term = l->term;
-    p->lead.id = p->config.self;
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        contact *c = &p->contacts[i];
+    p->cluster->lead.heard = true;
+    p->cluster->lead.term = p->cluster->own_term;
+    p->cluster->lead.id = p->config.self;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        contact *c = &p->cluster->contacts[i];
         c->joining = c->departing = false;
         c->beat_sent_ns = c->log_sent_ns = 0;
         if (c->used && c->link == LINK_UP) send_leader(p, i);  // where I am is known to them from others, or from an earlier life of me
     }
-    for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) p->cluster->members[i].expelling = false;
     if (p->state.end_index != 0) {
         l->phase = LEADER_OVER;
         lead_tell_all_again(p);         // who is no member obeys only whom it knows to lead
@@ -101,19 +101,19 @@ static bool too_few_live(const peer *p) {
     uint32_t alive = 0;
     for (uint32_t i = 0; i < p->raft.voters.count; i++) {
         uint32_t at = contact_find(p, &p->raft.voters.voter[i].id);
-        alive += at == NO_CONTACT || p->contacts[at].refused_ns == 0;
+        alive += at == NO_CONTACT || p->cluster->contacts[at].refused_ns == 0;
     }
     return alive < p->raft.voters.count / 2u + 1;
 }
 
 void leader_end(peer *p) {
-    leader *l = &p->leader;
-    bool over = p->leads && l->phase == LEADER_OVER && p->raft.term == l->term;
-    p->leads = l->saving = l->save_ending = false;
-    for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].joining = false;
+    peer_leader *l = p->leader;
+    bool over = p->cluster->leads && l->phase == LEADER_OVER && p->raft.term == p->cluster->own_term;
+    p->cluster->leads = l->saving = l->save_ending = false;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) p->cluster->contacts[i].joining = false;
     if (over && too_few_live(p)) leader_dismiss(p, false);  // to agree on what is written already
     save_drop_pulls(p);
-    p->leaving |= l->drain_ns != 0;
+    p->leaving |= p->drain_ns != 0;
     contacts_touch(p);
 }
 
@@ -124,7 +124,7 @@ void leader_end(peer *p) {
 #define RANK_GONE (UINT64_C(1) << 62)
 #define RANK_SILENT (UINT64_C(1) << 63)
 
-static const contact *contact_of(const peer *p, const member *m) { return m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact]; }
+static const contact *contact_of(const peer *p, const member *m) { return m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact]; }
 
 static bool votes(const peer *p, const member *m) {
     const contact *c = contact_of(p, m);
@@ -142,9 +142,9 @@ static bool listed(const log_voters *v, const contact *c) {
 
 // Another data peer is there that does not take its leave. Else who does so must stay to the end.
 static bool data_stays(const peer *p) {
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const contact *c = contact_of(p, &p->members[i]);
-        if (p->members[i].kind == MEMBER_DATA && c != NULL && !c->departing && member_answers(p, p->members[i].id)) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const contact *c = contact_of(p, &p->cluster->members[i]);
+        if (p->cluster->members[i].kind == MEMBER_DATA && c != NULL && !c->departing && member_answers(p, p->cluster->members[i].id)) return true;
     }
     return false;
 }
@@ -161,8 +161,8 @@ static bool is_informed(const peer *p, const contact *c) { return c->log_positio
 // The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
 static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
-        for (uint32_t i = 0; i < p->member_count; i++) {
-            const member *m = &p->members[i];
+        for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+            const member *m = &p->cluster->members[i];
             const contact *c = contact_of(p, m);
             if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
             if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
@@ -172,9 +172,9 @@ static const member *candidate(const peer *p, const log_voters *v, bool data_onl
 }
 
 static const member *member_of(const peer *p, const log_voter *v) {
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const contact *c = contact_of(p, &p->members[i]);
-        if (c == NULL ? id_equal(&v->id, &p->config.self) : c->store == v->store && id_equal(&v->id, &c->id)) return &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const contact *c = contact_of(p, &p->cluster->members[i]);
+        if (c == NULL ? id_equal(&v->id, &p->config.self) : c->store == v->store && id_equal(&v->id, &c->id)) return &p->cluster->members[i];
     }
     return NULL;
 }
@@ -182,7 +182,7 @@ static const member *member_of(const peer *p, const log_voter *v) {
 // Members or not: who has left is there until it is replaced (leave_tick), and who was expelled and has no link is dead.
 static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
-    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+    const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     bool there = c != NULL && (c->store == 0 || c->store == v->store) && (c->member != 0 || c->link == LINK_UP);
     if (!there) return RANK_SILENT - 1;
     // the link may be that of its next life, which is no voter
@@ -211,16 +211,16 @@ static uint32_t least_wanted(const peer *p, const log_voters *v) {
 }
 
 static bool some_voter_relays(const peer *p) {
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].contact != NO_CONTACT && p->members[i].kind != MEMBER_DATA && votes(p, &p->members[i])) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        if (p->cluster->members[i].contact != NO_CONTACT && p->cluster->members[i].kind != MEMBER_DATA && votes(p, &p->cluster->members[i])) return true;
     return false;
 }
 
 // A relay leads, and of the data peers that vote all have taken their leave.
 static bool nobody_follows(const peer *p) {
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const contact *c = contact_of(p, &p->members[i]);
-        if (c != NULL && p->members[i].kind == MEMBER_DATA && votes(p, &p->members[i]) && !c->departing) return false;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const contact *c = contact_of(p, &p->cluster->members[i]);
+        if (c != NULL && p->cluster->members[i].kind == MEMBER_DATA && votes(p, &p->cluster->members[i]) && !c->departing) return false;
     }
     return !leads_for_good(p);
 }
@@ -266,7 +266,7 @@ static bool heir_too(const peer *p, log_voters *v) {
 // A shadow does not vote until it does a stage's work.
 static uint32_t could_vote(const peer *p) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].kind != MEMBER_SHADOW;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].kind != MEMBER_SHADOW;
     return count;
 }
 
@@ -303,7 +303,7 @@ static bool would_hold(const peer *p, const log_voters *v) {
     uint32_t answer = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
-        const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+        const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
         bool self = id_equal(&v->voter[i].id, &p->config.self);
         uint64_t silent_ns = voter_silence_ns(p, &v->voter[i]);
         answer += self || (c != NULL && c->link == LINK_UP && silent_ns < moment_ns && silent_ns < awake_ns);
@@ -317,7 +317,7 @@ static bool may_go_back_to(const peer *p, const log_voters *before) { return bef
 
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
-    bool over = p->leader.phase == LEADER_OVER && leads_for_good(p);  // all that is left to write is written; who votes goes home
+    bool over = p->leader->phase == LEADER_OVER && leads_for_good(p);  // all that is left to write is written; who votes goes home
     if (p->config.voters <= 1 || !p->state.started) return;
     if (log_room(p) == 0) return;
     // somebody died in the very moment of a change, and too few are left for it
@@ -330,13 +330,13 @@ static void choose_voters(peer *p) {
 
 // Who takes its leave does not lead, unless it is the last data peer or the last checkpoint is to be written.
 static void hand_on(peer *p) {
-    bool data = p->config.kind == MEMBER_DATA, stays = data_stays(p) && p->leader.phase < LEADER_SAVING_LAST;
-    if (p->leader.phase == LEADER_OVER) return;  // who goes then ends the run
-    if ((data && (!p->leaving || (p->me != 0 && !stays))) || p->now < p->leader.handed_ns + TIMING_REPEAT_NS) return;
-    p->leader.handed_ns = p->now;
+    bool data = p->config.kind == MEMBER_DATA, stays = data_stays(p) && p->leader->phase < LEADER_SAVING_LAST;
+    if (p->leader->phase == LEADER_OVER) return;  // who goes then ends the run
+    if ((data && (!p->leaving || (p->me != 0 && !stays))) || p->now < p->leader->handed_ns + TIMING_REPEAT_NS) return;
+    p->leader->handed_ns = p->now;
     for (int kind = MEMBER_DATA; kind >= (p->leaving ? MEMBER_RELAY : MEMBER_DATA); kind--)
-        for (uint32_t i = 0; i < p->member_count; i++) {
-            const member *m = &p->members[i];
+        for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+            const member *m = &p->cluster->members[i];
             const contact *c = contact_of(p, m);
             if (m->kind != kind || c == NULL || (stays && c->departing) || !votes(p, m) || !member_answers(p, m->id)) continue;
             raft_hand_over(&p->raft, &c->id);
@@ -348,8 +348,8 @@ static void hand_on(peer *p) {
 static void tell_unled(peer *p) {
     const log_voters *v = &p->raft.voters;
     bool led = raft_leads(&p->raft) || !raft_votes(&p->raft) || p->raft.leader_known;
-    if (led || p->lead.miss_ns == 0) p->lead.miss_ns = p->now + UNLED_NS;
-    if (p->now < p->lead.miss_ns) return;
+    if (led || p->cluster->lead.miss_ns == 0) p->cluster->lead.miss_ns = p->now + UNLED_NS;
+    if (p->now < p->cluster->lead.miss_ns) return;
     tell t = {.kind = TELL_UNLED, .iteration = p->state.iteration, .total = v->count};
     for (uint32_t i = 0; i < v->count; i++) {
         // while nobody leads voters ask each other for votes again and again; a link alone may be that of its next life, which is no voter
@@ -360,7 +360,7 @@ static void tell_unled(peer *p) {
         t.text = v->voter[i].address;
     }
     if (t.done >= t.total / 2 + 1) return;
-    p->lead.miss_ns = p->now + UNLED_AGAIN_NS;
+    p->cluster->lead.miss_ns = p->now + UNLED_AGAIN_NS;
     peer_tell(p, &t);
 }
 
@@ -370,16 +370,16 @@ void lead_tick(peer *p) {
     // the very first step of a new run; a store that was recalled says that it is not
     if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_found(&p->raft, p->config.address, p->now);
     if (p->now >= raft_deadline(&p->raft)) raft_tick(&p->raft, p->now);
-    if (p->now >= p->lead.looked_ns + TIMING_REPEAT_NS) {
-        p->lead.looked_ns = p->now;
+    if (p->now >= p->cluster->lead.looked_ns + TIMING_REPEAT_NS) {
+        p->cluster->lead.looked_ns = p->now;
         for (uint32_t i = 0; i < p->raft.voters.count; i++) {
             const log_voter *v = &p->raft.voters.voter[i];
             bool known = id_equal(&v->id, &p->config.self) || contact_find(p, &v->id) != NO_CONTACT;  // maybe at a newer address
             if (raft_votes(&p->raft) && !known) contact_add(p, &v->id, v->address);
         }
     }
-    if (!p->leads && id_equal(&p->lead.id, &p->config.self)) lead_ask(p);  // I led: who does now may have told me too early
-    if (!p->leads) return;
+    if (!p->cluster->leads && id_equal(&p->cluster->lead.id, &p->config.self)) lead_ask(p);  // I led: who does now may have told me too early
+    if (!p->cluster->leads) return;
     choose_voters(p);
     hand_on(p);
 }

@@ -1,6 +1,6 @@
 // A stage whose state nobody has any more: all go back to one version that is still somewhere, in a new generation, and go on from
 // there (docs/protocol.md, Going back).
-#include "protocol/internal.h"
+#include "protocol/leader/leader.h"
 
 #include <string.h>
 
@@ -15,26 +15,26 @@ static void tell_rolled_back(peer *p, const log_run *run) {
 // The state, what was computed and what was asked for: all of it is of a time that never was.
 static void forget_work(peer *p) {
     bool keeps = peer_breaks(p, PEER_MUTANT_KEEPS_THE_PAST);
-    p->ready = p->can_take = p->initialised = p->applying = false;  // first: slots that become free are not taken
+    p->ready = p->microbatch->can_take = p->chunks->initialised = p->chunks->applying = false;  // first: slots that become free are not taken
     if (!keeps) hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
-    p->past.looking = false;
+    p->chunks->stored.looking = false;
     tasks_drop(p);
     reduce_reset(p);
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) pull_end(p, &p->pulls[i]);
-    p->state_asked = p->state_known = p->root_wanted = false;
-    p->can_take_sent = p->state_sent_ns = p->upload.bytes = 0;
-    if (!p->sum_dirty || keeps) return;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) pull_end(p, &p->chunks->pulls[i]);
+    p->chunks->state_asked = p->chunks->state_known = p->chunks->root_wanted = false;
+    p->microbatch->can_take_sent = p->chunks->state_sent_ns = p->chunks->upload.bytes = 0;
+    if (!p->core.sum_dirty || keeps) return;
     task *clear = task_add(p, JOB_SUM_CLEAR);
     BRAID_ASSERT(clear != NULL);
-    p->sum_dirty = false;
+    p->core.sum_dirty = false;
 }
 
 // Nobody has what he said that he has.
 static void forget_words(peer *p) {
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        contact *c = &p->cluster->contacts[i];
         uint64_t saved = c->beat.saved;
         memset(&c->beat, 0, sizeof c->beat);
         c->beat.saved = saved;  // a file is what it was
@@ -45,25 +45,25 @@ static void forget_words(peer *p) {
 }
 
 void rollback_run(peer *p, const log_run *run, bool newer) {
-    rollback *b = &p->past;
+    rollback *b = &p->leader->rollback;
     if (newer && p->me != 0) tell_rolled_back(p, run);  // a joiner's past is no news
     b->began_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
-    if (b->saved > run->start_version + 1) {
-        b->saved = saved_at_least(p);
-        b->looked = 0;
+    if (p->chunks->stored.saved > run->start_version + 1) {
+        p->chunks->stored.saved = saved_at_least(p);
+        p->chunks->stored.looked = 0;
     }
     p->version = run->start_version;
     forget_work(p);
     forget_words(p);
-    p->lies_version = UINT64_MAX;
-    memset(p->former, 0, sizeof p->former);
+    p->chunks->lies_version = UINT64_MAX;
+    memset(p->cluster->former, 0, sizeof p->cluster->former);
     if (p->me != 0) {
-        for (uint32_t i = 0; i < p->blocks; i++) p->block_version[i] = UINT64_MAX;
+        for (uint32_t i = 0; i < p->chunks->blocks; i++) p->chunks->block_version[i] = UINT64_MAX;
         reduce_blocks_changed(p);
         fetch_reset(p);
     }
-    p->routing.stale = true;
+    p->routing->stale = true;
     member_refresh_flow(p);
 }
 
@@ -71,11 +71,11 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
 
 // Somebody who is here can read the checkpoint of this version.
 static bool readable(const peer *p, uint64_t version) {
-    if (p->me != 0 && p->past.saved == version + 1) return true;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    if (p->me != 0 && p->chunks->stored.saved == version + 1) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->contact == NO_CONTACT || m->expelling || m->kind != MEMBER_DATA) continue;
-        const contact *c = &p->contacts[m->contact];
+        const contact *c = &p->cluster->contacts[m->contact];
         if (c->link == LINK_UP && member_answers(p, m->id) && c->beat.saved == version + 1) return true;
     }
     return false;
@@ -87,14 +87,14 @@ bool rollback_to_be_had(const peer *p) {
 }
 
 static bool is_fetched(const peer *p, uint16_t stage) {
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].keeps == stage && member_is_whole(p, &p->members[i])) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        if (p->cluster->members[i].keeps == stage && member_is_whole(p, &p->cluster->members[i])) return true;
     return false;
 }
 
 bool rollback_needs(const peer *p, const member *m) {
     uint64_t version = p->state.start_version;
-    bool reads = m->contact != NO_CONTACT && p->contacts[m->contact].beat.saved == version + 1;
+    bool reads = m->contact != NO_CONTACT && p->cluster->contacts[m->contact].beat.saved == version + 1;
     if (version == 0 || p->state.iteration != version || !reads || readable(p, version)) return false;
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (!is_fetched(p, s)) return true;
@@ -118,7 +118,7 @@ bool rollback_is_given(const peer *p) {
 
 // What computing again from `version` to `from` takes: so long is waited for who may spare us that.
 static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
-    double cost_ns = (double)(from - version) * (double)p->past.iteration_ns;
+    double cost_ns = (double)(from - version) * (double)p->leader->rollback.iteration_ns;
     if (cost_ns < (double)TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
     return cost_ns < (double)TIMING_BACK_MOST_NS ? (uint64_t)cost_ns : TIMING_BACK_MOST_NS;
 }
@@ -126,15 +126,15 @@ static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
 static bool may_have(peer *p, const member *m, uint64_t patience) {
     uint64_t reaches, newest = p->state.has_final ? p->state.final.index : 0;
     if (m->contact == NO_CONTACT) {
-        bool finds = fetch_finds_its_own(p) && p->now < p->past.lead_ns + patience;
-        if (finds) peer_wake_at(p, p->past.lead_ns + patience);
+        bool finds = fetch_finds_its_own(p) && p->now < p->leader->rollback.lead_ns + patience;
+        if (finds) peer_wake_at(p, p->leader->rollback.lead_ns + patience);
         return finds || (reduce_reaches(p, &reaches) && reaches >= p->state.iteration);
     }
-    const contact *c = &p->contacts[m->contact];
+    const contact *c = &p->cluster->contacts[m->contact];
     if (newest < p->state.fence) newest = p->state.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
     if (known && c->beat.reaches <= p->state.iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
-    uint64_t until = contact_awaited_until(p, c, p->past.lead_ns, patience);
+    uint64_t until = contact_awaited_until(p, c, p->leader->rollback.lead_ns, patience);
     if (p->now >= until) return false;
     peer_wake_at(p, until);
     return true;
@@ -142,14 +142,14 @@ static bool may_have(peer *p, const member *m, uint64_t patience) {
 
 static bool is_lost(peer *p, uint16_t stage, uint64_t patience) {
     bool one = peer_breaks(p, PEER_MUTANT_GOES_BACK_FOR_ONE);
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].keeps == stage && may_have(p, &p->members[i], patience) != one) return one;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        if (p->cluster->members[i].keeps == stage && may_have(p, &p->cluster->members[i], patience) != one) return one;
     return !one;
 }
 
 // The checkpoint under way has all of it: soon there is that to go back to, or the run is over.
 static bool is_read(const peer *p, uint16_t stage) {
-    const leader *l = &p->leader;
+    const peer_leader *l = p->leader;
     return l->saving && l->save_version == p->state.iteration && stage < l->save_stage;
 }
 
@@ -158,14 +158,14 @@ uint64_t rollback_patience_ns(const peer *p) { return patience_ns(p, p->state.it
 static void go_back(peer *p, uint64_t version, uint16_t lost) {
     log_entry entry = {.kind = LOG_RUN};
     entry.u.run = (log_run){.description = p->run.description, .generation = p->state.run.generation + 1, .start_version = version, .reached = p->state.iteration, .lost = lost};
-    if (log_append(p, &entry)) p->past.decided = p->raft.last;
+    if (log_append(p, &entry)) p->leader->rollback.decided = p->raft.last;
 }
 
-bool rollback_under_way(const peer *p) { return p->past.decided > p->state.position; }
+bool rollback_under_way(const peer *p) { return p->leader->rollback.decided > p->state.position; }
 
 // Whom this leader could not hear before it led is waited for from now on.
 void rollback_lead_begin(peer *p) {
-    rollback *b = &p->past;
+    rollback *b = &p->leader->rollback;
     b->decided = 0;
     b->lead_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
@@ -173,12 +173,12 @@ void rollback_lead_begin(peer *p) {
 
 void rollback_forgive(peer *p, uint64_t late_ns) {
     for (uint16_t s = 0; s < p->run.stages; s++)
-        if (p->past.lost_ns[s] != 0) p->past.lost_ns[s] += late_ns;
+        if (p->leader->rollback.lost_ns[s] != 0) p->leader->rollback.lost_ns[s] += late_ns;
 }
 
 bool rollback_nears(const peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++)
-        if (p->past.lost_ns[s] != 0) return true;
+        if (p->leader->rollback.lost_ns[s] != 0) return true;
     return false;
 }
 
@@ -191,8 +191,8 @@ static bool has_stand_in(const peer *p, const member *m, uint16_t empty) {
 static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling || m->contact == NO_CONTACT) continue;
         uint32_t count = member_count_stage(p, m->stage);
         if (count < most || (count == 1 && !has_stand_in(p, m, empty))) continue;
@@ -204,7 +204,7 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
 
 // Nobody has anything yet that could not be had elsewhere as well: who works where others do goes where nobody does.
 static void fill_the_empty(peer *p) {
-    rollback *b = &p->past;
+    rollback *b = &p->leader->rollback;
     for (uint16_t s = 1; s < p->run.stages; s++) {
         if (stage_has_workers(p, s)) {
             b->lost_ns[s] = 0;
@@ -221,7 +221,7 @@ static void fill_the_empty(peer *p) {
 
 // Entries under way may change who is there, so they come first.
 void rollback_lead(peer *p) {
-    rollback *b = &p->past;
+    rollback *b = &p->leader->rollback;
     uint64_t version;
     if (!p->state.started || p->raft.last != p->state.position) return;
     if (rollback_is_given(p)) {
@@ -249,7 +249,7 @@ void rollback_lead(peer *p) {
 
 // What a leader knew of the iteration is of another one now.
 void rollback_lead_again(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     l->saving = l->save_ending = l->checkpoint_due = false;
     l->vouch_ns = 0;
     leader_begin_iteration(p);

@@ -2,7 +2,7 @@
 // so the version to be saved stands still as long as FINAL waits: no snapshot, no copy, old or new and never a mix. Of each stage
 // the names of the blocks come first; their root must be what its members agreed on. What is not what its name says is asked
 // of another one.
-#include "protocol/internal.h"
+#include "protocol/leader/leader.h"
 
 #include <string.h>
 
@@ -16,11 +16,11 @@ static const pull_client checkpoint_pulls = {.failed = pull_failed, .data = pull
 
 void save_drop_pulls(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (p->pulls[i].client == &checkpoint_pulls) p->pulls[i].used = false;
+        if (p->chunks->pulls[i].client == &checkpoint_pulls) p->chunks->pulls[i].used = false;
 }
 
 void save_begin(peer *p, uint64_t version) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     l->saving = true;
     l->save_failed = l->save_ending = l->save_naming = false;
     l->save_names_ns = 0;
@@ -38,27 +38,27 @@ static uint32_t blocks_at(const peer *p, uint16_t stage, uint32_t first) {
 }
 
 static bool ask_myself(peer *p, uint32_t first) {
-    if (!p->ready || p->version != p->leader.save_version) return false;
+    if (!p->ready || p->version != p->leader->save_version) return false;
     task *t = task_add(p, JOB_STATE_GET);
     if (t == NULL) return false;
     t->work.stage = 0;
     t->work.first = first;
     t->work.count = blocks_at(p, 0, first);
-    t->serial = p->leader.save_serial;
-    t->work.version = p->leader.save_version;
+    t->serial = p->leader->save_serial;
+    t->work.version = p->leader->save_version;
     return true;
 }
 
 static bool has_it(const peer *p, const member *m, uint16_t stage) {
-    const contact *c = m->stage != stage || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-    return c != NULL && c->link == LINK_UP && member_answers(p, m->id) && c->beat.ready == p->leader.save_version + 1;
+    const contact *c = m->stage != stage || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
+    return c != NULL && c->link == LINK_UP && member_answers(p, m->id) && c->beat.ready == p->leader->save_version + 1;
 }
 
 static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, uint32_t count) {
-    leader *l = &p->leader;
-    for (uint32_t tries = 0; tries < p->member_count; tries++) {
-        const member *m = &p->members[l->save_donor++ % p->member_count];
-        if (!has_it(p, m, stage) || p->contacts[m->contact].donor.lied) continue;
+    peer_leader *l = p->leader;
+    for (uint32_t tries = 0; tries < p->cluster->member_count; tries++) {
+        const member *m = &p->cluster->members[l->save_donor++ % p->cluster->member_count];
+        if (!has_it(p, m, stage) || p->cluster->contacts[m->contact].donor.lied) continue;
         pull *q = pull_start(p, &checkpoint_pulls, what, stage, m->id, first, count, l->save_version);
         if (q == NULL) return false;
         pull_send(p, q);
@@ -71,24 +71,24 @@ static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, ui
 
 // Two say so, or there is only one.
 static bool state_is_sure(const peer *p, uint16_t stage) {
-    const stage_round *r = &p->leader.round[stage];
+    const stage_round *r = &p->leader->round[stage];
     uint32_t able = 0, same = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) able += has_it(p, &p->members[i], stage);
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) able += has_it(p, &p->cluster->members[i], stage);
     for (uint32_t i = 0; i < r->states; i++) same += hash_equal(&r->state_root[i], &r->agreed_state);
     return r->state_agreed && same >= (able < 2 ? 1 : 2);
 }
 
 static bool named_rightly(const peer *p, uint16_t stage) {
-    const stage_round *r = &p->leader.round[stage];
+    const stage_round *r = &p->leader->round[stage];
     return stage == p->stage || (r->named && r->state_agreed && hash_equal(&r->named_root, &r->agreed_state));
 }
 
 // Who is asked makes the root of its names at once and says so to the leader.
 static void ask_names(peer *p, uint16_t stage) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     uint64_t next_ns = l->save_names_ns + TIMING_REPEAT_NS / 10;
     bool asked = l->save_naming;
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) asked |= pull_overlaps(&p->pulls[i], GET_NAMES, stage, 0, p->run.blocks[stage]);
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) asked |= pull_overlaps(&p->chunks->pulls[i], GET_NAMES, stage, 0, p->run.blocks[stage]);
     if (asked) return;
     if (l->save_names_ns == 0 || p->now >= next_ns) {
         l->save_names_ns = p->now;
@@ -101,18 +101,18 @@ static void ask_names(peer *p, uint16_t stage) {
 // Whoever is there, or comes to be, sends something else: no checkpoint, and the run goes on.
 static bool all_lie(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->stage != stage || m->contact == NO_CONTACT) continue;
-        if (!p->contacts[m->contact].donor.lied) return false;
+        if (!p->cluster->contacts[m->contact].donor.lied) return false;
         liars++;
     }
     return liars > 0;
 }
 
 static void names_saved(peer *p, const task *t, const job_result *r) {
-    stage_round *at = &p->leader.round[t->work.stage];
-    p->leader.save_naming = false;
+    stage_round *at = &p->leader->round[t->work.stage];
+    p->leader->save_naming = false;
     if (!r->failed && !state_is_sure(p, t->work.stage)) return;  // asked again, of another one
     if (r->failed || !hash_equal(&r->hash, &at->agreed_state)) {
         fetch_note_lie(p, t->contact, t->work.stage);
@@ -129,7 +129,7 @@ static bool ask(peer *p, uint16_t stage, uint32_t first) {
 }
 
 static void save_end(peer *p, bool give_up) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     task *t = task_add(p, JOB_SAVE_END);
     if (t == NULL) return;
     t->work.version = l->save_version;
@@ -148,7 +148,7 @@ static uint16_t misnamed(const peer *p) {
 
 // A complete one is in the log, with what its stages' states must be, before its iteration ends.
 static void save_tell_log(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     log_checkpoint *said = &l->checkpoint.u.checkpoint;
     if (said->version != p->state.iteration) l->checkpoint_due = false;
     for (uint16_t s = 0; s < p->run.stages && l->checkpoint_due; s++) {
@@ -160,12 +160,12 @@ static void save_tell_log(peer *p) {
 
 // FINAL would wait for what cannot be written, or what nobody gives. But the last one is read to its end: it says what the weights are.
 static bool is_in_vain(const peer *p) {
-    const leader *l = &p->leader;
+    const peer_leader *l = p->leader;
     return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
 }
 
 void save_tick(peer *p) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     save_tell_log(p);
     if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay hands it on
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
@@ -211,17 +211,17 @@ static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from
     t->work.in = blob;
     t->work.named = from != NO_CONTACT && kind == JOB_SAVE && !peer_breaks(p, PEER_MUTANT_TRUSTS_DONORS);
     t->contact = from;
-    t->serial = p->leader.save_serial;
-    t->work.version = p->leader.save_version;
+    t->serial = p->leader->save_serial;
+    t->work.version = p->leader->save_version;
     return true;
 }
 
 // One block range did not come: somebody else is asked for it. The order of the ranges does not matter.
 static void ask_again(peer *p, uint16_t stage, uint32_t first) {
-    if (!p->leader.saving) return;
+    if (!p->leader->saving) return;
     if (ask(p, stage, first)) return;
     // nobody can just now: go back to it; what comes after is asked for twice, which only costs time
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     l->save_under_way--;
     if (stage < l->save_stage || (stage == l->save_stage && first < l->save_next)) {
         l->save_stage = stage;
@@ -230,21 +230,21 @@ static void ask_again(peer *p, uint16_t stage, uint32_t first) {
 }
 
 static void pull_failed(peer *p, const pull *q) {
-    if (!peer_is_leader(p) || !p->leader.saving || q->what != GET_STATE) return;
+    if (!peer_is_leader(p) || !p->leader->saving || q->what != GET_STATE) return;
     ask_again(p, q->stage, q->first);
 }
 
 static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; peer_is_leader(p) && i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
+        pull *q = &p->chunks->pulls[i];
         if (!q->used || q->what != get->what || q->from != msg->sender || q->stage != get->stage || q->first != get->first || q->count != get->count) continue;
         if (q->version != get->version) continue;  // the answer to an older question
         q->used = false;
-        if (!p->leader.saving || p->leader.save_ending || get->version != p->leader.save_version) break;
+        if (!p->leader->saving || p->leader->save_ending || get->version != p->leader->save_version) break;
         bool names = get->what == GET_NAMES;
         bool kept = store(p, names ? JOB_SAVE_NAMES : JOB_SAVE, get, member_find(p, msg->sender)->contact, blob);
-        if (names) p->leader.save_naming = kept;
+        if (names) p->leader->save_naming = kept;
         else if (!kept) ask_again(p, get->stage, get->first);
         return;
     }
@@ -252,7 +252,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
 }
 
 static void saved_all(peer *p, const job_result *r) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     l->saving = l->save_ending = false;
     bool failed = r->failed || l->save_failed;
     if (p->run.save) {
@@ -272,7 +272,7 @@ static void saved_all(peer *p, const job_result *r) {
 }
 
 void save_job_done(peer *p, const task *t, const job_result *r) {
-    leader *l = &p->leader;
+    peer_leader *l = p->leader;
     bool current = l->saving && t->serial == l->save_serial;  // else it leads no more, or again
     if (t->work.kind == JOB_SAVE_END) {
         if (current) saved_all(p, r);

@@ -1,5 +1,5 @@
 // The replicated log: what it means, how its voters store it (src/raft/raft.h), and how everybody else learns of it (LOG).
-#include "protocol/internal.h"
+#include "protocol/log/log.h"
 
 #include <string.h>
 
@@ -29,8 +29,8 @@ static void apply(peer *p, const log_entry *entry) {
 
 uint32_t log_room(const peer *p) {
     uint32_t step = PEER_MAX_APPENDS - PEER_KEPT_APPENDS, room = raft_room(&p->raft);
-    if (!peer_is_leader(p) || p->step_appends >= step) return 0;
-    return room < step - p->step_appends ? room : step - p->step_appends;
+    if (!peer_is_leader(p) || p->log->step_appends >= step) return 0;
+    return room < step - p->log->step_appends ? room : step - p->log->step_appends;
 }
 
 bool log_append(peer *p, const log_entry *entry) {
@@ -49,8 +49,8 @@ static void send_entry(peer *p, uint32_t contact_index, const log_entry *entry, 
 }
 
 static void announce(peer *p, const log_entry *entry) {
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        contact *c = &p->cluster->contacts[i];
         // those who are behind get theirs in order, from log_tick
         if (!c->used || c->link != LINK_UP || c->member == 0) continue;
         send_entry(p, i, entry, entry->index - 1, false);
@@ -102,7 +102,7 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
         send_entry(p, contact_index, entry, previous, false);
         previous = i;
     }
-    p->contacts[contact_index].log_sent_ns = p->now;
+    p->cluster->contacts[contact_index].log_sent_ns = p->now;
 }
 
 // Who was elected and is not in charge yet says what holds as well: its voters may lack it, and without them it will never be.
@@ -115,8 +115,8 @@ void on_get_log(peer *p, uint32_t from, const message *msg) {
 // Whoever does not say the newest position in its own words is sent what it lacks.
 void log_tick(peer *p) {
     if (!peer_is_leader(p)) return;
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        contact *c = &p->contacts[i];
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
+        contact *c = &p->cluster->contacts[i];
         if (!c->used || c->link != LINK_UP || c->member == 0 || !c->log_known) continue;
         if (c->log_position >= p->state.position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
         log_send_from(p, i, c->log_position + 1);
@@ -136,14 +136,14 @@ static void send_to(void *context, const braid_id *to) {
 // A store that has many entries more than the state with which it begins is begun anew.
 static void store_begins(peer *p, uint64_t index, uint32_t entries) {
     uint64_t most = STORE_ENTRIES > STORE_STATES * entries ? STORE_ENTRIES : STORE_STATES * entries;
-    p->store_until = index + (p->config.store_entries != 0 ? p->config.store_entries : most);
+    p->log->store_until = index + (p->config.store_entries != 0 ? p->config.store_entries : most);
 }
 
 static void store(void *context, const log_entry *record) {
     peer *p = context;
     effect *e = peer_effect(p, EFFECT_APPEND);
-    BRAID_ASSERT(e != NULL && p->step_appends < PEER_MAX_APPENDS);
-    log_entry *kept = &p->ring->append[p->step_appends++];
+    BRAID_ASSERT(e != NULL && p->log->step_appends < PEER_MAX_APPENDS);
+    log_entry *kept = &p->log->ring->append[p->log->step_appends++];
     *kept = *record;
     e->entry = kept;
     if (record->kind != LOG_BASE) return;
@@ -155,21 +155,21 @@ static void store(void *context, const log_entry *record) {
 
 // Between two decisions, which is most of the time: nothing is under way that would have to be stored again behind the state.
 static void store_shorten(peer *p) {
-    if (p->raft.last <= p->store_until || p->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_shorten(&p->raft)) return;
+    if (p->raft.last <= p->log->store_until || p->log->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_shorten(&p->raft)) return;
     if (p->state.position == p->raft.last) raft_shorten(&p->raft);
 }
 
 void log_open(peer *p) {
     const raft_host host = {p, compose, send_to, store};
     const peer_config *c = &p->config;
-    raft_init(&p->raft, &host, &c->self, c->store != 0 ? c->store : c->random_seed, rng_seed(c->random_seed, 9), p->ring->entry, RAFT_WINDOW, p->now);
+    raft_init(&p->raft, &host, &c->self, c->store != 0 ? c->store : c->random_seed, rng_seed(c->random_seed, 9), p->log->ring->entry, RAFT_WINDOW, p->now);
     p->raft.reluctant = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
 }
 
 // A state is on its way. What the store has besides goes on behind it, or in its place if no more of it comes.
 static bool begins_afresh(peer *p) {
-    if (p->state.position > p->afresh.floor || p->now >= p->afresh.until_ns) return false;
-    peer_wake_at(p, p->afresh.until_ns);
+    if (p->state.position > p->log->afresh.floor || p->now >= p->log->afresh.until_ns) return false;
+    peer_wake_at(p, p->log->afresh.until_ns);
     return true;
 }
 
@@ -178,7 +178,7 @@ static void apply_committed(peer *p) {
     if (begins_afresh(p)) return;
     while (p->state.position < p->raft.committed && (entry = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         if (peer_is_leader(p)) announce(p, entry);
-        p->afresh.as_of = 0;
+        p->log->afresh.as_of = 0;
         apply(p, entry);
     }
 }
@@ -186,9 +186,9 @@ static void apply_committed(peer *p) {
 void log_progress(peer *p) {
     const raft *r = &p->raft;
     if (!raft_has_state(r) && !begins_afresh(p)) raft_yield(&p->raft, p->now);  // a state came in place of its own, and broke off
-    if (p->leads && (!raft_leads(r) || r->term != p->lead.term)) core_report(p, &(core_change){.kind = CHANGE_LEADS_NO_MORE});
+    if (p->cluster->leads && (!raft_leads(r) || r->term != p->cluster->lead.term)) core_report(p, &(core_change){.kind = CHANGE_LEADS_NO_MORE});
     apply_committed(p);
-    if (!p->leads && raft_in_charge(r) && p->state.position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
+    if (!p->cluster->leads && raft_in_charge(r) && p->state.position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
     if (!raft_leads(r) && r->leader_known) lead_heard(p, &r->leader, r->term, false);
     if (raft_deadline(r) != UINT64_MAX) peer_wake_at(p, raft_deadline(r));
     store_shorten(p);
@@ -197,14 +197,14 @@ void log_progress(peer *p) {
 void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
 
 static bool hears_leader(const peer *p) {
-    uint32_t at = contact_find(p, &p->lead.id);
-    return at != NO_CONTACT && p->contacts[at].link == LINK_UP;
+    uint32_t at = contact_find(p, &p->cluster->lead.id);
+    return at != NO_CONTACT && p->cluster->contacts[at].link == LINK_UP;
 }
 
 // Who wants to lead, and could hear who does, looks for that one where it is no more.
 void log_vote_message(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
-    raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+    raft_receive(&p->raft, p->now, &p->cluster->contacts[from].id, msg);
     if (msg->kind == MESSAGE_VOTE && hears_leader(p)) send_leader(p, from);
 }
 
@@ -223,37 +223,37 @@ static void recall_up_to(peer *p, uint64_t committed) {
     const log_entry *next;
     while (p->state.position < committed && (next = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         apply(p, next);
-        p->effect_count = 0;  // of what was long ago nobody needs to hear
+        p->core.effect_count = 0;  // of what was long ago nobody needs to hear
     }
     raft_applied(&p->raft, p->state.position, 0);
 }
 
 bool peer_recall(peer *p, const log_entry *record) {
     bool good = true;
-    if (p->recall_entries > 0) {
+    if (p->log->recall_entries > 0) {
         apply(p, record);
-        if (--p->recall_entries == 0) p->state.position = p->recall_position;
+        if (--p->log->recall_entries == 0) p->state.position = p->log->recall_position;
     } else {
         recall_up_to(p, raft_proves(&p->raft, record));
         good = raft_recall(&p->raft, record);
         if (record->kind == LOG_BASE) {
             store_begins(p, record->index, record->u.base.entries);
-            p->recall_entries = record->u.base.entries;
-            p->recall_position = record->u.base.applied;
-            if (p->recall_entries == 0) p->state.position = p->recall_position;
+            p->log->recall_entries = record->u.base.entries;
+            p->log->recall_position = record->u.base.applied;
+            if (p->log->recall_entries == 0) p->state.position = p->log->recall_position;
         }
     }
     recall_addresses(p, record);
     raft_applied(&p->raft, p->state.position, 0);
-    p->effect_count = 0;
+    p->core.effect_count = 0;
     return good;
 }
 
 // ---- the others' side ---------------------------------------------------------------------------------------------
 
 static void ask_for_log(peer *p) {
-    if (p->now < p->log_asked_ns + 100 * TIMING_MS) return;
-    p->log_asked_ns = p->now;
+    if (p->now < p->log->asked_ns + 100 * TIMING_MS) return;
+    p->log->asked_ns = p->now;
     peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->state.position + 1;
     peer_send_leader(p);
 }
@@ -265,13 +265,13 @@ void log_compare(peer *p, uint64_t newest) {
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
-    p->stands_again |= p->me != 0 && p->ready && !p->shadow;
+    p->cluster->stands_again |= p->me != 0 && p->ready && !p->shadow;
     run_state_forget_members(&p->state);
     members_forget(p);
-    p->afresh.floor = p->state.position;
-    p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
-    p->afresh.from = from;
-    p->afresh.as_of = as_of;
+    p->log->afresh.floor = p->state.position;
+    p->log->afresh.until_ns = p->now + TIMING_REPEAT_NS;
+    p->log->afresh.from = from;
+    p->log->afresh.as_of = as_of;
     p->state.position = 0;
     raft_afresh(&p->raft);
 }
@@ -282,9 +282,9 @@ static void take_addresses(peer *p, const log_voters *voters) {
         const log_voter *v = &voters->voter[i];
         uint32_t at = contact_find(p, &v->id);
         bool stranger = at == NO_CONTACT || id_equal(&v->id, &p->config.self) || !lead_is_voter(p, &v->id);
-        if (stranger || p->contacts[at].link != LINK_NONE || memcmp(p->contacts[at].address, v->address, WIRE_MAX_ADDRESS) == 0) continue;
+        if (stranger || p->cluster->contacts[at].link != LINK_NONE || memcmp(p->cluster->contacts[at].address, v->address, WIRE_MAX_ADDRESS) == 0) continue;
         contact_add(p, &v->id, v->address);
-        p->contacts[at].redial_ns = p->now;
+        p->cluster->contacts[at].redial_ns = p->now;
         contact_touch(p, at);
     }
 }
@@ -293,9 +293,9 @@ static void take_addresses(peer *p, const log_voters *voters) {
 static bool follows(peer *p, uint32_t from, const message *msg) {
     const message_log *body = &msg->u.log;
     if (body->previous != p->state.position) return false;
-    if (p->afresh.as_of != 0 && from == p->afresh.from && msg->log_position == p->afresh.as_of) return true;
+    if (p->log->afresh.as_of != 0 && from == p->log->afresh.from && msg->log_position == p->log->afresh.as_of) return true;
     if (body->entry.kind == LOG_BASE || body->entry.index != p->state.position + 1) return false;
-    p->afresh.as_of = 0;
+    p->log->afresh.as_of = 0;
     return true;
 }
 

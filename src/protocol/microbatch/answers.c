@@ -1,14 +1,14 @@
 // ACCEPT, COMPLETE and DENY: what a receiver says of a tensor that was sent to it.
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
 // What the answer `subject` speaks of: my tensor on its way to that sender, or NULL when I no longer wait for it.
 static sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
-    held *h = &p->held[subject->m];
+    held *h = &p->microbatch->held[subject->m];
     if (!h->used) return NULL;
     sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
-    if (phase == PHASE_BACKWARD && p->stage == 0) s = &p->owned[subject->m].back;
+    if (phase == PHASE_BACKWARD && p->stage == 0) s = &p->microbatch->owned[subject->m].back;
     bool waits = s->state == SEND_SENT || s->state == SEND_ACCEPTED;
     return waits && s->to == msg->sender ? s : NULL;
 }
@@ -16,8 +16,8 @@ static sending *waiting_for(peer *p, const message *msg, const message_subject *
 // Who has computed nothing yet cannot say how long it takes: as long as I would, then, for all that it has of mine.
 static uint64_t newcomers_eta(peer *p, member_id to) {
     uint64_t given = 0;
-    EACH_HELD(p, m) given += send_waits_at(&p->held[m].on, to) || send_waits_at(&p->held[m].back, to);
-    return (given > 0 ? given : 1) * (p->forward_ns + p->backward_ns);
+    EACH_HELD(p, m) given += send_waits_at(&p->microbatch->held[m].on, to) || send_waits_at(&p->microbatch->held[m].back, to);
+    return (given > 0 ? given : 1) * (p->microbatch->forward_ns + p->microbatch->backward_ns);
 }
 
 void on_accept(peer *p, const message *msg) {
@@ -42,8 +42,8 @@ void on_complete(peer *p, const message *msg) {
 }
 
 static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
-    held *h = &p->held[m];
-    flow_peer *f = flow_find(&p->flow, by);
+    held *h = &p->microbatch->held[m];
+    flow_peer *f = flow_find(&p->microbatch->flow, by);
     bool named = h->forward_to < p->run.stages;
     if (reason == DENY_STALE || reason == DENY_CLOSED) {
         h->on.state = SEND_DONE;
@@ -63,7 +63,7 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
 
 static bool is_told_to_count(const peer *p, uint32_t m, member_id who) {
     for (uint16_t s = 1; s < p->run.stages; s++)
-        if (p->owned[m].stage[s].member == who && p->owned[m].stage[s].committed) return true;
+        if (p->microbatch->owned[m].stage[s].member == who && p->microbatch->owned[m].stage[s].committed) return true;
     return false;
 }
 
@@ -83,11 +83,11 @@ void on_deny(peer *p, const message *msg) {
     if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
         uint16_t s = body->subject.stage;
         // a late copy may refuse a COMMIT that came again and was kept, or one to an earlier holder
-        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && owns(p, m) && body->rev == p->owned[m].stage[s].rev);
+        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && owns(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev);
         if (present && owns(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (body->phase == PHASE_FORWARD && body->reason == DENY_NO_PEER && h->used && h->on.to == msg->sender && h->on.state == SEND_DONE)
         h->on.state = SEND_SENT;  // it had computed, and gives it back
     sending *s = waiting_for(p, msg, &body->subject, body->phase);
@@ -116,9 +116,9 @@ static bool fell(const peer *p, const sending *s, member_id to) {
 void send_link_back(peer *p, member_id to) {
     if (p->me == 0) return;
     EACH_HELD(p, m) {
-        held *h = &p->held[m];
+        held *h = &p->microbatch->held[m];
         if (fell(p, &h->on, to)) send_forward_again(p, m);
         if (h->used && fell(p, &h->back, to)) send_backward(p, m);
-        if (owns(p, m) && fell(p, &p->owned[m].back, to)) own_send_gradient(p, m);
+        if (owns(p, m) && fell(p, &p->microbatch->owned[m].back, to)) own_send_gradient(p, m);
     }
 }

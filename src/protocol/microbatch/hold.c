@@ -1,5 +1,5 @@
 // A microbatch at a member: x -> F -> y, dy -> B -> dx, COMMIT -> W -> counted (docs/protocol.md, The life of a microbatch).
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
@@ -7,13 +7,13 @@
 
 // The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
 static held *entry_of(peer *p, const task *t, const job_result *r) {
-    held *h = &p->held[t->work.m];
+    held *h = &p->microbatch->held[t->work.m];
     if (h->used && h->serial == t->serial) {
         h->spent_ns += r->cost_ns;
         h->touched_ns = p->now;
         return h;
     }
-    p->wasted_ns += r->cost_ns;
+    p->microbatch->wasted_ns += r->cost_ns;
     return NULL;
 }
 
@@ -21,7 +21,7 @@ static held *entry_of(peer *p, const task *t, const job_result *r) {
 
 // Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
 static uint64_t forward_eta(const peer *p, uint32_t m) {
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     bool long_wait = hold_waits_for_slot(h) && !(h->repair && hold_slot_is_due(p, m));
     return hold_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
 }
@@ -35,7 +35,7 @@ static void answer_accept(peer *p, member_id to, const message_subject *subject,
 }
 
 static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, uint64_t cost_ns) {
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
     complete->subject = hold_subject(p, m, h);
     complete->phase = phase;
@@ -67,7 +67,7 @@ static void take_path(held *h, const message_path *path) {
 // A second copy: what was answered is answered again, nothing is computed twice.
 static void forward_again(peer *p, const message_forward *body, member_id sender) {
     uint32_t m = body->subject.m;
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     h->upstream = sender;
     h->cancelled = false;  // it was let go while that was computed, and is wanted again
     if (body->repair && hold_waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
@@ -115,7 +115,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         peer_release(p, &blob);
         return;
     }
-    held *h = &p->held[body->subject.m];
+    held *h = &p->microbatch->held[body->subject.m];
     if (!h->used) hold_open(p, body->subject.m);
     if (h->forward != WORK_NONE) {
         peer_release(p, &blob);
@@ -143,7 +143,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
 
 // Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.
 static bool backward_may_start(const peer *p, uint32_t m) {
-    return p->held[m].forward == WORK_DONE && (p->stage > 0 || p->owned[m].phase == OWNED_BACKWARD);
+    return p->microbatch->held[m].forward == WORK_DONE && (p->stage > 0 || p->microbatch->owned[m].phase == OWNED_BACKWARD);
 }
 
 // What it was made of stays while it may have to be taken back.
@@ -153,7 +153,7 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
     held *h = entry_of(p, t, r);
-    p->forward_ns = timing_smooth(p->forward_ns, r->cost_ns);
+    p->microbatch->forward_ns = timing_smooth(p->microbatch->forward_ns, r->cost_ns);
     if (h == NULL) {
         peer_release(p, &out);
         return;
@@ -182,7 +182,7 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
 
 static void backward_again(peer *p, const message_backward *body, member_id sender) {
     uint32_t m = body->subject.m;
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     h->downstream = sender;
     bool waits_at_home = p->stage == 0 && h->backward == WORK_NONE;
     if (h->backward != WORK_DONE && !waits_at_home) {
@@ -203,7 +203,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     uint32_t m = body->subject.m;
     uint8_t reason = refusal(p, msg, bytes, &body->subject);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
-    held *h = reason == DENY_REASONS ? &p->held[m] : NULL;
+    held *h = reason == DENY_REASONS ? &p->microbatch->held[m] : NULL;
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
     if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will ask for it
     if (reason != DENY_REASONS) {
@@ -236,7 +236,7 @@ void held_backward_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
     held *h = entry_of(p, t, r);
-    p->backward_ns = timing_smooth(p->backward_ns, r->cost_ns);
+    p->microbatch->backward_ns = timing_smooth(p->microbatch->backward_ns, r->cost_ns);
     if (h == NULL) {
         peer_release(p, &out);
         return;
@@ -267,7 +267,7 @@ void held_backward_done(peer *p, const task *t, const job_result *r) {
 // ---- COMMIT -------------------------------------------------------------------------------------------------------
 
 static void answer_counted(peer *p, uint32_t m) {
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     message_counted *counted = &peer_compose(p, MESSAGE_COUNTED)->u.counted;
     counted->subject = hold_subject(p, m, h);
     counted->rev = h->rev;
@@ -277,7 +277,7 @@ static void answer_counted(peer *p, uint32_t m) {
 
 void on_commit(peer *p, const message *msg) {
     const message_commit *body = &msg->u.commit;
-    held *h = &p->held[body->subject.m];
+    held *h = &p->microbatch->held[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
     if (private_closed_out(p, body->subject.m)) {
@@ -303,13 +303,13 @@ void on_commit(peer *p, const message *msg) {
     core_report(p, &(core_change){.kind = CHANGE_SUM});
     h->weight = WORK_QUEUED;
     h->touched_ns = p->now;
-    if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->slot_taken[h->slot] = 0;
+    if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->microbatch->slot_taken[h->slot] = 0;
 }
 
 void held_weight_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     held *h = entry_of(p, t, r);
-    p->weight_ns = timing_smooth(p->weight_ns, r->cost_ns);
+    p->microbatch->weight_ns = timing_smooth(p->microbatch->weight_ns, r->cost_ns);
     if (h == NULL) return;
     if (h->taking_back) {
         hold_uncount(p, m);
@@ -318,9 +318,9 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
     h->weight = WORK_DONE;
     h->counted = true;
     h->overflow = r->overflow;
-    bitset_add(p->k.words, m);
-    p->counted++;
-    p->useful_ns += h->spent_ns;
+    bitset_add(p->microbatch->k.words, m);
+    p->microbatch->counted++;
+    p->microbatch->useful_ns += h->spent_ns;
     h->spent_ns = 0;
     if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) hold_slot_free(p, h);
     answer_counted(p, m);
@@ -331,7 +331,7 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
 
 void on_cancel(peer *p, const message *msg) {
     const message_subject *s = &msg->u.cancel.subject;
-    held *h = &p->held[s->m];
+    held *h = &p->microbatch->held[s->m];
     if (!h->used || p->stage == 0 || h->counted || h->weight != WORK_NONE) return;
     if (s->owner_term >= h->owner_term) hold_drop(p, s->m);
 }
@@ -339,7 +339,7 @@ void on_cancel(peer *p, const message *msg) {
 void on_probe(peer *p, const message *msg) {
     const message_probe *body = &msg->u.probe;
     uint32_t m = body->subject.m;
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     message_status *status = &peer_compose(p, MESSAGE_STATUS)->u.status;
     status->subject = body->subject;
     status->subject.stage = p->stage;
@@ -370,7 +370,7 @@ static bool says_the_same(const peer *p, const held *h, uint8_t phase, uint16_t 
 }
 
 void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
     if (says_the_same(p, h, phase, until, path) && send_is_under_way(p, s, s->to)) return;
     take_path(h, path);
@@ -391,7 +391,7 @@ void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const messa
 void on_resume(peer *p, const message *msg) {
     const message_resume *body = &msg->u.resume;
     uint32_t m = body->subject.m;
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     bool forward = body->phase == PHASE_FORWARD;
     bool holds = h->used && !h->cancelled && body->subject.stage == p->stage && (forward ? h->forward != WORK_NONE : h->dy != 0 || h->dx != 0);
     if (holds) hold_resend(p, m, body->phase, body->until, &body->path);
@@ -402,7 +402,7 @@ void on_resume(peer *p, const message *msg) {
 void hold_tick(peer *p) {
     if (p->stage == 0 || p->me == 0 || peer_breaks(p, PEER_MUTANT_KEEPS_LOSERS)) return;
     EACH_HELD(p, m) {
-        held *h = &p->held[m];
+        held *h = &p->microbatch->held[m];
         if (h->counted) continue;
         if (p->now >= h->touched_ns + TIMING_TRACE_NS) {
             uint8_t phase = h->backward == WORK_DONE ? TRACE_BACKWARD_DONE

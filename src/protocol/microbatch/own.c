@@ -1,18 +1,18 @@
 // A microbatch at its owner: launch, home, loss, gradient, commit, settled. The owner is the only one who changes a path
 // once the forward is home, so no two repairs race.
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
-    owned *o = &p->owned[m];
-    uint64_t step = p->forward_ns + p->backward_ns;
+    owned *o = &p->microbatch->owned[m];
+    uint64_t step = p->microbatch->forward_ns + p->microbatch->backward_ns;
     o->deadline_ns = p->now + timing_owner_limit(eta_ns > step ? eta_ns : step) * (1 + o->patience);
     peer_wake_at(p, o->deadline_ns);
 }
 
 static void owned_clear(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     owned_stage *stages = o->stage;
     peer_release(p, &o->home);
     peer_release(p, &o->gradient);
@@ -22,7 +22,7 @@ static void owned_clear(peer *p, uint32_t m) {
 
 // Of an iteration that is closed only what counts is needed any more, and that to the end.
 static bool wanted(const peer *p, uint32_t m) {
-    if (!owns(p, m) || takeover_pending(p, m) || p->owned[m].phase != OWNED_IDLE || p->held[m].used) return false;
+    if (!owns(p, m) || takeover_pending(p, m) || p->microbatch->owned[m].phase != OWNED_IDLE || p->microbatch->held[m].used) return false;
     if (p->state.has_close) return !microbatch_is_eval(p, m) && bitset_has(p->state.close.counted.words, m);
     return microbatch_planned(p, m);
 }
@@ -30,7 +30,7 @@ static bool wanted(const peer *p, uint32_t m) {
 // The furthest stage that has computed it; what the last stage took home once is further than any. Where that stage has lost it since,
 // it must go home like others, and wait for a slot there that others may hold, though a repair has brought the gradient already.
 static uint32_t front_of(const peer *p, uint32_t m) {
-    const owned *o = &p->owned[m];
+    const owned *o = &p->microbatch->owned[m];
     uint32_t front = 0;
     bool past = o->phase > OWNED_FORWARD;
     for (uint16_t s = 1; s < p->run.stages && !past; s++) {
@@ -47,7 +47,7 @@ static uint32_t next_to_launch(const peer *p) {
     uint32_t best = UINT32_MAX, best_front = 0;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         if (!wanted(p, m)) continue;
-        uint32_t front = p->owned[m].adopted ? 1 + front_of(p, m) : 0;
+        uint32_t front = p->microbatch->owned[m].adopted ? 1 + front_of(p, m) : 0;
         if (best != UINT32_MAX && front <= best_front) continue;
         best = m;
         best_front = front;
@@ -66,15 +66,15 @@ void own_restart(peer *p, uint32_t m) {
 static void give_up_one(peer *p, uint32_t for_m) {
     uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
     for (uint32_t m = p->microbatches; m-- > 0;) {
-        const held *h = &p->held[m];
-        if (!h->used || p->owned[m].phase != OWNED_FORWARD || h->forward == WORK_RUNNING) continue;
+        const held *h = &p->microbatch->held[m];
+        if (!h->used || p->microbatch->owned[m].phase != OWNED_FORWARD || h->forward == WORK_RUNNING) continue;
         uint32_t front = front_of(p, m);
         if (front > least || (front == least && (victim != UINT32_MAX || m < for_m))) continue;
         victim = m;
         least = front;
     }
     if (victim == UINT32_MAX) return;
-    owned *o = &p->owned[victim];
+    owned *o = &p->microbatch->owned[victim];
     if (o->adopted) {  // its members keep what they have, and who was told to count must not be forgotten
         o->phase = OWNED_IDLE;
         o->probe_ns = 0;
@@ -85,13 +85,13 @@ static void give_up_one(peer *p, uint32_t for_m) {
 }
 
 static void starve(peer *p, uint32_t m) {
-    if (!p->owned[m].adopted) return;
-    if (p->starved_ns == 0) p->starved_ns = p->now;
-    if (p->now >= p->starved_ns + TIMING_STARVED_NS) {
-        p->starved_ns = p->now;
+    if (!p->microbatch->owned[m].adopted) return;
+    if (p->microbatch->starved_ns == 0) p->microbatch->starved_ns = p->now;
+    if (p->now >= p->microbatch->starved_ns + TIMING_STARVED_NS) {
+        p->microbatch->starved_ns = p->now;
         give_up_one(p, m);
     }
-    if (p->starved_ns != 0) peer_wake_at(p, p->starved_ns + TIMING_STARVED_NS);
+    if (p->microbatch->starved_ns != 0) peer_wake_at(p, p->microbatch->starved_ns + TIMING_STARVED_NS);
 }
 
 static bool launch(peer *p, uint32_t m) {
@@ -101,8 +101,8 @@ static bool launch(peer *p, uint32_t m) {
         starve(p, m);
         return false;
     }
-    p->starved_ns = 0;
-    owned *o = &p->owned[m];
+    p->microbatch->starved_ns = 0;
+    owned *o = &p->microbatch->owned[m];
     h->forward_to = o->adopted ? 0 : p->run.stages;  // others have computed with y0 already
     h->forward = WORK_QUEUED;
     h->path.member[0] = p->me;
@@ -130,7 +130,7 @@ void own_cancel(peer *p, uint32_t m, member_id who) {
 }
 
 void own_cancel_path(peer *p, uint32_t m) {
-    for (uint16_t s = 1; s < p->run.stages; s++) own_cancel(p, m, p->owned[m].stage[s].member);
+    for (uint16_t s = 1; s < p->run.stages; s++) own_cancel(p, m, p->microbatch->owned[m].stage[s].member);
 }
 
 void own_free_all(peer *p) {
@@ -157,7 +157,7 @@ static void answer_home(peer *p, const message *msg, bool accepted) {
 
 // The path that brought it home is the path, but for members that died since and were replaced.
 static void adopt_path(peer *p, uint32_t m, const message_path *path) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         member_id came = path->member[s];
@@ -177,7 +177,7 @@ static void adopt_path(peer *p, uint32_t m, const message_path *path) {
 void own_home(peer *p, const message *msg, blob_id x) {
     const message_forward *body = &msg->u.forward;
     uint32_t m = body->subject.m;
-    held *h = m < p->microbatches ? &p->held[m] : NULL;
+    held *h = m < p->microbatches ? &p->microbatch->held[m] : NULL;
     bool mine = h != NULL && owns(p, m) && msg->iteration == p->state.iteration && h->used;
     bool last = mine && (p->run.stages == 1 || body->path.member[p->run.stages - 1] == msg->sender);
     if (!last || body->path.stages != p->run.stages) {
@@ -186,7 +186,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
         return;
     }
     answer_home(p, msg, true);
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     if (o->phase != OWNED_FORWARD) {  // a second copy: who is not on the chosen path lets it go
         if (o->stage[p->run.stages - 1].member != msg->sender) own_cancel(p, m, msg->sender);
         peer_release(p, &x);
@@ -200,7 +200,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
 }
 
 static bool was_told_to_count(const peer *p, uint32_t m) {
-    const owned *o = &p->owned[m];
+    const owned *o = &p->microbatch->owned[m];
     bool told = p->state.has_close && bitset_has(p->state.close.counted.words, m);  // whoever was told may be dead
     for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
     return told;
@@ -209,11 +209,11 @@ static bool was_told_to_count(const peer *p, uint32_t m) {
 void own_loss_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
-    held *h = &p->held[m];
-    owned *o = &p->owned[m];
+    held *h = &p->microbatch->held[m];
+    owned *o = &p->microbatch->owned[m];
     if (!h->used || h->serial != t->serial || o->phase != OWNED_LOSS) {
         peer_release(p, &out);
-        p->wasted_ns += r->cost_ns;
+        p->microbatch->wasted_ns += r->cost_ns;
         return;
     }
     h->spent_ns += r->cost_ns;
@@ -227,7 +227,7 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
         peer_release(p, &out);
         o->is_void = !microbatch_is_eval(p, m);
         if (microbatch_is_eval(p, m)) {
-            p->useful_ns += h->spent_ns;
+            p->microbatch->useful_ns += h->spent_ns;
             h->spent_ns = 0;
         }
         own_cancel_path(p, m);
@@ -257,8 +257,8 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
 // ---- commit -------------------------------------------------------------------------------------------------------
 
 static void send_commit(peer *p, uint32_t m, uint16_t s) {
-    owned *o = &p->owned[m];
-    const held *h = &p->held[m];
+    owned *o = &p->microbatch->owned[m];
+    const held *h = &p->microbatch->held[m];
     message_commit *commit = &peer_compose(p, MESSAGE_COMMIT)->u.commit;
     commit->subject = (message_subject){.m = m, .stage = s, .owner_term = h->owner_term};
     commit->rev = o->stage[s].rev;
@@ -277,7 +277,7 @@ static bool commits(const peer *p, const owned *o) {
 
 // COMMIT to every holder whose input gradient is done; said again until COUNTED comes.
 void own_commit(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     for (uint16_t s = 0; s < p->run.stages; s++) {
         const owned_stage *st = &o->stage[s];
         if (st->member != 0 && st->backward_done && !st->counted) send_commit(p, m, s);
@@ -286,13 +286,13 @@ void own_commit(peer *p, uint32_t m) {
 
 // In any phase, even an heir's that is not home yet: who was told may have begun to count, and takes nothing more from it than that it may.
 void own_commit_again(peer *p, uint32_t m, member_id who) {
-    const owned *o = &p->owned[m];
+    const owned *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (o->stage[s].member == who && o->stage[s].committed && !o->stage[s].counted) send_commit(p, m, s);
 }
 
 void own_backward_done(peer *p, uint32_t m, bool finite) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     if (o->phase != OWNED_BACKWARD) return;
     o->overflow |= !finite;  // too late to leave it out: others may have counted it
     o->phase = OWNED_COMMITTED;
@@ -300,7 +300,7 @@ void own_backward_done(peer *p, uint32_t m, bool finite) {
     // a gradient reaches home only through every stage; an heir's may have before some lost what they had
     for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
     o->stage[0].backward_done = true;
-    own_touch(p, m, p->weight_ns);
+    own_touch(p, m, p->microbatch->weight_ns);
     own_commit(p, m);
 }
 
@@ -309,7 +309,7 @@ void on_counted(peer *p, const message *msg) {
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
     if (!owns(p, m) || s >= p->run.stages) return;
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     owned_stage *st = &o->stage[s];
     bool may_count = o->phase == OWNED_COMMITTED || o->phase == OWNED_BACKWARD;
     if (!may_count || st->member != msg->sender || body->rev != st->rev) return;
@@ -317,14 +317,14 @@ void on_counted(peer *p, const message *msg) {
     o->overflow |= body->overflow;
     if (o->phase == OWNED_BACKWARD) return;
     o->patience = 0;
-    own_touch(p, m, p->weight_ns);
+    own_touch(p, m, p->microbatch->weight_ns);
     for (s = 0; s < p->run.stages; s++)
         if (!o->stage[s].counted) return;
     own_settle(p, m);
 }
 
 void own_settle(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     o->phase = OWNED_SETTLED;
     o->settled_ns = p->now;
     message_settled *settled_body = &peer_compose(p, MESSAGE_SETTLED)->u.settled;
@@ -380,7 +380,7 @@ void on_trace(peer *p, const message *msg) {
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
     if (!owns(p, m) || s == 0 || s >= p->run.stages || !member_at(p, msg->sender, s)) return;
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     owned_stage *st = &o->stage[s];
     bool chosen = st->member == msg->sender;
     bool waits = o->phase == OWNED_IDLE && (o->adopted || takeover_pending(p, m));
@@ -409,15 +409,15 @@ void on_trace(peer *p, const message *msg) {
 
 // The others have counted it, and its gradient is here: however long this peer's own work takes, nobody needs to be asked.
 static bool only_mine_is_left(const peer *p, uint32_t m) {
-    const owned *o = &p->owned[m];
-    const held *h = &p->held[m];
+    const owned *o = &p->microbatch->owned[m];
+    const held *h = &p->microbatch->held[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (!o->stage[s].counted) return false;
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && h->used && h->dy != 0);
 }
 
 static void own_one_tick(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     if (o->phase == OWNED_IDLE) return;
     if (o->phase == OWNED_SETTLED) {
         if (p->now >= o->settled_ns + TIMING_REPEAT_NS) own_settle(p, m);
@@ -449,8 +449,8 @@ void own_tick(peer *p) {
 
 // The owner's gradient to the last stage.
 void own_send_gradient(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
-    const held *h = &p->held[m];
+    owned *o = &p->microbatch->owned[m];
+    const held *h = &p->microbatch->held[m];
     uint16_t last = (uint16_t)(p->run.stages - 1);
     member_id to = o->stage[last].member;
     message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;

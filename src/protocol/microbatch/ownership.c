@@ -1,5 +1,5 @@
 // Whose a microbatch is, and whether the iteration plans it.
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
@@ -24,4 +24,4 @@ bool private_closed_out(const peer *p, uint32_t m) { return private_elastic(p) &
 
 uint16_t microbatch_slot(const peer *p, uint32_t m) { return (uint16_t)(m % p->run.slots); }
 
-bool takeover_pending(const peer *p, uint32_t m) { return p->takeover.open && p->takeover.slot[microbatch_slot(p, m)]; }
+bool takeover_pending(const peer *p, uint32_t m) { return p->microbatch->takeover.open && p->microbatch->takeover.slot[microbatch_slot(p, m)]; }

@@ -1,7 +1,7 @@
 // Tensors that come by way of somebody else, in pieces (docs/protocol.md, Carried tensors). The message that names the tensor goes
 // straight to the receiver, so nobody can speak for its sender; the carrier sees pieces only, and what is made of them must have
 // the hash that the message says. Whatever goes wrong, the sender sends it again another way, and after two failures without help.
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
@@ -12,15 +12,15 @@ static const uint64_t forget_ns = 60 * TIMING_S;  // pieces of which nothing mor
 static void send_otherwise(peer *p, uint32_t m, sending *s) {
     s->failures += member_answers(p, s->by);
     s->failed = s->by;
-    if (p->stage == 0 && s == &p->owned[m].back) own_send_gradient(p, m);
-    else if (s == &p->held[m].back) send_backward(p, m);
+    if (p->stage == 0 && s == &p->microbatch->owned[m].back) own_send_gradient(p, m);
+    else if (s == &p->microbatch->held[m].back) send_backward(p, m);
     else send_forward_again(p, m);
 }
 
 static void each_sending(peer *p, bool (*due)(const peer *p, const sending *s, uint64_t what), uint64_t what) {
     EACH_HELD(p, m) {
-        sending *all[] = {&p->held[m].on, &p->held[m].back, p->stage == 0 ? &p->owned[m].back : NULL};
-        for (uint32_t i = 0; i < 3 && p->held[m].used; i++) {
+        sending *all[] = {&p->microbatch->held[m].on, &p->microbatch->held[m].back, p->stage == 0 ? &p->microbatch->owned[m].back : NULL};
+        for (uint32_t i = 0; i < 3 && p->microbatch->held[m].used; i++) {
             sending *s = all[i];
             if (s != NULL && s->state == SEND_SENT && s->by != 0 && due(p, s, what)) send_otherwise(p, m, s);
         }
@@ -44,17 +44,17 @@ static bool is_lost(const peer *p, const sending *s, uint64_t now) { return s->d
 _Static_assert(PEER_MAX_ARRIVALS == 32, "a bit of one word each");
 
 #define EACH_ARRIVAL(p, a) \
-    for (arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->arrival) + 1))
+    for (arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->microbatch->arrival) + 1))
 
 // The first used one from `index` on, NULL: there is none. They are large and mostly unused, so they are not looked at for that.
 static arrival *arrival_from(peer *p, uint32_t index) {
-    uint32_t later = index < PEER_MAX_ARRIVALS ? p->arrivals_used >> index : 0;
-    return later == 0 ? NULL : &p->arrival[index + (uint32_t)__builtin_ctz(later)];
+    uint32_t later = index < PEER_MAX_ARRIVALS ? p->microbatch->arrivals_used >> index : 0;
+    return later == 0 ? NULL : &p->microbatch->arrival[index + (uint32_t)__builtin_ctz(later)];
 }
 
 static void arrival_forget(peer *p, arrival *a) {
     *a = (arrival){0};
-    p->arrivals_used &= ~(1u << (a - p->arrival));
+    p->microbatch->arrivals_used &= ~(1u << (a - p->microbatch->arrival));
 }
 
 static void arrival_clear(peer *p, arrival *a) {
@@ -65,11 +65,11 @@ static void arrival_clear(peer *p, arrival *a) {
 static arrival *arrival_of(peer *p, member_id origin, uint32_t serial) {
     EACH_ARRIVAL(p, a)
         if (a->origin == origin && a->serial == serial) return a;
-    if (p->arrivals_used == UINT32_MAX) return NULL;
-    uint32_t room = (uint32_t)__builtin_ctz(~p->arrivals_used);
-    p->arrivals_used |= 1u << room;
-    p->arrival[room] = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->state.fence};
-    return &p->arrival[room];
+    if (p->microbatch->arrivals_used == UINT32_MAX) return NULL;
+    uint32_t room = (uint32_t)__builtin_ctz(~p->microbatch->arrivals_used);
+    p->microbatch->arrivals_used |= 1u << room;
+    p->microbatch->arrival[room] = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->state.fence};
+    return &p->microbatch->arrival[room];
 }
 
 static void join_if_whole(peer *p, arrival *a) {
@@ -77,7 +77,7 @@ static void join_if_whole(peer *p, arrival *a) {
     if (!a->announced || a->joining || a->got == 0 || a->got < a->count) return;
     task *t = task_add(p, JOB_JOIN);
     if (t == NULL) return;  // parcels_tick asks again
-    t->work.m = (uint32_t)(a - p->arrival);
+    t->work.m = (uint32_t)(a - p->microbatch->arrival);
     t->serial = a->serial;
     for (uint32_t i = 0; i < a->count; i++) {
         t->work.input[t->work.inputs++] = a->piece[i];
@@ -139,7 +139,7 @@ bool parcel_announced(peer *p, const message *msg) {
 }
 
 void parcel_joined(peer *p, const task *t, const job_result *r) {
-    arrival *a = &p->arrival[t->work.m];
+    arrival *a = &p->microbatch->arrival[t->work.m];
     blob_id out = r->out;
     bool mine = a->joining && a->serial == t->serial && a->me == p->me;
     for (uint32_t i = 0; i < t->work.inputs; i++) {
@@ -152,7 +152,7 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
         return;
     }
     bool forward = a->kind == MESSAGE_FORWARD;
-    message *msg = &p->received;
+    message *msg = &p->core.received;
     *msg = (message){.kind = a->kind, .iteration = a->iteration, .sender = a->origin};
     if (forward) msg->u.forward = a->u.forward;
     else msg->u.backward = a->u.backward;

@@ -1,5 +1,5 @@
 // A tensor leaves in pieces by way of a forwarder, or straight.
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 static const uint64_t floor_ns = 5 * TIMING_S;  // until a forwarded tensor is taken for lost, and PATIENCE times what it should take
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
@@ -22,7 +22,7 @@ static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, u
 }
 
 bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
-    bool forward = p->scratch.kind == MESSAGE_FORWARD;
+    bool forward = p->core.scratch.kind == MESSAGE_FORWARD;
     if (s->to != to) s->failed = s->failures = 0;
     route_detour d = carrier_for(p, s, to, planned);
     s->by = d.by;
@@ -31,8 +31,8 @@ bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id plan
     s->carried_ns = floor_ns + PATIENCE * (uint64_t)d.us * 1000;
     s->straight_ns = (uint64_t)d.straight_us * 1000;
     uint16_t pieces = route_pieces(p);
-    *(forward ? &p->scratch.u.forward.parcel : &p->scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
+    *(forward ? &p->core.scratch.u.forward.parcel : &p->core.scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
     bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);
-    p->carried += left;
+    p->microbatch->carried += left;
     return left;
 }

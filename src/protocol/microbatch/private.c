@@ -1,6 +1,6 @@
 // Data that only one peer has: a share of the microbatches belongs to it, in each of its lives, and waits while it is gone
 // (docs/protocol.md, Private data).
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@ static member_id member_of(const peer *p, const run_share *s) {
     if (s->index == 0) return 0;
     if (id_equal(&s->entry.peer, &p->config.self)) return p->me;
     uint32_t at = contact_find(p, &s->entry.peer);
-    const member *m = at == NO_CONTACT ? NULL : member_find(p, p->contacts[at].member);
+    const member *m = at == NO_CONTACT ? NULL : member_find(p, p->cluster->contacts[at].member);
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
@@ -19,20 +19,20 @@ static member_id member_of(const peer *p, const run_share *s) {
 static bool has_newest_state(const peer *p, member_id who) {
     const member *m = member_find(p, who);
     if (m == NULL) return false;
-    return m->contact == NO_CONTACT ? p->ready : p->contacts[m->contact].beat.ready == p->state.iteration + 1;
+    return m->contact == NO_CONTACT ? p->ready : p->cluster->contacts[m->contact].beat.ready == p->state.iteration + 1;
 }
 
 // Elastic, who comes back gets its slots when it can do something, and not in an iteration that waits no longer.
 member_id private_owner(const peer *p, uint16_t slot) {
     uint16_t share = share_of(p, slot);
     member_id who = member_of(p, &p->state.share[share]);
-    bool in_time = !private_elastic(p) || !p->state.started || (!p->share[share].left_out && has_newest_state(p, who));
+    bool in_time = !private_elastic(p) || !p->state.started || (!p->microbatch->share[share].left_out && has_newest_state(p, who));
     return in_time ? who : 0;
 }
 
 void private_share(peer *p, uint16_t share, uint16_t freed) {
-    if (freed != RUN_STATE_NO_SHARE) p->share[freed] = (share_state){0};
-    p->share[share] = (share_state){0};
+    if (freed != RUN_STATE_NO_SHARE) p->microbatch->share[freed] = (share_state){0};
+    p->microbatch->share[share] = (share_state){0};
 }
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
@@ -72,12 +72,12 @@ bool private_gathered(const peer *p) {
 
 // ---- the leader, elastic: how long an iteration waits -------------------------------------------------------------
 
-bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->share[share_of_microbatch(p, m)].left_out; }
+bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->microbatch->share[share_of_microbatch(p, m)].left_out; }
 
 void private_lead_begin(peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        p->share[s].left_out = false;
-        p->share[s].missed_ns = 0;
+        p->microbatch->share[s].left_out = false;
+        p->microbatch->share[s].missed_ns = 0;
     }
 }
 
@@ -85,22 +85,22 @@ void private_lead_begin(peer *p) {
 static bool keeps_up(const peer *p, member_id who) {
     const member *m = member_find(p, who);
     if (m == NULL) return false;
-    if (m->contact != NO_CONTACT) return p->contacts[m->contact].beat.ready >= p->state.iteration;
+    if (m->contact != NO_CONTACT) return p->cluster->contacts[m->contact].beat.ready >= p->state.iteration;
     return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;
 }
 
 // Who is back by now, with its state, is waited for again.
 void private_next_iteration(peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        if (!p->share[s].left_out || !keeps_up(p, member_of(p, &p->state.share[s]))) continue;
-        p->share[s].left_out = false;
-        p->share[s].missed_ns = p->now;
+        if (!p->microbatch->share[s].left_out || !keeps_up(p, member_of(p, &p->state.share[s]))) continue;
+        p->microbatch->share[s].left_out = false;
+        p->microbatch->share[s].missed_ns = p->now;
     }
 }
 
 void private_lead(peer *p) {
     for (uint16_t s = 0; s < p->run.shares && private_elastic(p); s++) {
-        share_state *its = &p->share[s];
+        share_state *its = &p->microbatch->share[s];
         if (member_live(p, p->state.owner[s])) {
             its->missed_ns = 0;
             continue;
@@ -118,12 +118,12 @@ void private_lead(peer *p) {
 void private_gone(peer *p, member_id gone) {
     if (!private_elastic(p)) return;
     EACH_HELD(p, m)
-        if (p->state.owner[m % p->run.slots] == gone && !p->held[m].counted && p->held[m].weight == WORK_NONE) hold_drop(p, m);
+        if (p->state.owner[m % p->run.slots] == gone && !p->microbatch->held[m].counted && p->microbatch->held[m].weight == WORK_NONE) hold_drop(p, m);
 }
 
 // What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
 static void take_back(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (h->weight == WORK_RUNNING) return;
     if (!h->counted) {
         hold_drop(p, m);
@@ -152,7 +152,7 @@ static void take_all_back(peer *p) {
 static void tell_share(peer *p, uint16_t s, tell_kind kind) {
     tell t = {.kind = kind, .iteration = p->state.iteration, .id = p->state.share[s].entry.peer};
     if (kind == TELL_AWAITED && p->run.elastic) t.total = p->run.patience_ns;
-    if (kind == TELL_BACK) t.done = p->now - p->share[s].awaited_ns;
+    if (kind == TELL_BACK) t.done = p->now - p->microbatch->share[s].awaited_ns;
     for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of_microbatch(p, m) == s;
     peer_tell(p, &t);
 }
@@ -161,7 +161,7 @@ void private_tick(peer *p) {
     take_all_back(p);
     if (!p->state.started || p->me == 0) return;
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        share_state *its = &p->share[s];
+        share_state *its = &p->microbatch->share[s];
         bool gone = p->state.share[s].index != 0 && member_of(p, &p->state.share[s]) == 0;
         if (gone == its->awaited) continue;
         its->awaited = gone;
@@ -172,7 +172,7 @@ void private_tick(peer *p) {
 
 void private_forgive(peer *p, uint64_t late_ns) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        share_state *its = &p->share[s];
+        share_state *its = &p->microbatch->share[s];
         if (its->missed_ns != 0) its->missed_ns += late_ns;
         if (its->awaited) its->awaited_ns += late_ns;
     }
@@ -181,14 +181,14 @@ void private_forgive(peer *p, uint64_t late_ns) {
 // ---- the leader, strict: the run is to end, and an iteration waits for somebody who does not come ---------------------
 
 static bool is_given_up(peer *p, const share_state *s) {
-    uint64_t until = (s->awaited_ns > p->leader.drain_ns ? s->awaited_ns : p->leader.drain_ns) + TIMING_AWAITED_NS;
+    uint64_t until = (s->awaited_ns > p->drain_ns ? s->awaited_ns : p->drain_ns) + TIMING_AWAITED_NS;
     if (!s->awaited) return false;
     if (p->now < until) peer_wake_at(p, until);
     return p->now >= until;
 }
 
 bool private_given_up(peer *p, uint32_t m) {
-    return p->run.shares > 0 && !p->run.elastic && p->leader.drain_ns != 0 && is_given_up(p, &p->share[share_of_microbatch(p, m)]);
+    return p->run.shares > 0 && !p->run.elastic && p->drain_ns != 0 && is_given_up(p, &p->microbatch->share[share_of_microbatch(p, m)]);
 }
 
 void private_tell_unfinished(peer *p, uint32_t m) { tell_share(p, share_of_microbatch(p, m), TELL_UNFINISHED); }

@@ -1,5 +1,5 @@
 // Passing tensors on, and guarding them until the receiver has computed (docs/protocol.md, The life of a microbatch).
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@ enum { MOST_TRUSTED = 4 };
 
 uint32_t send_links_of(const peer *p, member_id id) {
     const member *m = member_find(p, id);
-    return m == NULL || m->contact == NO_CONTACT ? 0 : p->contacts[m->contact].links;
+    return m == NULL || m->contact == NO_CONTACT ? 0 : p->cluster->contacts[m->contact].links;
 }
 
 bool send_is_under_way(peer *p, sending *s, member_id to) {
@@ -20,7 +20,7 @@ bool send_is_under_way(peer *p, sending *s, member_id to) {
 static void sent(peer *p, sending *s, member_id to) {
     const member *m = member_find(p, to);
     const timing_link none = {0};
-    const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->contacts[m->contact].timing;
+    const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing;
     uint64_t before = (uint64_t)route_on_line(p, to);  // what is on that line leaves first
     s->state = SEND_SENT;
     s->to = to;
@@ -55,7 +55,7 @@ void send_add_tried(sending *s, member_id who) {
 }
 
 void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
-    const held *h = &p->held[m];
+    const held *h = &p->microbatch->held[m];
     message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
     suspect->member = who;
     suspect->has_subject = true;
@@ -67,7 +67,7 @@ void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
 // ---- forward ------------------------------------------------------------------------------------------------------
 
 static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     message_forward *body = &peer_compose(p, MESSAGE_FORWARD)->u.forward;
     body->subject = (message_subject){.m = m, .stage = home ? 0 : (uint16_t)(p->stage + 1), .owner_term = h->owner_term};
     body->owner = h->owner;
@@ -81,19 +81,19 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->ahead_count = home ? 0 : h->ahead_count;
     memcpy(body->ahead, h->ahead, body->ahead_count * sizeof *h->ahead);
     if (!send_tensor(p, &h->on, to, h->y, planned ? h->ahead[0].by : 0)) return false;
-    flow_sent(&p->flow, to);
+    flow_sent(&p->microbatch->flow, to);
     return true;
 }
 
 void send_forward_routed(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     // (of more than so many it does not remember who was tried)
     for (uint32_t tries = 0; tries <= PEER_MAX_TRIED; tries++) {
         bool wait = false;
         member_id to = route_pick(p, m, &wait);
         bool by_unit = to != 0;
         if (wait) break;
-        if (!by_unit) to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
+        if (!by_unit) to = flow_pick(&p->microbatch->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
         if (to == 0) break;
         if (transmit_forward(p, m, to, false)) {
             route_sent(p, m, to, by_unit);
@@ -108,7 +108,7 @@ void send_forward_routed(peer *p, uint32_t m) {
 
 // The member of the path, in a repair; its owner chooses again when that one does not answer.
 static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     bool there = member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1));
     if (there && transmit_forward(p, m, to, home)) return;
     if (there && home) {
@@ -122,12 +122,12 @@ static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
 
 void send_forward_again(peer *p, uint32_t m) {
     bool home = p->stage + 1 == p->run.stages;
-    member_id to = p->held[m].on.to;
+    member_id to = p->microbatch->held[m].on.to;
     if (!member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1)) || !transmit_forward(p, m, to, home)) send_forward(p, m);
 }
 
 void send_forward(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     BRAID_ASSERT(h->used && h->forward == WORK_DONE);
     if (h->forward_to <= p->stage) return;  // the last of a repair: it waits for dy
     uint16_t next = (uint16_t)(p->stage + 1);
@@ -148,7 +148,7 @@ void send_forward(peer *p, uint32_t m) {
 // ---- backward -----------------------------------------------------------------------------------------------------
 
 void send_backward(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     BRAID_ASSERT(h->used && h->backward == WORK_DONE);
     if (p->stage == 0 || p->stage <= h->back_to) return;
     member_id to = h->path.member[p->stage - 1];
@@ -171,7 +171,7 @@ void send_backward(peer *p, uint32_t m) {
 
 timing_link *send_link_of(peer *p, member_id id) {
     const member *m = member_find(p, id);
-    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact].timing;
+    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact].timing;
 }
 
 bool send_waits_at(const sending *s, member_id to) {
@@ -179,7 +179,7 @@ bool send_waits_at(const sending *s, member_id to) {
 }
 
 void send_forward_proven(peer *p, uint32_t m, member_id by) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (h->used && (send_waits_at(&h->on, by) || h->on.state == SEND_WAITING)) h->on.state = SEND_DONE;
 }
 
@@ -188,7 +188,7 @@ void send_forward_proven(peer *p, uint32_t m, member_id by) {
 void send_retry_waiting(peer *p) {
     if (p->me == 0) return;
     EACH_HELD(p, m)
-        if (p->held[m].on.state == SEND_WAITING) send_forward(p, m);
+        if (p->microbatch->held[m].on.state == SEND_WAITING) send_forward(p, m);
 }
 
 static void trust_ends(peer *p, sending *s, member_id to) {
@@ -199,15 +199,15 @@ static void trust_ends(peer *p, sending *s, member_id to) {
 
 void send_link_lost(peer *p, member_id to) {
     EACH_HELD(p, m) {
-        trust_ends(p, &p->held[m].back, to);
-        if (owns(p, m)) trust_ends(p, &p->owned[m].back, to);
+        trust_ends(p, &p->microbatch->held[m].back, to);
+        if (owns(p, m)) trust_ends(p, &p->microbatch->owned[m].back, to);
     }
 }
 
 void send_member_gone(peer *p, member_id gone) {
     if (p->me == 0) return;
     EACH_HELD(p, m) {
-        held *h = &p->held[m];
+        held *h = &p->microbatch->held[m];
         bool on_way = h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
         if (on_way && h->on.to == gone) {
             send_add_tried(&h->on, gone);
@@ -228,7 +228,7 @@ void send_member_gone(peer *p, member_id gone) {
 
 // A stage that has stayed empty: give the microbatch back, upstream may know somebody else.
 static bool nobody_left(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
@@ -250,14 +250,14 @@ bool send_waits_on(peer *p, sending *s) {
     overdue(p, s);
     if (!send_is_under_way(p, s, s->to)) return false;
     const member *m = member_find(p, s->to);
-    bool stands = m->contact == NO_CONTACT || p->contacts[m->contact].link == LINK_UP;
+    bool stands = m->contact == NO_CONTACT || p->cluster->contacts[m->contact].link == LINK_UP;
     s->deadline_ns = p->now + (stands ? timing_accept_limit(send_link_of(p, s->to), p->run.activation_bytes) : TIMING_S);
     peer_wake_at(p, s->deadline_ns);
     return true;
 }
 
 static void forward_overdue(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     switch (h->on.state) {
     case SEND_WAITING:
         if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
@@ -275,7 +275,7 @@ static void forward_overdue(peer *p, uint32_t m) {
         send_tell_owner_lost(p, m, PHASE_FORWARD, slow);
         send_add_tried(&h->on, slow);
         if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
-            member_id other = flow_pick(&p->flow, h->on.tried, h->on.tried_count, m);
+            member_id other = flow_pick(&p->microbatch->flow, h->on.tried, h->on.tried_count, m);
             if (other == 0) h->on.tried_count = 0;
         }
         send_forward(p, m);
@@ -284,7 +284,7 @@ static void forward_overdue(peer *p, uint32_t m) {
 }
 
 static void backward_overdue(peer *p, uint32_t m) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     if (send_waits_on(p, &h->back)) return;
     if (h->back.state != SEND_LOST) send_tell_owner_lost(p, m, PHASE_BACKWARD, h->back.to);
     send_backward(p, m);
@@ -300,7 +300,7 @@ static bool guarded(const sending *s, uint64_t now, peer *p) {
 void sends_tick(peer *p) {
     if (p->me == 0) return;
     EACH_HELD(p, m) {
-        held *h = &p->held[m];
+        held *h = &p->microbatch->held[m];
         if (guarded(&h->on, p->now, p)) forward_overdue(p, m);
         if (h->used && guarded(&h->back, p->now, p)) backward_overdue(p, m);
     }

@@ -1,6 +1,6 @@
 // When an owner dies: the leader gives its slots to another data peer, and that one learns where their microbatches are
 // before it gives its first order (docs/protocol.md, Owners that die).
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@
 // on a way that it had mended, wait for orders.
 static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
     for (uint32_t m = slot; m < p->microbatches; m += p->run.slots) {
-        held *h = &p->held[m];
+        held *h = &p->microbatch->held[m];
         h->refused_rev = 0;  // revisions are compared after the owner term
         if (!h->used) continue;
         h->owner = p->state.owner[slot];
@@ -25,7 +25,7 @@ static void tell_takeover(peer *p, uint16_t slot, member_id older) {
     const member *m = member_find(p, p->state.owner[slot]);
     if (m == NULL) return;
     tell t = {.kind = TELL_TAKEOVER, .iteration = p->state.iteration, .member = m->id, .gone = older};
-    t.id = m->contact == NO_CONTACT ? p->config.self : p->contacts[m->contact].id;
+    t.id = m->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[m->contact].id;
     t.microbatches = (p->run.microbatches + p->run.slots - 1 - slot) / p->run.slots;
     peer_tell(p, &t);
 }
@@ -34,7 +34,7 @@ void takeover_owner(peer *p, uint16_t slot, member_id older) {
     held_changes_owner(p, slot, older);
     if (p->state.started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot, older);  // a joiner's past is no news
     if (!p->state.started || p->config.kind != MEMBER_DATA || p->state.owner[slot] != p->me || p->me == 0) return;
-    takeover *t = &p->takeover;
+    takeover *t = &p->microbatch->takeover;
     t->open = true;
     t->slot[slot] = true;
     t->term = p->state.owner_term[slot];
@@ -43,15 +43,15 @@ void takeover_owner(peer *p, uint16_t slot, member_id older) {
 }
 
 void takeover_drop(peer *p) {
-    p->takeover.open = false;
-    p->starved_ns = 0;
-    memset(p->takeover.slot, 0, sizeof p->takeover.slot);
+    p->microbatch->takeover.open = false;
+    p->microbatch->starved_ns = 0;
+    memset(p->microbatch->takeover.slot, 0, sizeof p->microbatch->takeover.slot);
 }
 
 void peer_holdings(const peer *p, member_id owner, message_holdings *out) {
     memset(out, 0, sizeof *out);
     for (uint32_t m = 0; m < p->microbatches && p->stage > 0; m++) {
-        const held *h = &p->held[m];
+        const held *h = &p->microbatch->held[m];
         if (!h->used || h->cancelled || (owner != 0 && p->state.owner[microbatch_slot(p, m)] != owner)) continue;
         bitset_add(out->held.words, m);
         if (h->forward == WORK_DONE) bitset_add(out->forward.words, m);
@@ -91,7 +91,7 @@ static owned_stage told_of(const message_holdings *body, uint32_t m, member_id w
 
 // Of two members of a stage that hold it, the one that is further keeps it; who was told to count always does.
 static void merge(peer *p, uint32_t m, uint16_t stage, const owned_stage *told) {
-    owned_stage *st = &p->owned[m].stage[stage];
+    owned_stage *st = &p->microbatch->owned[m].stage[stage];
     bool better = !member_live(p, st->member) || st->member == told->member || progress_of(told) > progress_of(st);
     if (peer_breaks(p, PEER_MUTANT_FORGETS_COMMITTED) && told->committed) return;
     member_id loser = better ? st->member : told->member;
@@ -106,11 +106,11 @@ static bool has_answered(const takeover *t, member_id who) {
 }
 
 // Whoever was admitted later has read OWNER before it could hold anything.
-static bool must_answer(const peer *p, const member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->takeover.term && !has_answered(&p->takeover, m->id); }
+static bool must_answer(const peer *p, const member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->microbatch->takeover.term && !has_answered(&p->microbatch->takeover, m->id); }
 
 void on_holdings(peer *p, const message *msg) {
     const message_holdings *body = &msg->u.holdings;
-    takeover *t = &p->takeover;
+    takeover *t = &p->microbatch->takeover;
     const member *from = member_find(p, msg->sender);
     if (!t->open || body->owner_term != t->term || msg->iteration != p->state.iteration || !must_answer(p, from)) return;
     t->answer[t->answers++] = msg->sender;
@@ -122,14 +122,14 @@ void on_holdings(peer *p, const message *msg) {
 }
 
 static bool all_have_answered(const peer *p) {
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (must_answer(p, &p->members[i])) return false;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        if (must_answer(p, &p->cluster->members[i])) return false;
     return true;
 }
 
 // Now each stage of each microbatch has at most one member, which obeys nobody else.
 static void adopt(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
+    owned *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         if (!member_live(p, st->member)) *st = (owned_stage){0};
@@ -142,10 +142,10 @@ static void adopt(peer *p, uint32_t m) {
 }
 
 static void ask(peer *p) {
-    takeover *t = &p->takeover;
+    takeover *t = &p->microbatch->takeover;
     t->asked_ns = p->now;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (!must_answer(p, m)) continue;
         peer_compose(p, MESSAGE_SURVEY)->u.survey.owner_term = t->term;
         peer_send(p, m->contact, 0);
@@ -153,7 +153,7 @@ static void ask(peer *p) {
 }
 
 void takeover_tick(peer *p) {
-    takeover *t = &p->takeover;
+    takeover *t = &p->microbatch->takeover;
     if (!t->open || p->me == 0) return;
     if (!all_have_answered(p) && !(peer_breaks(p, PEER_MUTANT_COMMITS_UNANSWERED) && t->answers > 0)) {
         if (t->asked_ns == 0 || p->now >= t->asked_ns + TIMING_REPEAT_NS) ask(p);
@@ -169,14 +169,14 @@ void takeover_tick(peer *p) {
 
 static bool may_inherit(const peer *p, const member *m) {
     if (m->kind != MEMBER_DATA || m->expelling) return false;
-    return m->contact == NO_CONTACT || (!p->contacts[m->contact].departing && member_answers(p, m->id));
+    return m->contact == NO_CONTACT || (!p->cluster->contacts[m->contact].departing && member_answers(p, m->id));
 }
 
 // Private data wait for their peer, and nobody else could do anything.
 bool takeover_has_heir(const peer *p, const member *of) {
     if (p->run.shares > 0) return true;
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (&p->members[i] != of && may_inherit(p, &p->members[i])) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        if (&p->cluster->members[i] != of && may_inherit(p, &p->cluster->members[i])) return true;
     return of->kind != MEMBER_DATA;
 }
 
@@ -184,10 +184,10 @@ bool takeover_has_heir(const peer *p, const member *of) {
 static member_id heir(const peer *p, const member_id *owner) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (!may_inherit(p, m)) continue;
-        bool ready = m->contact == NO_CONTACT ? p->ready : p->contacts[m->contact].beat.ready != 0;
+        bool ready = m->contact == NO_CONTACT ? p->ready : p->cluster->contacts[m->contact].beat.ready != 0;
         uint64_t owns_slots = ready ? 0 : WIRE_MAX_SLOTS;
         for (uint16_t s = 0; s < p->run.slots; s++) owns_slots += owner[s] == m->id;
         if (owns_slots >= least) continue;

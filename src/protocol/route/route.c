@@ -1,6 +1,6 @@
 // The router in this peer: who its neighbours are, what it may carry, what its links cost, and which microbatch goes by
 // which of its units (docs/protocol.md, Routing). The router never holds a microbatch up and never moves one under way.
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 #include <string.h>
 
@@ -44,28 +44,28 @@ size_t route_bytes(const peer_run *run, const peer_config *config) {
 static uint64_t find_sources(const peer *p, router_peer *source, uint32_t *count) {
     uint64_t epoch = 1;
     *count = 0;
-    for (uint32_t i = 0; i < p->member_count && *count < ROUTER_MAX_SOURCES; i++) {
-        if (p->members[i].kind != MEMBER_DATA || !numbered(p->members[i].id)) continue;
-        source[(*count)++] = (router_peer)p->members[i].id;
-        epoch = rng_seed(epoch, p->members[i].id);
+    for (uint32_t i = 0; i < p->cluster->member_count && *count < ROUTER_MAX_SOURCES; i++) {
+        if (p->cluster->members[i].kind != MEMBER_DATA || !numbered(p->cluster->members[i].id)) continue;
+        source[(*count)++] = (router_peer)p->cluster->members[i].id;
+        epoch = rng_seed(epoch, p->cluster->members[i].id);
     }
     return epoch;
 }
 
-static bool is_source(const routing *r, member_id id) {
+static bool is_source(const peer_routing *r, member_id id) {
     for (uint32_t i = 0; i < r->sources; i++)
         if (r->source[i] == id) return true;
     return false;
 }
 
-static uint32_t source_index(const routing *r, member_id id) {
+static uint32_t source_index(const peer_routing *r, member_id id) {
     uint32_t i = 0;
     while (i < r->sources && r->source[i] != id) i++;
     return i;
 }
 
 static void stop(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links; i++) route_view_closes(p, &r->link[i]);
     r->router = NULL;
     r->links = 0;
@@ -77,21 +77,21 @@ static void stop(peer *p) {
 
 // One microbatch's time at a member of my stage; 0: not known.
 uint64_t route_time_at(const peer *p, const member *m) {
-    if (m->contact == NO_CONTACT) return p->forward_ns + p->backward_ns;
-    const message_heartbeat *beat = &p->contacts[m->contact].beat;
+    if (m->contact == NO_CONTACT) return p->microbatch->forward_ns + p->microbatch->backward_ns;
+    const message_heartbeat *beat = &p->cluster->contacts[m->contact].beat;
     return beat->forward_ns + beat->backward_ns;
 }
 
 static bool shares(const peer *p, const member *m) {
     if (m->stage != p->stage || !member_answers(p, m->id)) return false;
-    return m->contact == NO_CONTACT || p->contacts[m->contact].beat.ready != 0;
+    return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
 }
 
 static uint64_t median_time(const peer *p) {
     uint64_t time[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++) {
-        uint64_t t = shares(p, &p->members[i]) ? route_time_at(p, &p->members[i]) : 0;
+    for (uint32_t i = 0; i < p->cluster->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++) {
+        uint64_t t = shares(p, &p->cluster->members[i]) ? route_time_at(p, &p->cluster->members[i]) : 0;
         if (t == 0) continue;
         uint32_t at = count++;
         for (; at > 0 && time[at - 1] > t; at--) time[at] = time[at - 1];
@@ -109,9 +109,9 @@ static uint64_t speed_of(uint64_t time, uint64_t median) {
 
 // So many microbatches a relay computes while one of them is on its way to the next stage by the cheapest link.
 static uint64_t computes_meanwhile(const peer *p) {
-    uint64_t least = UINT64_MAX, own_us = (p->forward_ns + p->backward_ns) / MEASURE_UNIT_NS;
-    for (uint32_t i = 0; i < p->routing.links; i++) {
-        const route_link *l = &p->routing.link[i];
+    uint64_t least = UINT64_MAX, own_us = (p->microbatch->forward_ns + p->microbatch->backward_ns) / MEASURE_UNIT_NS;
+    for (uint32_t i = 0; i < p->routing->links; i++) {
+        const route_link *l = &p->routing->link[i];
         if (l->up && l->measured.cost != 0 && route_is_next(p, l->member) && (uint64_t)l->measured.cost < least) least = (uint64_t)l->measured.cost;
     }
     if (least == UINT64_MAX || own_us == 0 || least <= own_us) return 0;
@@ -126,11 +126,11 @@ static uint32_t capacity_now(const peer *p) {
         for (uint32_t m = 0; m < p->run.microbatches; m++) mine += p->state.owner[m % p->run.slots] == p->me;
         return mine;
     }
-    if (!p->routing.serves || p->leaving) return 0;
+    if (!p->routing->serves || p->leaving) return 0;
     uint64_t median = median_time(p), all = 0, mine = 0, meanwhile = computes_meanwhile(p);
     bool by_slots = meanwhile >= p->config.capacity;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (!shares(p, m)) continue;
         uint64_t speed = by_slots ? m->capacity : speed_of(route_time_at(p, m), median);
         all += speed;
@@ -140,7 +140,7 @@ static uint32_t capacity_now(const peer *p) {
 }
 
 static void look_at_capacity(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     r->serves |= p->ready;
     uint32_t capacity = capacity_now(p);
     if (capacity == r->capacity) return;
@@ -168,8 +168,8 @@ bool route_is_previous(const peer *p, member_id id) {
 static bool among_first(const peer *p, member_id self, const member *other) {
     uint64_t rank = rng_seed(self, other->id);
     uint32_t before = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (m->stage == other->stage && m->id != self && rng_seed(self, m->id) < rank) before++;
     }
     return before < ROUTE_NEIGHBOURS;
@@ -183,7 +183,7 @@ static bool wanted_beside(const peer *p, const member *m) {
 
 static bool wanted(const peer *p, const member *m) {
     if (m->contact == NO_CONTACT || !numbered(m->id)) return false;
-    if (m->stage == 0 && !is_source(&p->routing, m->id)) return false;
+    if (m->stage == 0 && !is_source(p->routing, m->id)) return false;
     if (m->stage == p->stage) return wanted_beside(p, m);
     if (!route_is_next(p, m->id) && !route_is_previous(p, m->id)) return false;
     return m->stage == 0 || p->stage == 0 || route_view_wants(p, m);
@@ -191,11 +191,11 @@ static bool wanted(const peer *p, const member *m) {
 
 static bool link_stands(const peer *p, member_id id) {
     const member *m = member_find(p, id);
-    return m != NULL && m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP;
+    return m != NULL && m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP;
 }
 
 static void choose_neighbours(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links;) {
         const member *m = member_find(p, r->link[i].member);
         if (m != NULL && wanted(p, m)) {
@@ -206,8 +206,8 @@ static void choose_neighbours(peer *p) {
         route_view_closes(p, &r->link[i]);
         r->link[i] = r->link[--r->links];
     }
-    for (uint32_t i = 0; i < p->member_count && r->links < ROUTE_MAX_LINKS; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count && r->links < ROUTE_MAX_LINKS; i++) {
+        const member *m = &p->cluster->members[i];
         if (!wanted(p, m) || route_find(p, m->id) != NULL) continue;
         r->link[r->links] = (route_link){.member = m->id};
         route_view_opens(p, &r->link[r->links++]);
@@ -222,7 +222,7 @@ static void choose_neighbours(peer *p) {
 
 // A life of the router lasts as long as I am this member and the data peers are these.
 static void refresh(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     router_peer source[ROUTER_MAX_SOURCES] = {0};
     uint32_t sources;
     uint64_t epoch = find_sources(p, source, &sources);
@@ -251,7 +251,7 @@ static void refresh(peer *p) {
         router_capacity(r->router, (int64_t)p->now, r->capacity);
     }
     uint32_t relays = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) relays += p->members[i].kind == MEMBER_RELAY;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) relays += p->cluster->members[i].kind == MEMBER_RELAY;
     router_relays(r->router, (int64_t)p->now, relays);
     route_view_refresh(p);
     choose_neighbours(p);
@@ -273,7 +273,7 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
 
 // What no tensor has crossed yet is taken to be like the one of this peer's links whose round trip is most like it, and the
 // slower the longer its round trip is, by at most half.
-static int64_t guess_rate(const routing *r, const route_link *of) {
+static int64_t guess_rate(const peer_routing *r, const route_link *of) {
     int64_t trip = measure_value(&of->measured.round_trip), best = 0, rate = 0;
     if (trip == 0) return 0;
     for (uint32_t i = 0; i < r->links; i++) {
@@ -292,8 +292,8 @@ static int64_t guess_rate(const routing *r, const route_link *of) {
 static bool measured(const measure_link *l) { return measure_value(&l->rate[MEASURE_TO]) != 0 || measure_value(&l->rate[MEASURE_FROM]) != 0; }
 
 static void look_at_costs(peer *p) {
-    routing *r = &p->routing;
-    int64_t mine = (int64_t)(p->forward_ns + p->backward_ns);
+    peer_routing *r = p->routing;
+    int64_t mine = (int64_t)(p->microbatch->forward_ns + p->microbatch->backward_ns);
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
         const member *m = member_find(p, l->member);
@@ -311,7 +311,7 @@ static void look_at_costs(peer *p) {
 // ---- time ---------------------------------------------------------------------------------------------------------
 
 void route_tick(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     route_view_tick(p);
     if (r->stale || (r->router != NULL && p->me == 0)) refresh(p);
     if (r->router == NULL) return;
@@ -341,7 +341,7 @@ void route_tick(peer *p) {
 // ---- which microbatch goes where ----------------------------------------------------------------------------------
 
 static void begin_shares(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     if (r->iteration == p->state.iteration) return;
     r->iteration = p->state.iteration;
     for (uint32_t i = 0; i < r->links; i++)
@@ -350,8 +350,8 @@ static void begin_shares(peer *p) {
 
 // The queue there is so much longer than elsewhere that waiting costs more than another way.
 static bool late(const peer *p, const flow_peer *f, const held *h) {
-    for (uint32_t i = 0; i < p->flow.count; i++) {
-        const flow_peer *other = &p->flow.peer[i];
+    for (uint32_t i = 0; i < p->microbatch->flow.count; i++) {
+        const flow_peer *other = &p->microbatch->flow.peer[i];
         if (!flow_usable(other, h->on.tried, h->on.tried_count)) continue;
         if (flow_wait_ns(f) > LATE_FACTOR * flow_wait_ns(other)) return true;
     }
@@ -359,8 +359,8 @@ static bool late(const peer *p, const flow_peer *f, const held *h) {
 }
 
 member_id route_pick(peer *p, uint32_t m, bool *wait) {
-    routing *r = &p->routing;
-    const held *h = &p->held[m];
+    peer_routing *r = p->routing;
+    const held *h = &p->microbatch->held[m];
     uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
     if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
     begin_shares(p);
@@ -379,7 +379,7 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
     route_link *best = NULL;
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
-        const flow_peer *f = count[i] == 0 ? NULL : flow_find(&p->flow, l->member);
+        const flow_peer *f = count[i] == 0 ? NULL : flow_find(&p->microbatch->flow, l->member);
         if (f == NULL || !flow_usable(f, h->on.tried, h->on.tried_count) || late(p, f, h)) continue;
         // the one that is furthest behind its share of units; equal ones by number
         uint64_t here = (l->share[k] + 1u) * (best == NULL ? 0 : count[best - r->link]);
@@ -390,9 +390,9 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
 }
 
 void route_sent(peer *p, uint32_t m, member_id to, bool by_unit) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     route_link *l = route_find(p, to);
-    uint32_t k = source_index(r, p->held[m].owner);
+    uint32_t k = source_index(r, p->microbatch->held[m].owner);
     if (l != NULL && k < r->sources) l->share[k]++;
     if (by_unit) r->routed++;
     else r->unrouted++;

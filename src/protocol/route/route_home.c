@@ -3,12 +3,12 @@
 // A unit of flow is a place in a steady state. Where a tensor is on a line for much longer than a relay computes, few microbatches
 // are under way, and an iteration is over before routers have settled after a crash. There each peer sends to whom it expects
 // to bring the microbatch home soonest: what still leaves on that line, the line, and the cheapest way from there.
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 enum { HOME_BAND = 16 };  // a change of less than a part of so many is not told
 
 static int64_t home_from_here(const peer *p, uint32_t k) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     int64_t least = 0;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
@@ -33,7 +33,7 @@ static bool differs(int64_t now, int64_t said) {
 }
 
 void route_home_tell(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     if (p->stage == 0 || p->run.routing != ROUTER_BRAID || !route_worth_sounding(&p->run)) return;
     int64_t home[ROUTER_MAX_SOURCES];
     for (uint32_t k = 0; k < r->sources; k++) home[k] = home_from_here(p, k);
@@ -52,7 +52,7 @@ void route_home_tell(peer *p) {
 }
 
 void route_home_heard(peer *p, route_link *l, const route_part *part) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     if (part->cost < 0) return;
     for (uint32_t k = 0; k < r->sources; k++)
         if (r->source[k] == part->source) l->home[k] = part->cost;
@@ -60,7 +60,7 @@ void route_home_heard(peer *p, route_link *l, const route_part *part) {
 
 // While a microbatch is on the quickest line, whoever it goes to could compute all that it can hold.
 bool route_by_time(const peer *p) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     if (p->run.routing != ROUTER_BRAID || !route_worth_sounding(&p->run)) return false;
     bool any = false;
     for (uint32_t i = 0; i < r->links; i++) {
@@ -78,7 +78,7 @@ static int64_t line_wait(const peer *p, const route_link *l) {
     int64_t waiting = 0, since = (int64_t)l->taken_ns;
     uint64_t first = UINT64_MAX;
     EACH_HELD(p, m) {
-        const sending *s = &p->held[m].on;
+        const sending *s = &p->microbatch->held[m].on;
         if (s->state != SEND_SENT || s->to != l->member) continue;
         waiting++;
         if (s->sent_ns < first) first = s->sent_ns;
@@ -93,12 +93,12 @@ static int64_t line_wait(const peer *p, const route_link *l) {
 int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { return line_wait(p, l) + route_hop_cost(l) + l->home[source]; }
 
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time) {
-    const routing *r = &p->routing;
-    const held *h = &p->held[m];
+    const peer_routing *r = p->routing;
+    const held *h = &p->microbatch->held[m];
     member_id best = 0;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
-        const flow_peer *f = l->up && l->home[source] != 0 && route_is_next(p, l->member) ? flow_known(&p->flow, l->member) : NULL;
+        const flow_peer *f = l->up && l->home[source] != 0 && route_is_next(p, l->member) ? flow_known(&p->microbatch->flow, l->member) : NULL;
         if (f == NULL || !flow_usable(f, h->on.tried, h->on.tried_count)) continue;
         int64_t by = route_time_by(p, l, source);
         if (best != 0 && (by > *time || (by == *time && l->member > best))) continue;

@@ -1,5 +1,5 @@
 // Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md, Routing).
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 #include <string.h>
 
@@ -9,14 +9,14 @@
 static const uint32_t longest_echo_us = 60 * 1000 * 1000;
 
 route_link *route_find(peer *p, member_id id) {
-    for (uint32_t i = 0; i < p->routing.links; i++)
-        if (p->routing.link[i].member == id) return &p->routing.link[i];
+    for (uint32_t i = 0; i < p->routing->links; i++)
+        if (p->routing->link[i].member == id) return &p->routing->link[i];
     return NULL;
 }
 
 void route_link_close(peer *p, route_link *l) {
-    p->routing.say_ns = 0;
-    if (l->up) router_neighbour_gone(p->routing.router, (int64_t)p->now, (router_peer)l->member);
+    p->routing->say_ns = 0;
+    if (l->up) router_neighbour_gone(p->routing->router, (int64_t)p->now, (router_peer)l->member);
     l->up = l->broken = false;
     l->heard = l->sent = l->got = l->told = 0;
     l->session = 0;
@@ -39,7 +39,7 @@ message_route *route_frame_begin(peer *p, const route_link *l) {
     frame->session = l->session;
     frame->heard = l->heard;
     frame->sequence = l->sent;
-    frame->epoch = p->routing.epoch;
+    frame->epoch = p->routing->epoch;
     frame->cost = route_is_next(p, l->member) ? (uint32_t)route_cost_of(l) : 0;
     frame->sent_us = clock_us(p);
     if (l->their_ns != 0) {
@@ -49,14 +49,14 @@ message_route *route_frame_begin(peer *p, const route_link *l) {
     return frame;
 }
 
-// Sends p->scratch. A frame that is lost here would leave a hole in what the other end knows.
+// Sends p->core.scratch. A frame that is lost here would leave a hole in what the other end knows.
 void route_frame_send(peer *p, route_link *l) {
-    message_route *frame = &p->scratch.u.route;
+    message_route *frame = &p->core.scratch.u.route;
     if (frame->parts > 0) frame->sequence = ++l->sent;
     bool sent = peer_send_member(p, l->member, 0);
     if (!sent && frame->parts > 0) l->broken = true;
     l->said_ns = p->now;
-    p->routing.say_ns = 0;
+    p->routing->say_ns = 0;
 }
 
 void route_say(peer *p, route_link *l) {
@@ -129,7 +129,7 @@ void route_flush(peer *p) {
     route_link *to = NULL;
     message_route *frame = NULL;
     uint32_t words = 0;
-    while (router_next(p->routing.router, &out)) {
+    while (router_next(p->routing->router, &out)) {
         route_link *l = route_find(p, out.to);
         if (l == NULL || !l->up || l->broken) continue;
         bool fits = l == to && frame->parts < WIRE_MAX_ROUTE_PARTS && words + words_of(&out) <= WIRE_MAX_ROUTE_WORDS;
@@ -142,7 +142,7 @@ void route_flush(peer *p) {
         frame->part[frame->parts] = part_of(&out);
         put_words(&out, frame->word + words);
         if (!route_part_good(&frame->part[frame->parts], frame->word + words)) {
-            p->routing.say_ns = 0;
+            p->routing->say_ns = 0;
             l->broken = true;  // somebody's numbers led out of all bounds: begin anew without them
             frame->part[frame->parts] = (route_part){0};
             continue;
@@ -198,7 +198,7 @@ static void take_parts(peer *p, route_link *l, const message_route *frame) {
             m.from = (router_peer)l->member;
             m.to = (router_peer)p->me;
             m.joined = i > 0;
-            router_receive(p->routing.router, (int64_t)p->now, &m);
+            router_receive(p->routing->router, (int64_t)p->now, &m);
             route_flush(p);
         }
         words += part->words;
@@ -208,11 +208,11 @@ static void take_parts(peer *p, route_link *l, const message_route *frame) {
 static void note_cost(peer *p, route_link *l, uint32_t cost) {
     if (cost == 0 || cost == l->told) return;
     l->told = cost;
-    router_cost(p->routing.router, (int64_t)p->now, (router_peer)l->member, ROUTER_PREVIOUS, cost);
+    router_cost(p->routing->router, (int64_t)p->now, (router_peer)l->member, ROUTER_PREVIOUS, cost);
 }
 
 static void come_up(peer *p, route_link *l, const message_route *frame) {
-    router *r = p->routing.router;
+    router *r = p->routing->router;
     router_peer other = (router_peer)l->member;
     l->up = true;
     l->heard = frame->session;
@@ -234,8 +234,8 @@ static void note_clock(peer *p, route_link *l, const message_route *frame) {
 
 void on_route(peer *p, const message *msg) {
     const message_route *frame = &msg->u.route;
-    route_link *l = p->routing.router == NULL ? NULL : route_find(p, msg->sender);
-    if (l == NULL || l->session == 0 || frame->epoch != p->routing.epoch || frame->session == 0) return;
+    route_link *l = p->routing->router == NULL ? NULL : route_find(p, msg->sender);
+    if (l == NULL || l->session == 0 || frame->epoch != p->routing->epoch || frame->session == 0) return;
     note_clock(p, l, frame);
     bool same = l->up && l->heard == frame->session;
     if (frame->heard == 0) {  // it does not know me: a new life of the other end, or my answer is still on its way
@@ -264,7 +264,7 @@ void on_route(peer *p, const message *msg) {
 static uint64_t link_due(const route_link *l) { return l->said_ns + (l->up ? TIMING_ROUTE_SAY_NS : TIMING_REPEAT_NS); }
 
 void route_links_tick(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     if (p->now >= r->say_ns) {
         uint64_t first = UINT64_MAX;
         for (uint32_t i = 0; i < r->links; i++) {

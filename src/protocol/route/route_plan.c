@@ -1,7 +1,7 @@
 // The ways of an iteration where lines are slow beside computing: everybody tells what its lines cost (route_lines.c), and data peers plan
 // (src/flow/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
 // long, chooses by itself (route_home.c).
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 #include <string.h>
 
@@ -35,13 +35,13 @@ static uint32_t index_of(const cast *c, member_id who) {
 static bool takes_part(const peer *p, const member *m) {
     if (member_is_shadow(m) || !member_answers(p, m->id)) return false;
     if (m->kind == MEMBER_DATA) return true;
-    return m->contact == NO_CONTACT || p->contacts[m->contact].beat.ready != 0;
+    return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
 }
 
 static bool gather(const peer *p, schedule *s, cast *c) {
     c->count = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (!takes_part(p, m)) continue;
         if (schedule_peer_add(s, (schedule_peer){m->id, m->stage, m->capacity}) == SCHEDULE_MAX_PEERS) return false;
         c->peer[c->count++] = m;
@@ -83,7 +83,7 @@ static bool make(peer *p, route_plan *plan) {
         if (home == SCHEDULE_MAX_PEERS || !schedule_way_add(s, home)) return false;
     }
     if (!schedule_search(s)) return false;
-    int64_t began = (int64_t)((p->now - p->iteration_ns) / MEASURE_UNIT_NS);
+    int64_t began = (int64_t)((p->now - p->microbatch->iteration_ns) / MEASURE_UNIT_NS);
     for (uint32_t m = 0; m < p->run.microbatches; m++)
         for (uint32_t stage = 1; stage <= p->run.stages; stage++) {
             bool home = stage == p->run.stages;
@@ -95,22 +95,22 @@ static bool make(peer *p, route_plan *plan) {
     return true;
 }
 
-static bool plan_now(const peer *p) { return p->routing.plan != NULL && p->routing.plan->planned == p->state.iteration + 1 && p->routing.plan->found; }
+static bool plan_now(const peer *p) { return p->routing->plan != NULL && p->routing->plan->planned == p->state.iteration + 1 && p->routing->plan->found; }
 
 void route_plan_ahead(peer *p, uint32_t m) {
-    route_plan *plan = p->routing.plan;
-    held *h = &p->held[m];
+    route_plan *plan = p->routing->plan;
+    held *h = &p->microbatch->held[m];
     if (plan == NULL || m >= p->run.microbatches || h->ahead_count > 0) return;
     if (plan->planned != p->state.iteration + 1) {
         plan->planned = p->state.iteration + 1;
-        plan->found = p->member_count <= SCHEDULE_MAX_PEERS && make(p, plan);
+        plan->found = p->cluster->member_count <= SCHEDULE_MAX_PEERS && make(p, plan);
     }
     if (!plan->found) return;
     for (uint32_t stage = 1; stage <= p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];
 }
 
 member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
-    const message_ahead *way = plan_now(p) && m < p->run.microbatches ? p->routing.plan->way[m] : NULL;
+    const message_ahead *way = plan_now(p) && m < p->run.microbatches ? p->routing->plan->way[m] : NULL;
     return way != NULL && way[p->run.stages - 1].member == to ? way[p->run.stages].back_by : 0;
 }
 
@@ -118,7 +118,7 @@ member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
 static bool saw_it_begin(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
 
 uint64_t route_plan_time(const peer *p, const held *h) {
-    return h->ahead_count > 0 && saw_it_begin(p) ? p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
+    return h->ahead_count > 0 && saw_it_begin(p) ? p->microbatch->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
 }
 
 // A slot or a line that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited for
@@ -126,7 +126,7 @@ uint64_t route_plan_time(const peer *p, const held *h) {
 static bool waits(const peer *p, const held *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
     if (p->now < from) return true;
-    const flow_peer *f = flow_known(&p->flow, l->member);
+    const flow_peer *f = flow_known(&p->microbatch->flow, l->member);
     bool room = f != NULL && f->can_take && f->free_slots > 0;
     if (f == NULL || room || other == 0 || l->home[source] == 0) return false;
     int64_t waited = (int64_t)((p->now - (since > from ? since : from)) / MEASURE_UNIT_NS);
@@ -135,12 +135,12 @@ static bool waits(const peer *p, const held *h, const route_link *l, uint32_t so
 }
 
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait) {
-    held *h = &p->held[m];
+    held *h = &p->microbatch->held[m];
     int64_t time = 0;
     if (p->stage == 0) route_plan_ahead(p, m);
     member_id other = route_pick_by_time(p, m, source, &time), wanted = h->ahead_count == 0 ? 0 : h->ahead[0].member;
     const route_link *l = wanted == 0 ? NULL : route_find(p, wanted);
-    const flow_peer *f = l == NULL || !l->up || !route_is_next(p, wanted) ? NULL : flow_known(&p->flow, wanted);
+    const flow_peer *f = l == NULL || !l->up || !route_is_next(p, wanted) ? NULL : flow_known(&p->microbatch->flow, wanted);
     if (f == NULL || !f->reachable || h->on.tried_count > 0) return other;
     *wait = waits(p, h, l, source, other, time);
     if (*wait) return 0;

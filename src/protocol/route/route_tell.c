@@ -1,8 +1,8 @@
 // What is seen of routing from outside: for the user, for checkers.
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 void route_look(const peer *p, peer_view *view) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     view->routes = r->router != NULL;
     view->routed = r->routed;
     view->unrouted = r->unrouted;
@@ -17,14 +17,14 @@ void route_look(const peer *p, peer_view *view) {
     for (uint32_t i = 0; i < r->links; i++) view->route_linked &= r->link[i].up;
 }
 
-static uint32_t cost_to(const routing *r, member_id id) {
+static uint32_t cost_to(const peer_routing *r, member_id id) {
     for (uint32_t i = 0; i < r->links; i++)
         if (r->link[i].member == id) return (uint32_t)route_cost_of(&r->link[i]);
     return 0;
 }
 
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     router_unit unit[ROUTE_MAX_UNITS];
     uint32_t count = r->router == NULL ? 0 : router_units(r->router, unit, ROUTE_MAX_UNITS);
     if (count > ROUTE_MAX_UNITS) count = ROUTE_MAX_UNITS;
@@ -48,7 +48,7 @@ static uint32_t gather_flows(const peer *p, peer_flow *out) {
 }
 
 void route_tell(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     bool rests = router_settled(r->router) && router_deadline(r->router) == INT64_MAX;
     peer_flow now[ROUTE_MAX_FLOWS];
     uint32_t flows = gather_flows(p, now);

@@ -2,7 +2,7 @@
 // Everybody knows from the log who there is, so gossip only has to find out who is good: what a link would cost, and where the
 // others lie (docs/protocol.md, Views). Between stages that are not crowded all of this is asleep.
 #include "flow/view.h"
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ size_t route_view_bytes(const peer_run *run, const peer_config *config) {
 }
 
 void route_view_stop(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     r->view = NULL;
     r->known_count = 0;
     r->crowded[ROUTER_PREVIOUS] = r->crowded[ROUTER_NEXT] = false;
@@ -47,8 +47,8 @@ static bool crowded(const peer *p, uint16_t stage) {
 }
 
 static route_known *known_find(peer *p, member_id id) {
-    for (uint32_t i = 0; i < p->routing.known_count; i++)
-        if (p->routing.known[i].member == id) return &p->routing.known[i];
+    for (uint32_t i = 0; i < p->routing->known_count; i++)
+        if (p->routing->known[i].member == id) return &p->routing->known[i];
     return NULL;
 }
 
@@ -56,12 +56,12 @@ static route_known *known_find(peer *p, member_id id) {
 static bool concerns(const peer *p, const member *m) {
     router_side side;
     if (m->contact == NO_CONTACT || m->id >= (member_id)1 << 31 || !side_of(p, m->stage, &side)) return false;
-    if (p->contacts[m->contact].link != LINK_UP) return false;
-    return side == ROUTER_SAME || p->routing.crowded[side];
+    if (p->cluster->contacts[m->contact].link != LINK_UP) return false;
+    return side == ROUTER_SAME || p->routing->crowded[side];
 }
 
 static void forget_the_gone(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->known_count;) {
         const member *m = member_find(p, r->known[i].member);
         if (m != NULL && concerns(p, m)) {
@@ -74,9 +74,9 @@ static void forget_the_gone(peer *p) {
 }
 
 static void meet_the_new(peer *p) {
-    routing *r = &p->routing;
-    for (uint32_t i = 0; i < p->member_count && r->known_count < ROUTE_MAX_KNOWN; i++) {
-        const member *m = &p->members[i];
+    peer_routing *r = p->routing;
+    for (uint32_t i = 0; i < p->cluster->member_count && r->known_count < ROUTE_MAX_KNOWN; i++) {
+        const member *m = &p->cluster->members[i];
         if (!concerns(p, m) || known_find(p, m->id) != NULL) continue;
         r->known[r->known_count++] = (route_known){.member = m->id, .stage = m->stage};
         view_contact(r->view, (int64_t)p->now, (router_peer)m->id, m->stage);
@@ -96,7 +96,7 @@ static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 // The best that my line was seen to carry.
 static uint32_t my_rate_out(const peer *p) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     uint32_t most = 0;
     for (uint32_t i = 0; i < r->links; i++) most = larger(most, rate_to(&r->link[i].measured));
     for (uint32_t i = 0; i < r->known_count; i++) most = larger(most, rate_to(&r->known[i].measured));
@@ -107,7 +107,7 @@ uint64_t route_line_rate(const peer *p) { return 1000 * (uint64_t)my_rate_out(p)
 
 static uint32_t my_rate_in(const peer *p) {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < p->routing.known_count; i++) most = larger(most, p->routing.known[i].rate_here);
+    for (uint32_t i = 0; i < p->routing->known_count; i++) most = larger(most, p->routing->known[i].rate_here);
     return most;
 }
 
@@ -119,7 +119,7 @@ static int64_t guess_rate(const peer *p, const route_known *k) {
     return 1000 * (int64_t)(out == 0 || (in != 0 && in < out) ? in : out);
 }
 
-static int64_t my_time(const peer *p) { return (int64_t)(p->forward_ns + p->backward_ns); }
+static int64_t my_time(const peer *p) { return (int64_t)(p->microbatch->forward_ns + p->microbatch->backward_ns); }
 
 static int64_t time_there(const peer *p, member_id id) {
     const member *m = member_find(p, id);
@@ -152,7 +152,7 @@ void route_view_closes(peer *p, const route_link *l) {
 }
 
 void route_view_look(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     if (r->view == NULL) return;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_known *k = known_find(p, r->link[i].member);
@@ -167,7 +167,7 @@ void route_view_look(peer *p) {
 
 // A link that carries something must not be given up.
 static void tell_units(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     router_unit unit[ROUTE_MAX_UNITS];
     uint32_t count = r->router == NULL ? 0 : router_units(r->router, unit, ROUTE_MAX_UNITS);
     if (count > ROUTE_MAX_UNITS) count = ROUTE_MAX_UNITS;
@@ -185,7 +185,7 @@ static void tell_units(peer *p) {
 
 // The side has become crowded: whoever is a neighbour already stays one for the time being.
 static void adopt(peer *p, router_side side) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
         const route_known *k = l->up ? known_find(p, l->member) : NULL;
@@ -196,7 +196,7 @@ static void adopt(peer *p, router_side side) {
 }
 
 void route_view_refresh(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     if (route_view_bytes(&p->run, &p->config) == 0) return;
     bool was[2] = {r->crowded[ROUTER_PREVIOUS], r->crowded[ROUTER_NEXT]};
     r->crowded[ROUTER_PREVIOUS] = crowded(p, (uint16_t)(p->stage - 1));
@@ -218,7 +218,7 @@ void route_view_refresh(peer *p) {
 }
 
 bool route_view_wants(const peer *p, const member *m) {
-    const routing *r = &p->routing;
+    const peer_routing *r = p->routing;
     router_side side;
     if (!side_of(p, m->stage, &side) || side == ROUTER_SAME) return false;
     if (!r->crowded[side]) return true;
@@ -276,8 +276,8 @@ static void say(peer *p, const view_message *m, uint32_t echo_us) {
 static void flush(peer *p, uint32_t echo_us) {
     view_message out;
     view_change change;
-    while (view_next(p->routing.view, &out)) say(p, &out, echo_us);
-    while (view_changed(p->routing.view, &change)) p->routing.stale = true;
+    while (view_next(p->routing->view, &out)) say(p, &out, echo_us);
+    while (view_changed(p->routing->view, &change)) p->routing->stale = true;
 }
 
 static bool heeds(peer *p, route_known *k) {
@@ -298,7 +298,7 @@ static void note_measures(peer *p, route_known *k, const message_view *v) {
     if (!answers(v->kind) || v->clock_us == 0 || round_trip_us >= longest_echo_us) return;
     measure_round_trip(&k->measured, (int64_t)round_trip_us * 1000);
     int64_t cost = cost_of(p, k);
-    if (cost > 0) view_measured(p->routing.view, (int64_t)p->now, (router_peer)k->member, cost);
+    if (cost > 0) view_measured(p->routing->view, (int64_t)p->now, (router_peer)k->member, cost);
 }
 
 static void take_card(peer *p, view_message *m, const message_card *card) {
@@ -309,7 +309,7 @@ static void take_card(peer *p, view_message *m, const message_card *card) {
 
 void on_view(peer *p, const message *msg) {
     const message_view *v = &msg->u.view;
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     route_known *k = r->view == NULL ? NULL : known_find(p, msg->sender);
     if (k == NULL || !heeds(p, k)) return;
     tell_units(p);
@@ -324,7 +324,7 @@ void on_view(peer *p, const message *msg) {
 }
 
 void route_view_tick(peer *p) {
-    routing *r = &p->routing;
+    peer_routing *r = p->routing;
     if (r->view == NULL || p->config.view_mutant == PEER_VIEW_SLEEPS) return;
     if (view_deadline(r->view) <= (int64_t)p->now) {
         tell_units(p);

@@ -1,15 +1,12 @@
-// The routers' links, views and plans in a peer, and what routing lets the rest of the peer call. Only internal.h includes this.
-#ifndef BRAID_PEER_ROUTING_H
-#define BRAID_PEER_ROUTING_H
+// The routers' links, views and plans in a peer, and what routing lets the rest of the peer call. 
+#ifndef BRAID_PROTOCOL_ROUTE_ROUTING_H
+#define BRAID_PROTOCOL_ROUTE_ROUTING_H
 
 #include "flow/flow.h"
 #include "flow/measure.h"
 #include "flow/router.h"
 #include "flow/schedule.h"
-#include "protocol/peer.h"
-
-typedef struct member member;  // internal.h
-typedef struct held held;
+#include "protocol/microbatch/held.h"
 
 enum {
     ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses
@@ -74,7 +71,7 @@ typedef struct route_plan {
     message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES + 1];  // of microbatch m, by stage, home last; behind it: what a search needs
 } route_plan;
 
-typedef struct routing {
+typedef struct peer_routing {
     void *memory, *view_memory;
     route_plan *plan;         // NULL: not at a data peer
     struct view *view;        // NULL: nobody has to choose
@@ -100,7 +97,7 @@ typedef struct routing {
     route_lines *lines;       // NULL: tensors are small
     uint64_t sounds_until_ns;  // a train is under way, or was lost by then
     peer_flow flow[ROUTE_MAX_FLOWS];  // as told
-} routing;
+} peer_routing;
 
 // ---- route.c: the router in this peer; route_link.c: its links; route_view.c: who they lead to ---------------------
 void route_tick(peer *p);

@@ -1,14 +1,14 @@
 // The forwarder's part: a tensor, or chunks, of others that are passed on in pieces.
-#include "protocol/internal.h"
+#include "protocol/microbatch/microbatch.h"
 
 static const uint64_t carrying_ns = 2 * TIMING_S;  // the line is taken for busy with a piece for so long
 
 // For tests: somebody, however quick my own line is.
 member_id forward_anybody(peer *p, member_id to) {
-    uint32_t start = (uint32_t)rng_below(&p->random, p->member_count);
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[(start + i) % p->member_count];
-        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->contacts[m->contact].link == LINK_UP) return m->id;
+    uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[(start + i) % p->cluster->member_count];
+        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->cluster->contacts[m->contact].link == LINK_UP) return m->id;
     }
     return 0;
 }
@@ -21,12 +21,12 @@ void forward_refuse(peer *p, member_id origin, uint32_t serial) {
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     if (msg->sender != piece->origin) return;  // one carrier is enough
-    bool room = p->waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
+    bool room = p->core.waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
     if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
         forward_refuse(p, piece->blocks > 0 ? piece->to : piece->origin, piece->serial);
         return;
     }
-    p->carried_bytes += bytes;
-    p->carried_until_ns = p->now + carrying_ns;
+    p->microbatch->carried_bytes += bytes;
+    p->microbatch->carried_until_ns = p->now + carrying_ns;
 }

@@ -3,7 +3,7 @@
 //
 // Sounding: a short train of messages whose spacing at the other end says what the line carries.
 #include "flow/detour.h"
-#include "protocol/internal.h"
+#include "protocol/route/routing.h"
 
 #include <string.h>
 
@@ -39,19 +39,19 @@ size_t route_lines_bytes(const peer_run *run) {
     return run->routing < ROUTER_ALGORITHMS && run->stages > 1 && route_worth_sounding(run) ? sizeof(route_lines) : 0;
 }
 
-static bool small_enough(const peer *p) { return p->member_count <= SCHEDULE_MAX_PEERS; }
+static bool small_enough(const peer *p) { return p->cluster->member_count <= SCHEDULE_MAX_PEERS; }
 
 // ---- my lines -----------------------------------------------------------------------------------------------------
 
 static route_line *line_find(const peer *p, member_id id) {
-    route_lines *r = p->routing.lines;
+    route_lines *r = p->routing->lines;
     for (uint32_t i = 0; r != NULL && i < ROUTE_MAX_LINKS; i++)
         if (r->line[i].member == id) return &r->line[i];
     return NULL;
 }
 
 static route_line *line_take(peer *p, member_id id) {
-    route_lines *r = p->routing.lines;
+    route_lines *r = p->routing->lines;
     route_line *l = line_find(p, id);
     for (uint32_t i = 0; l == NULL && r != NULL && i < ROUTE_MAX_LINKS; i++)
         if (r->line[i].member == 0 || member_find(p, r->line[i].member) == NULL) {
@@ -61,7 +61,7 @@ static route_line *line_take(peer *p, member_id id) {
     return l;
 }
 
-static bool stands(const peer *p, const member *m) { return m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP; }
+static bool stands(const peer *p, const member *m) { return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP; }
 
 // The first soundings may meet other traffic, or a machine that is busy: the best of them counts.
 static void note_rate(route_line *l, uint64_t bytes, int64_t ns) {
@@ -78,7 +78,7 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
     l->train = (uint32_t)rng_next(&p->random) | 1;
     l->train_long = count == LONG_TRAIN;
     l->sounded_ns = p->now;
-    p->routing.sounds_until_ns = p->now + lost_ns;
+    p->routing->sounds_until_ns = p->now + lost_ns;
     for (uint16_t i = 0; i < count; i++) {
         peer_compose(p, MESSAGE_SOUND)->u.sound = (message_sound){.train = l->train, .index = i, .count = count, .padding = bytes};
         if (!peer_send_member(p, l->member, 0)) return;
@@ -87,9 +87,9 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
 
 // Those to the next stage first; the others only where somebody may be of help.
 static route_line *line_to_sound(peer *p, bool next_stage) {
-    uint64_t many = p->member_count * renew_each_ns, renew = many > renew_ns ? many : renew_ns;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
+    uint64_t many = p->cluster->member_count * renew_each_ns, renew = many > renew_ns ? many : renew_ns;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const member *m = &p->cluster->members[i];
         if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
         if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->soundings < FIRST_SOUNDINGS ? again_ns : renew))) continue;
@@ -100,7 +100,7 @@ static route_line *line_to_sound(peer *p, bool next_stage) {
 
 // One line at a time, so that trains do not wait for each other.
 void route_sound_tick(peer *p) {
-    if (p->routing.lines == NULL || p->now < p->routing.sounds_until_ns) return;
+    if (p->routing->lines == NULL || p->now < p->routing->sounds_until_ns) return;
     route_line *l = line_to_sound(p, true);
     if (l == NULL && small_enough(p) && route_by_time(p)) l = line_to_sound(p, false);
     if (l != NULL) send_train(p, l, SHORT_TRAIN, SHORT_BYTES);
@@ -134,7 +134,7 @@ void on_sounded(peer *p, const message *msg) {
     bool whole = s->bytes == (l->train_long ? (LONG_TRAIN - 1) * LONG_BYTES : (SHORT_TRAIN - 1) * SHORT_BYTES);
     uint64_t took = p->now - l->sounded_ns;
     l->train = 0;
-    p->routing.sounds_until_ns = p->now;
+    p->routing->sounds_until_ns = p->now;
     if (!whole) return;
     if (s->ns < took) l->round_trip_ns = (int64_t)(took - s->ns);
     if (!l->train_long && s->ns < quick_ns) {
@@ -154,8 +154,8 @@ static uint32_t most(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us
 
 static void my_lines(peer *p, message_lines *lines) {
     lines->count = 0;
-    for (uint32_t i = 0; i < p->member_count && lines->count < WIRE_MAX_LINES; i++) {
-        const member *m = &p->members[i];
+    for (uint32_t i = 0; i < p->cluster->member_count && lines->count < WIRE_MAX_LINES; i++) {
+        const member *m = &p->cluster->members[i];
         const route_line *known = stands(p, m) ? line_find(p, m->id) : NULL;
         const route_link *l = route_is_next(p, m->id) ? route_find(p, m->id) : NULL;
         if (known == NULL || known->rate == 0) continue;
@@ -180,26 +180,26 @@ static bool news(const message_lines *a, const message_lines *b) {
 }
 
 void route_lines_tell(peer *p) {
-    route_lines *r = p->routing.lines;
+    route_lines *r = p->routing->lines;
     message_lines lines;
     if (r == NULL || !small_enough(p) || p->run.stages > SCHEDULE_MAX_STAGES || !route_by_time(p)) return;
     my_lines(p, &lines);
     uint64_t everybody = 1;
-    for (uint32_t i = 0; i < p->member_count; i++) everybody = rng_seed(everybody, p->members[i].id);
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) everybody = rng_seed(everybody, p->cluster->members[i].id);
     if (!news(&lines, &r->told) && everybody == r->told_to && p->now < r->told_ns + tell_again_ns) return;
     r->told = lines;
     r->told_to = everybody;
     r->told_ns = p->now;
     for (uint32_t i = 0; i < lines.count && p->config.carries_nothing; i++) lines.line[i].way = 0;  // nobody asks who does not say
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        if (!stands(p, &p->members[i])) continue;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        if (!stands(p, &p->cluster->members[i])) continue;
         peer_compose(p, MESSAGE_LINES)->u.lines = lines;
-        peer_send(p, p->members[i].contact, 0);
+        peer_send(p, p->cluster->members[i].contact, 0);
     }
 }
 
 void on_lines(peer *p, const message *msg) {
-    route_lines *r = p->routing.lines;
+    route_lines *r = p->routing->lines;
     uint32_t at = 0;
     if (r == NULL) return;
     while (at < SCHEDULE_MAX_PEERS && r->said[at].member != msg->sender) at++;
@@ -211,7 +211,7 @@ void on_lines(peer *p, const message *msg) {
 }
 
 const message_lines *route_lines_of(const peer *p, member_id of) {
-    const route_lines *r = p->routing.lines;
+    const route_lines *r = p->routing->lines;
     if (r == NULL) return NULL;
     if (of == p->me) return &r->told;
     for (uint32_t i = 0; i < SCHEDULE_MAX_PEERS; i++)
@@ -242,9 +242,9 @@ uint16_t route_pieces(const peer *p) {
 int64_t route_on_line(const peer *p, member_id to) {
     int64_t count = 0;
     EACH_HELD(p, m) {
-        count += send_line(&p->held[m].on) == to;
-        count += send_line(&p->held[m].back) == to;
-        if (p->stage == 0) count += send_line(&p->owned[m].back) == to;
+        count += send_line(&p->microbatch->held[m].on) == to;
+        count += send_line(&p->microbatch->held[m].back) == to;
+        if (p->stage == 0) count += send_line(&p->microbatch->owned[m].back) == to;
     }
     return count;
 }

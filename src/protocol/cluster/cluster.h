@@ -1,0 +1,176 @@
+// Contacts and the links to them, members, and the leader as this peer knows it.
+#ifndef BRAID_PROTOCOL_CLUSTER_CLUSTER_H
+#define BRAID_PROTOCOL_CLUSTER_CLUSTER_H
+
+#include "protocol/core/core.h"
+
+enum {
+    PEER_CONTACT_BLOCK = 4,         // contacts that are looked at together
+    PEER_CONTACT_BLOCKS = (PEER_MAX_CONTACTS + PEER_CONTACT_BLOCK - 1) / PEER_CONTACT_BLOCK,
+    PEER_CONTACT_HINTS = 1024,      // a power of two
+    PEER_KEPT_FORMER = 64,
+};
+
+typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
+
+// Whoever changes its member, its link, or a time of its that contacts_tick looks at, calls contact_touch.
+typedef struct contact {
+    // what most steps look at, close together
+    bool used;
+    bool joining;       // leader: its MEMBER entry is on its way into the log
+    bool departing;     // leader: it asked to leave
+    bool untold;        // an earlier life of it is a member no more: the one that is here may have missed who leads
+    bool itself;        // what the link leads to has spoken as that member: it is no later life
+    bool log_known;
+    link_state link;
+    member_id member;   // its live member, 0: none
+    braid_id id;
+    uint64_t sent_ns, beat_sent_ns;
+    timing_link timing;
+    uint64_t up_ns;         // when its newest link came
+    uint64_t down_ns;       // since when there is no link
+    uint64_t refused_ns;    // since when every dial to where it is is refused, 0: none was
+    bool moved;             // to an address that has not been dialled yet
+    bool turn_elsewhere;    // the next dial is to `elsewhere`
+    bool was_refused;       // the dial before
+    char elsewhere[WIRE_MAX_ADDRESS];  // where it may be as well: its user named that, or others said so. Dialled in turn with `address`
+    uint64_t redial_ns, redial_delay_ns;
+    uint64_t admitted_ns;   // when it became a member
+    uint64_t asks_in_ns;    // when it asked me, who do not lead, to let it in; 0: never
+    uint64_t log_position;  // leader: what it has applied, once it has said so on this link
+    uint64_t log_sent_ns;
+    uint64_t progress_ns;       // when it last said that it had done something more
+    message_heartbeat beat;
+    uint64_t beat_position;     // of its log, when it said that; 0: it has said nothing on this link
+    uint32_t links;         // that it has had with me
+    uint64_t incarnation;  // of the process that was admitted
+    braid_id host;         // of a shadow: who works on its machine
+    uint64_t store;        // where it would keep the log
+    uint8_t join_kind;
+    uint16_t join_stage;
+    uint32_t join_capacity;
+    struct {                // as a donor of state
+        uint64_t rest_ns;   // not to be asked before
+        uint64_t block_ns;  // smoothed time of a block, 0: not measured
+        uint64_t came_ns;   // when its last bytes came
+        bool paced;         // has said how long to wait: it is asked for one thing at a time
+        bool lied;          // sent what is not what its name says
+    } donor;
+    uint64_t vouched_ns, vouched_version;  // leader: when it was last told the root of its stage's state, and at which version
+    char address[WIRE_MAX_ADDRESS];   // where it is, as far as is known
+    char entered[WIRE_MAX_ADDRESS];   // where its MEMBER entry says that it was
+} contact;
+
+// Of PEER_CONTACT_BLOCK contacts: before `due_ns` there is nothing to do for any, but to wake at `wake_ns`.
+typedef struct contact_block {
+    uint64_t due_ns, wake_ns;
+} contact_block;
+
+typedef struct member {
+    member_id id;
+    uint32_t contact;    // NO_CONTACT: myself
+    uint16_t stage;      // whose work it does; NO_STAGE: it is a shadow
+    uint16_t keeps;      // whose state it has
+    uint64_t promoted;   // by this entry of the log; 0: it was no shadow, or is one
+    uint8_t kind;
+    uint32_t capacity;
+    bool expelling;      // leader: its EXPEL is on its way into the log
+    bool was_ready;      // it has said that it has its state, though it may be busy applying a result now
+} member;
+
+// Somebody who is a member no more; as long as its process lives it has the state that it had.
+typedef struct former {
+    uint64_t incarnation;
+    uint16_t stage;
+} former;
+
+// The leader, as far as this peer knows.
+typedef struct leadership {
+    bool heard;         // it has said itself that it leads in this term
+    uint64_t term;
+    braid_id id;
+    uint64_t looked_ns; // when it was last seen to that all voters are known
+    uint64_t asked_ns;  // when a member was last asked for the leader
+    uint32_t asked;     // how many of them
+    uint64_t miss_ns;   // when the user is told which voters are missing, unless a leader is elected by then
+    uint64_t strange_ns;  // since when only unknown peers speak as leaders; 0: a known one may lead
+    uint64_t farewell;    // newest entry that an unknown peer had read when it said that the run is over. A peer that has read more does not believe it
+} leadership;
+
+typedef struct peer_cluster {
+    contact *contacts;      // [PEER_MAX_CONTACTS]
+    uint32_t contact_high;  // all used ones lie below
+    contact_block contact_block[PEER_CONTACT_BLOCKS];
+    uint16_t contact_at[PEER_CONTACT_HINTS];  // hash table of ids: 1 + index of the contact, 0: none
+    member *members;        // [WIRE_MAX_MEMBERS], ascending id
+    uint32_t member_count;
+    former former[PEER_KEPT_FORMER];  // a ring
+    uint32_t next_former;
+    leadership lead;
+    bool leads;             // this peer is the leader
+    uint64_t own_term;      // ... of this term, or was last
+    bool admitted;          // ... whose own MEMBER entry is on its way into the log
+    bool hears_most;        // ... and which hears most of the other members: the rest are unresponsive by their own fault
+    uint64_t join_sent_ns;
+    uint64_t join_floor;    // this peer's MEMBER entries up to here do not count any more
+    bool stands_again;      // it leaves, and its membership was discarded when a snapshot replaced the log: it joins again first, so that its state stays available
+} peer_cluster;
+
+// ---- outbox.c ------------------------------------------------------------------------------------------------------
+// Sends p->core.scratch. False when there is no link; who must be heard says it again later.
+bool peer_send(peer *p, uint32_t contact_index, blob_id blob);
+bool peer_send_member(peer *p, member_id to, blob_id blob);
+bool peer_send_part(peer *p, member_id to, blob_id blob, uint64_t offset, uint64_t bytes);
+bool peer_send_leader(peer *p);
+bool peer_is_leader(const peer *p);
+
+// ---- contacts.c ----------------------------------------------------------------------------------------------------
+uint32_t contact_find(const peer *p, const braid_id *id);
+void contact_may_be_at(peer *p, const braid_id *id, const char *address);  // as somebody says who may be wrong
+uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
+void contacts_add_named(peer *p);  // by the user
+bool is_named(const peer *p, const braid_id *id);
+void contact_up(peer *p, const braid_id *id);
+void contact_down(peer *p, const braid_id *id, bool refused);
+void contact_dial(peer *p, uint32_t index);
+// Who has been silent for `patience_ns`, since `from_ns` at the earliest, is waited for no longer; at the end of the run for a minute at least.
+uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns, uint64_t patience_ns);
+void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
+void contacts_touch(peer *p);
+void contacts_tick(peer *p);
+void contact_forget(peer *p, contact *c);
+bool contact_answers(const peer *p, const contact *c);
+void contacts_forgive(peer *p, uint64_t late_ns);  // silence of so long was not theirs
+
+// ---- members.c -----------------------------------------------------------------------------------------------------
+member *member_find(const peer *p, member_id id);
+bool member_live(const peer *p, member_id id);
+bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not myself
+// Live and, as far as this peer can see, answering.
+bool member_answers(const peer *p, member_id id);
+// Until when the answer stays the same if nothing is heard; 0: nobody can tell.
+uint64_t member_answers_until(const peer *p, member_id id);
+uint32_t member_count_stage(const peer *p, uint16_t stage);
+void member_add(peer *p, uint64_t index, const log_member *entry);
+void member_remove(peer *p, member_id id, uint8_t reason);
+member_id member_before(const peer *p);  // what an earlier incarnation of this peer still is in the log, 0: nothing
+void members_forget(peer *p);
+
+// ---- leadership.c --------------------------------------------------------------------------------------------------
+void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself);
+void on_leader(peer *p, uint32_t from, const message *msg);
+void send_leader(peer *p, uint32_t contact_index);
+void lead_renew_addresses(const peer *p, log_voters *v);  // where they are now; whoever comes back looks for them there
+bool lead_is_voter(const peer *p, const braid_id *id);
+void lead_ask(peer *p);
+void lead_tell_all_again(peer *p);
+bool lead_among(const log_voters *voters, const braid_id *id);
+void lead_ask_where(peer *p);
+void lead_strange(peer *p);  // a stranger speaks as one that leads
+bool lead_may_be_in(const peer *p, uint64_t term);
+bool lead_may_come_from(const peer *p, uint32_t contact_index);
+
+
+static inline bool member_is_shadow(const member *m) { return m->stage == NO_STAGE; }
+
+#endif
