@@ -259,6 +259,6 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         work_next(p);
         deliver_local(p);
     }
-    if (p->core.deadline <= p->now) p->core.deadline = p->now + TIMING_MS;
+    if (p->core.deadline <= p->now) p->core.deadline = p->now + TIMING_LEAST_WAKE_NS;
 }
 

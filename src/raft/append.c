@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-static const uint64_t least_patience_ns = 1000000000, most_patience_ns = 30000000000u;
 enum { PATIENCE_ROUND_TRIPS = 10 };
 
 log_entry *raft_at(const raft *r, uint64_t index) { return &r->entry[index % r->window]; }
@@ -294,14 +293,14 @@ static void derive_patience(raft *r) {
         sorted[at] = trip;
     }
     uint64_t wish = count == 0 ? 0 : PATIENCE_ROUND_TRIPS * sorted[count / 2];
-    r->patience_ns = wish < least_patience_ns ? least_patience_ns : wish > most_patience_ns ? most_patience_ns : wish;
+    r->patience_ns = wish < RAFT_ELECTION_LEAST_NS ? RAFT_ELECTION_LEAST_NS : wish > RAFT_ELECTION_MOST_NS ? RAFT_ELECTION_MOST_NS : wish;
 }
 
 static void time_round_trip(raft *r, uint64_t now, uint32_t i, uint64_t clock_ns) {
     raft_progress *to = &r->progress[i];
     if (clock_ns == 0 || clock_ns > now) return;
     uint64_t trip = now - clock_ns;
-    if (trip > most_patience_ns) trip = most_patience_ns;
+    if (trip > RAFT_ELECTION_MOST_NS) trip = RAFT_ELECTION_MOST_NS;
     to->round_trip_ns = to->round_trip_ns == 0 ? trip : to->round_trip_ns - to->round_trip_ns / 8 + trip / 8;
     derive_patience(r);
 }
@@ -411,7 +410,7 @@ void raft_on_append(raft *r, uint64_t now, const braid_id *from, const message_a
     r->leader_store = body->from;
     r->heard_ns = now;
     r->lost = false;
-    if (body->patience_ns >= least_patience_ns && body->patience_ns <= most_patience_ns) r->patience_ns = body->patience_ns;
+    if (body->patience_ns >= RAFT_ELECTION_LEAST_NS && body->patience_ns <= RAFT_ELECTION_MOST_NS) r->patience_ns = body->patience_ns;
     bool base = body->has_entry && body->entry.kind == LOG_BASE;
     if (base && !take_base(r, &body->entry)) {
         refuse(r, from, body, 0);

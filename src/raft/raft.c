@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-static const uint64_t least_patience_ns = 1000000000;
 enum { MOST_STANDS = 30 };
 
 uint32_t raft_myself(const raft *r) {
@@ -163,7 +162,7 @@ void raft_init(raft *r, const raft_host *host, const braid_id *self, uint64_t st
     r->random.state = random_seed;
     r->entry = entries;
     r->window = window;
-    r->patience_ns = least_patience_ns;
+    r->patience_ns = RAFT_ELECTION_LEAST_NS;
     wait_anew(r, now);
 }
 

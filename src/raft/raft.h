@@ -22,6 +22,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// The election timeout follows from the round trips to the voters, between these limits.
+#define RAFT_ELECTION_LEAST_NS ((uint64_t)1000000000)
+#define RAFT_ELECTION_MOST_NS ((uint64_t)30000000000)
+
 enum {
     RAFT_WINDOW = 256,    // newest entries that a host keeps in memory, usually
     RAFT_IN_FLIGHT = 64,  // entries sent ahead of a follower's answer

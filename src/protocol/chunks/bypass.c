@@ -12,13 +12,9 @@ enum {
     HOPED = 66,            // the next three as for tensors (route_lines.c)
     HARDLY_LESS = 95,
     MOST_PERCENT = 180,
-    PATIENCE = 6,            // times what it should take, and floor_ns, until what is carried is taken for lost
+    PATIENCE = 6,            // times what it should take, and TIMING_FORWARD_NS, until what is carried is taken for lost
     BLOCK_BYTES = 4 << 16,  // about
 };
-static const uint64_t look_ns = 500 * TIMING_MS;  // how often ways are looked for
-static const uint64_t floor_ns = 5 * TIMING_S;
-static const uint64_t rest_ns = 60 * TIMING_S;       // for which a carrier who failed is not asked
-static const uint64_t straight_ns = 600 * TIMING_S;  // ... and one by whom it was hardly quicker
 
 // ---- which way ----------------------------------------------------------------------------------------------------
 
@@ -50,7 +46,7 @@ static void ways_look(peer *p, bypass_ways *w) {
     route_detour found[PEER_BYPASSES];
     int64_t straight_us = 0;
     uint32_t count = route_ways_from(p, w->from, &straight_us, found, PEER_BYPASSES);
-    w->until_ns = p->now + look_ns;
+    w->until_ns = p->now + TIMING_PATHS_NS;
     w->count = 1;
     w->way[0] = (bypass_way){.us = (uint64_t)straight_us};
     for (uint32_t i = 0; i < count; i++) {
@@ -126,7 +122,7 @@ void bypass_take(peer *p, pull *q, const bypass_choice *way) {
     if (way->by == 0) return;
     q->by = way->by;
     q->serial = (uint32_t)rng_next(&p->random) | 1;
-    q->patience_ns = floor_ns + PATIENCE * blocks_ns(p, way->us, q->count);
+    q->patience_ns = TIMING_FORWARD_NS + PATIENCE * blocks_ns(p, way->us, q->count);
 }
 
 // ---- who answers --------------------------------------------------------------------------------------------------
@@ -157,7 +153,7 @@ static pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
 }
 
 static void failed(peer *p, pull *q) {
-    let_rest(p, q->by, rest_ns);
+    let_rest(p, q->by, TIMING_FORWARDER_REST_NS);
     q->client->again(p, q);
 }
 
@@ -255,7 +251,7 @@ static void note_came(peer *p, const pull *q) {
                         (uint32_t)(percent < MOST_PERCENT ? percent : MOST_PERCENT)) /
                        4;
         if (way->percent < HARDLY_LESS) return;
-        let_rest(p, q->by, straight_ns);
+        let_rest(p, q->by, TIMING_FORWARDER_SLOW_NS);
         w->fewer_ns = p->now;
         for (uint32_t k = 1; k < w->count; k++) w->way[k].percent = 0;
         return;

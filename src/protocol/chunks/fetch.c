@@ -13,10 +13,6 @@ enum {
     KEEP_BLOCKS = 8,    // looked at by one job
 };
 
-static const uint64_t REST_NS = 100 * TIMING_MS;       // who does not have it is asked again after this
-static const uint64_t LIAR_REST_NS = 10 * TIMING_S;    // and who sent something else, when there is nobody else
-static const uint64_t HEDGE_NS = 500 * TIMING_MS;      // what is late is asked of an idle donor, too, when so late and twice as long
-
 // What I left is what FINAL says that everybody had before it: the results of that iteration bring it forward.
 static void take_up(peer *p) {
     const log_final *final = &p->state.final.u.final;
@@ -147,13 +143,13 @@ static void pull_refused(peer *p, const pull *q, const message_deny *deny) {
     uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->rev < most_ms ? deny->rev : most_ms;
     bool waits = deny->reason == DENY_FULL && wait_ms > 0;
     c->donor.paced |= waits;
-    c->donor.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : REST_NS);
+    c->donor.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : TIMING_SOURCE_REST_NS);
 }
 
 void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
     contact *c = &p->cluster->contacts[index];
     c->donor.lied = true;
-    c->donor.rest_ns = p->now + LIAR_REST_NS;
+    c->donor.rest_ns = p->now + TIMING_CORRUPT_REST_NS;
     tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->state.iteration};
     peer_tell(p, &say);
 }
@@ -208,12 +204,12 @@ static void ask_names(peer *p) {
     if (f->naming) return;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if (pull_overlaps(&p->chunks->pulls[i], GET_NAMES, p->stage, 0, p->chunks->blocks)) return;
-    if (f->names_ns != 0 && p->now < f->names_ns + REST_NS) {
-        peer_wake_at(p, f->names_ns + REST_NS);
+    if (f->names_ns != 0 && p->now < f->names_ns + TIMING_SOURCE_REST_NS) {
+        peer_wake_at(p, f->names_ns + TIMING_SOURCE_REST_NS);
         return;
     }
     f->names_ns = p->now;
-    peer_wake_at(p, p->now + REST_NS);
+    peer_wake_at(p, p->now + TIMING_SOURCE_REST_NS);
     bool vouched = root_of(p, p->state.iteration, &root);
     member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
     if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
@@ -373,7 +369,7 @@ static void hedge(peer *p) {
         member_id idle = choose_donor(p, 1);
         const contact *c = contact_of(p, idle);
         if (c == NULL || c->donor.block_ns == 0 || c->donor.lied) return;
-        uint64_t due_ns = late->asked_ns + 2 * c->donor.block_ns * late->count + HEDGE_NS;
+        uint64_t due_ns = late->asked_ns + 2 * c->donor.block_ns * late->count + TIMING_HEDGE_NS;
         if (p->now >= due_ns) ask(p, idle, late->first, late->count);
         else peer_wake_at(p, due_ns);
     }
@@ -386,7 +382,7 @@ static void fetch(peer *p) {
         if (count == 0 || under_way(p, first, count)) continue;
         member_id from = choose_donor(p, DONOR_CHUNKS);
         if (from == 0) {
-            peer_wake_at(p, p->now + REST_NS);
+            peer_wake_at(p, p->now + TIMING_SOURCE_REST_NS);
             return;
         }
         if (!ask(p, from, first, count)) return;

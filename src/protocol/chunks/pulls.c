@@ -49,7 +49,7 @@ void pull_send(peer *p, pull *q) {
     q->asked_ns = p->now;
     q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing);
     if (q->by != 0) q->deadline_ns = p->now + q->patience_ns;
-    if (!peer_send_member(p, q->from, 0)) q->deadline_ns = p->now + TIMING_REPEAT_NS / 10;
+    if (!peer_send_member(p, q->from, 0)) q->deadline_ns = p->now + TIMING_RETRY_NS;
     peer_wake_at(p, q->deadline_ns);
 }
 

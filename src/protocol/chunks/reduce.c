@@ -265,7 +265,7 @@ static void collect_parts(peer *p, uint32_t g) {
         all = false;
         if (part_pull_under_way(p, segment_first(g), i)) continue;
         if (!answers(p, part->member)) {  // it would answer every question when it wakes
-            peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
+            peer_wake_at(p, p->now + TIMING_RETRY_NS);
             reduce_stir(p);
             continue;
         }
@@ -331,7 +331,7 @@ static void fetch_result(peer *p, uint32_t index) {
     if (!answers(p, from)) {
         // before FINAL most will announce it by themselves
         uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
-        uint64_t due = since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS / 5);
+        uint64_t due = since + (decided ? TIMING_RETRY_NS : TIMING_ANNOUNCED_NS);
         if (p->now < due) {
             peer_wake_at(p, due);
             return;
@@ -533,7 +533,7 @@ static void send_reduced(peer *p) {
 
 static void collect_when_due(peer *p, uint32_t index) {
     const segment *g = &p->chunks->aggregation.segment[index];
-    uint64_t due = g->asked_ns == 0 ? 0 : g->asked_ns + TIMING_REPEAT_NS / 10;
+    uint64_t due = g->asked_ns == 0 ? 0 : g->asked_ns + TIMING_RETRY_NS;
     if (p->now >= due) collect_parts(p, index);
     else peer_wake_at(p, due);
 }

@@ -182,7 +182,7 @@ void contact_dial(peer *p, uint32_t index) {
 // Its link is there, or fell so recently that a redial may bring it back: not when it had been silent before.
 bool contact_answers(const peer *p, const contact *c) {
     if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);
-    return c->refused_ns == 0 && p->now - c->down_ns < TIMING_S && !timing_suspect(&c->timing, c->down_ns);
+    return c->refused_ns == 0 && p->now - c->down_ns < TIMING_LINK_GRACE_NS && !timing_suspect(&c->timing, c->down_ns);
 }
 
 // When its silence expels it. A data peer's slots do not come back to it, so it is waited for twice as long.

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#define ASK_WHERE_NS (5 * TIMING_S)          // no link to who leads: until others are asked, and between two
 
 bool lead_among(const log_voters *voters, const braid_id *id) {
     for (uint32_t i = 0; i < voters->count; i++)
@@ -124,8 +123,8 @@ void send_leader(peer *p, uint32_t contact_index) {
 // Where who leads was has nobody by now, or who leads is another one, and I was not there when that was said.
 void lead_ask_where(peer *p) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
-    bool linked = at != NO_CONTACT && (p->cluster->contacts[at].link == LINK_UP || p->now < p->cluster->contacts[at].down_ns + ASK_WHERE_NS);
-    if (p->me != 0 && !p->cluster->leads && !linked && p->now >= p->cluster->lead.asked_ns + ASK_WHERE_NS) lead_ask(p);
+    bool linked = at != NO_CONTACT && (p->cluster->contacts[at].link == LINK_UP || p->now < p->cluster->contacts[at].down_ns + TIMING_FIND_LEADER_NS);
+    if (p->me != 0 && !p->cluster->leads && !linked && p->now >= p->cluster->lead.asked_ns + TIMING_FIND_LEADER_NS) lead_ask(p);
 }
 
 void lead_renew_addresses(const peer *p, log_voters *v) {

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#define VOUCH_NS (100 * TIMING_MS)  // between two looks for members that need the hash of their stage's state
-
 // ---- what counts --------------------------------------------------------------------------------------------------
 
 void on_settled(peer *p, const message *msg) {
@@ -467,7 +465,7 @@ void leader_applied(peer *p, const log_entry *entry) {
 void leader_vouch(peer *p) {
     peer_leader *l = p->leader;
     if (p->now < l->vouch_ns) return;
-    l->vouch_ns = p->now + VOUCH_NS;
+    l->vouch_ns = p->now + TIMING_VOUCH_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const member *m = &p->cluster->members[i];
         const stage_round *r = &l->round[m->keeps];

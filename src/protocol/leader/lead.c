@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define UNLED_NS (10000 * TIMING_MS)         // until it is told that nobody leads,
-#define UNLED_AGAIN_NS (120000 * TIMING_MS)  // and again
 
 // ---- hearing of it ------------------------------------------------------------------------------------------------
 
@@ -348,19 +346,19 @@ static void hand_on(peer *p) {
 static void tell_unled(peer *p) {
     const log_voters *v = &p->raft.voters;
     bool led = raft_leads(&p->raft) || !raft_votes(&p->raft) || p->raft.leader_known;
-    if (led || p->cluster->lead.miss_ns == 0) p->cluster->lead.miss_ns = p->now + UNLED_NS;
+    if (led || p->cluster->lead.miss_ns == 0) p->cluster->lead.miss_ns = p->now + TIMING_UNLED_NS;
     if (p->now < p->cluster->lead.miss_ns) return;
     tell t = {.kind = TELL_UNLED, .iteration = p->state.iteration, .total = v->count};
     for (uint32_t i = 0; i < v->count; i++) {
         // while nobody leads voters ask each other for votes again and again; a link alone may be that of its next life, which is no voter
-        bool here = id_equal(&v->voter[i].id, &p->config.self) || raft_silence(&p->raft, p->now, &v->voter[i].id, v->voter[i].store) < UNLED_NS;
+        bool here = id_equal(&v->voter[i].id, &p->config.self) || raft_silence(&p->raft, p->now, &v->voter[i].id, v->voter[i].store) < TIMING_UNLED_NS;
         t.done += here;
         if (here || t.text != NULL) continue;
         t.id = v->voter[i].id;
         t.text = v->voter[i].address;
     }
     if (t.done >= t.total / 2 + 1) return;
-    p->cluster->lead.miss_ns = p->now + UNLED_AGAIN_NS;
+    p->cluster->lead.miss_ns = p->now + TIMING_UNLED_AGAIN_NS;
     peer_tell(p, &t);
 }
 

@@ -86,14 +86,14 @@ static bool named_rightly(const peer *p, uint16_t stage) {
 // Who is asked makes the root of its names at once and says so to the leader.
 static void ask_names(peer *p, uint16_t stage) {
     peer_leader *l = p->leader;
-    uint64_t next_ns = l->save_names_ns + TIMING_REPEAT_NS / 10;
+    uint64_t next_ns = l->save_names_ns + TIMING_RETRY_NS;
     bool asked = l->save_naming;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) asked |= pull_overlaps(&p->chunks->pulls[i], GET_NAMES, stage, 0, p->run.blocks[stage]);
     if (asked) return;
     if (l->save_names_ns == 0 || p->now >= next_ns) {
         l->save_names_ns = p->now;
         ask_member(p, GET_NAMES, stage, 0, p->run.blocks[stage]);
-        next_ns = p->now + TIMING_REPEAT_NS / 10;
+        next_ns = p->now + TIMING_RETRY_NS;
     }
     peer_wake_at(p, next_ns);
 }
@@ -178,7 +178,7 @@ void save_tick(peer *p) {
             return;
         }
         if (!ask(p, l->save_stage, l->save_next)) {
-            peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
+            peer_wake_at(p, p->now + TIMING_RETRY_NS);
             return;
         }
         l->save_under_way++;

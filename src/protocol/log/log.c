@@ -252,7 +252,7 @@ bool peer_recall(peer *p, const log_entry *record) {
 // ---- the others' side ---------------------------------------------------------------------------------------------
 
 static void ask_for_log(peer *p) {
-    if (p->now < p->log->asked_ns + 100 * TIMING_MS) return;
+    if (p->now < p->log->asked_ns + TIMING_ASK_LOG_NS) return;
     p->log->asked_ns = p->now;
     peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->state.position + 1;
     peer_send_leader(p);

@@ -1,7 +1,6 @@
 // The forwarder's part: a tensor, or chunks, of others that are passed on in pieces.
 #include "protocol/microbatch/microbatch.h"
 
-static const uint64_t carrying_ns = 2 * TIMING_S;  // the line is taken for busy with a piece for so long
 
 // For tests: somebody, however quick my own line is.
 member_id forward_anybody(peer *p, member_id to) {
@@ -28,5 +27,5 @@ void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) 
         return;
     }
     p->microbatch->carried_bytes += bytes;
-    p->microbatch->carried_until_ns = p->now + carrying_ns;
+    p->microbatch->carried_until_ns = p->now + TIMING_FORWARDING_NS;
 }

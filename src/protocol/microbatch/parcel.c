@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-static const uint64_t forget_ns = 60 * TIMING_S;  // pieces of which nothing more is heard for so long
 
 // ---- at the sender ------------------------------------------------------------------------------------------------
 
@@ -183,7 +182,7 @@ static bool is_over(const peer *p, const arrival *a) {
 void parcels_tick(peer *p) {
     if (p->me != 0) each_sending(p, is_lost, p->now);
     EACH_ARRIVAL(p, a) {
-        bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + forget_ns;
+        bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + TIMING_PIECES_NS;
         if (forgotten && a->announced) forward_refuse(p, a->origin, a->serial);  // it may trust the line for longer
         if (over || forgotten) arrival_clear(p, a);
         else if (a->announced && !a->joining && a->got == a->count) join_if_whole(p, a);

@@ -1,7 +1,6 @@
 // A tensor leaves in pieces by way of a forwarder, or straight.
 #include "protocol/microbatch/microbatch.h"
 
-static const uint64_t floor_ns = 5 * TIMING_S;  // until a forwarded tensor is taken for lost, and PATIENCE times what it should take
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
 // As it was planned, once.
@@ -28,7 +27,7 @@ bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id plan
     s->by = d.by;
     if (s->by == 0) return peer_send_member(p, to, blob);
     s->serial = (uint32_t)rng_next(&p->random) | 1;
-    s->carried_ns = floor_ns + PATIENCE * (uint64_t)d.us * 1000;
+    s->carried_ns = TIMING_FORWARD_NS + PATIENCE * (uint64_t)d.us * 1000;
     s->straight_ns = (uint64_t)d.straight_us * 1000;
     uint16_t pieces = route_pieces(p);
     *(forward ? &p->core.scratch.u.forward.parcel : &p->core.scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};

@@ -192,8 +192,8 @@ void send_retry_waiting(peer *p) {
 }
 
 static void trust_ends(peer *p, sending *s, member_id to) {
-    if (s->state != SEND_SENT || s->to != to || s->trusted == 0 || s->deadline_ns <= p->now + TIMING_S) return;
-    s->deadline_ns = p->now + TIMING_S;
+    if (s->state != SEND_SENT || s->to != to || s->trusted == 0 || s->deadline_ns <= p->now + TIMING_LINK_GRACE_NS) return;
+    s->deadline_ns = p->now + TIMING_LINK_GRACE_NS;
     peer_wake_at(p, s->deadline_ns);
 }
 
@@ -251,7 +251,7 @@ bool send_waits_on(peer *p, sending *s) {
     if (!send_is_under_way(p, s, s->to)) return false;
     const member *m = member_find(p, s->to);
     bool stands = m->contact == NO_CONTACT || p->cluster->contacts[m->contact].link == LINK_UP;
-    s->deadline_ns = p->now + (stands ? timing_accept_limit(send_link_of(p, s->to), p->run.activation_bytes) : TIMING_S);
+    s->deadline_ns = p->now + (stands ? timing_accept_limit(send_link_of(p, s->to), p->run.activation_bytes) : TIMING_LINK_GRACE_NS);
     peer_wake_at(p, s->deadline_ns);
     return true;
 }

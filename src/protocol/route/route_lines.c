@@ -17,10 +17,6 @@ enum {
     PIECE_BYTES = 512 << 10,                  // of a carried tensor, at least
     SLOWEST_WAY = 3,                          // times the straight one's time: another one brings little
 };
-static const uint64_t quick_ns = 50000000, lost_ns = 20000000000, again_ns = 60000000000;
-static const uint64_t renew_ns = 300000000000, renew_each_ns = 16000000000;  // lines change: each is sounded again, less often among many
-static const uint64_t straight_ns = 600000000000;  // in which nobody helps any more where that was in vain
-static const uint64_t tell_again_ns = 10000000000;  // what was told is told again: it may have been lost
 static const uint64_t unheard_cost = (uint64_t)1 << 28;
 
 struct route_lines {
@@ -78,7 +74,7 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
     l->train = (uint32_t)rng_next(&p->random) | 1;
     l->train_long = count == LONG_TRAIN;
     l->sounded_ns = p->now;
-    p->routing->sounds_until_ns = p->now + lost_ns;
+    p->routing->sounds_until_ns = p->now + TIMING_BANDWIDTH_LOST_NS;
     for (uint16_t i = 0; i < count; i++) {
         peer_compose(p, MESSAGE_SOUND)->u.sound = (message_sound){.train = l->train, .index = i, .count = count, .padding = bytes};
         if (!peer_send_member(p, l->member, 0)) return;
@@ -87,12 +83,12 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
 
 // Those to the next stage first; the others only where somebody may be of help.
 static route_line *line_to_sound(peer *p, bool next_stage) {
-    uint64_t many = p->cluster->member_count * renew_each_ns, renew = many > renew_ns ? many : renew_ns;
+    uint64_t many = p->cluster->member_count * TIMING_BANDWIDTH_RENEW_EACH_NS, renew = many > TIMING_BANDWIDTH_RENEW_NS ? many : TIMING_BANDWIDTH_RENEW_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const member *m = &p->cluster->members[i];
         if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
-        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->soundings < FIRST_SOUNDINGS ? again_ns : renew))) continue;
+        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->soundings < FIRST_SOUNDINGS ? TIMING_BANDWIDTH_AGAIN_NS : renew))) continue;
         return l;
     }
     return NULL;
@@ -137,7 +133,7 @@ void on_sounded(peer *p, const message *msg) {
     p->routing->sounds_until_ns = p->now;
     if (!whole) return;
     if (s->ns < took) l->round_trip_ns = (int64_t)(took - s->ns);
-    if (!l->train_long && s->ns < quick_ns) {
+    if (!l->train_long && s->ns < TIMING_BANDWIDTH_QUICK_NS) {
         send_train(p, l, LONG_TRAIN, LONG_BYTES);
         return;
     }
@@ -186,7 +182,7 @@ void route_lines_tell(peer *p) {
     my_lines(p, &lines);
     uint64_t everybody = 1;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) everybody = rng_seed(everybody, p->cluster->members[i].id);
-    if (!news(&lines, &r->told) && everybody == r->told_to && p->now < r->told_ns + tell_again_ns) return;
+    if (!news(&lines, &r->told) && everybody == r->told_to && p->now < r->told_ns + TIMING_LINES_NS) return;
     r->told = lines;
     r->told_to = everybody;
     r->told_ns = p->now;
@@ -351,7 +347,7 @@ void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns
     l->percent = (3 * l->percent + (uint32_t)percent) / 4;
     if (l->percent < HARDLY_LESS) return;
     l->percent = 0;
-    l->straight_until_ns = p->now + straight_ns;
+    l->straight_until_ns = p->now + TIMING_FORWARDER_SLOW_NS;
 }
 
 int64_t route_best_hop(const peer *p, const route_link *link) {

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static const uint64_t word_ns = TIMING_VIEW_PERIOD_NS / 8;  // an honest member says less than this often
-static const uint64_t burst_ns = 2 * TIMING_VIEW_PERIOD_NS;
 static const uint32_t longest_echo_us = 60 * 1000 * 1000;
 
 _Static_assert((int)GOSSIP_KINDS == (int)VIEW_KIND_COUNT && (int)GOSSIP_SAMPLE == (int)VIEW_SAMPLE && (int)GOSSIP_CUT == (int)VIEW_CUT,
@@ -281,10 +279,10 @@ static void flush(peer *p, uint32_t echo_us) {
 }
 
 static bool heeds(peer *p, route_known *k) {
-    uint64_t from = p->now > burst_ns ? p->now - burst_ns : 0;
+    uint64_t from = p->now > TIMING_VIEW_BURST_NS ? p->now - TIMING_VIEW_BURST_NS : 0;
     if (k->paid_ns < from) k->paid_ns = from;
     if (k->paid_ns > p->now) return false;
-    k->paid_ns += word_ns;
+    k->paid_ns += TIMING_VIEW_SPACING_NS;
     return true;
 }
 
