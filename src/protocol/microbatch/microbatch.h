@@ -3,7 +3,7 @@
 #define BRAID_PROTOCOL_MICROBATCH_MICROBATCH_H
 
 #include "protocol/log/log.h"
-#include "protocol/microbatch/held.h"
+#include "protocol/route/held.h"
 #include "protocol/route/routing.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include "flow/measure.h"
 #include "flow/router.h"
 #include "flow/schedule.h"
-#include "protocol/microbatch/held.h"
+#include "protocol/route/held.h"
 
 enum {
     ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses

@@ -1,6 +1,7 @@
-// A microbatch at a member, and its tensors on their way. Routing looks at these too.
-#ifndef BRAID_PROTOCOL_MICROBATCH_HELD_H
-#define BRAID_PROTOCOL_MICROBATCH_HELD_H
+// Microbatches as data: at a member, on their way, at their owner. This is the part of the folder microbatch; it is defined
+// here because routing looks at it as well.
+#ifndef BRAID_PROTOCOL_ROUTE_HELD_H
+#define BRAID_PROTOCOL_ROUTE_HELD_H
 
 #include "flow/flow.h"
 #include "protocol/cluster/cluster.h"
