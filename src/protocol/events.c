@@ -134,7 +134,7 @@ static void link_is_up(peer *p, uint32_t index) {
 static void link_is_down(peer *p, uint32_t index, bool refused) {
     const contact *c = &p->cluster->contacts[index];
     members_changed(p);
-    if (refused) raft_lost(&p->raft, p->now, &c->id);
+    if (refused) raft_peer_gone(&p->raft, p->now, &c->id);
     if (c->member != 0) pulls_link_lost(p, c->member);
     if (c->member != 0) send_link_lost(p, c->member);
     if (refused && c->member != 0) send_member_gone(p, c->member);

@@ -219,7 +219,7 @@ static void wake(peer *p, uint64_t late_ns) {
     contacts_forgive(p, late_ns);
     rollback_forgive(p, late_ns);
     private_forgive(p, late_ns);
-    raft_forgive(&p->raft, p->now, late_ns);
+    raft_compensate_pause(&p->raft, p->now, late_ns);
     p->woke_ns = p->now;
     log_progress(p);
 }

@@ -1,11 +1,11 @@
-// The log: its window, its copies, what is committed, and who votes.
+// The log: its window, replication, commitment, and the configuration of voters.
 #include "raft/raft.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-enum { PATIENCE_ROUND_TRIPS = 10 };
+enum { ELECTION_ROUND_TRIPS = 10 };
 
 log_entry *raft_at(const raft *r, uint64_t index) { return &r->entry[index % r->window]; }
 
@@ -29,7 +29,7 @@ static void adopt_voters(raft *r, const log_voters *voters, uint64_t index) {
     }
 }
 
-// The newest LOG_VOTERS of the window, or what held before it.
+// The newest LOG_VOTERS of the window, or the configuration before it.
 static void find_voters(raft *r) {
     for (uint64_t i = r->last; i > r->base; i--) {
         if (raft_at(r, i)->kind != LOG_VOTERS) continue;
@@ -57,22 +57,22 @@ static bool differs_by_one(const log_voters *a, const log_voters *b) {
     return many->count == few->count + 1 && same == few->count;
 }
 
-// Any majority of the voters before it has one in common with any majority of those after it, so the order of the two does
-// not matter: what a majority of the ones decides no majority of the others can be ignorant of.
+// A change by one voter may be undone before it is committed: any majority of the configuration before it shares a voter with
+// any majority of the one after it, so neither can decide without the other noticing.
 bool raft_may_undo(const raft *r, log_voters *voters) {
     if (!raft_in_charge(r) || r->voters_index <= r->committed) return false;
     *voters = r->base_voters;
     for (uint64_t i = r->base + 1; i <= r->committed; i++)
         if (raft_at(r, i)->kind == LOG_VOTERS) *voters = raft_at(r, i)->u.voters;
     for (uint64_t i = r->committed + 1; i < r->voters_index; i++)
-        if (raft_at(r, i)->kind == LOG_VOTERS) return false;  // it was undone once
+        if (raft_at(r, i)->kind == LOG_VOTERS) return false;  // the change was undone already
     return differs_by_one(voters, &r->voters);
 }
 
 // ---- the window ---------------------------------------------------------------------------------------------------
 
-// Up to here entries are done with, and may go when their room is needed.
-static uint64_t done_with(const raft *r) {
+// Entries up to here are applied and replicated; their place in the window may be reused.
+static uint64_t reusable_up_to(const raft *r) {
     uint64_t done = r->applied < r->committed ? r->applied : r->committed;
     if (r->stored < done) done = r->stored;
     return done > r->base ? done : r->base;
@@ -80,10 +80,10 @@ static uint64_t done_with(const raft *r) {
 
 static bool is_full(const raft *r) { return r->last - r->base == r->window; }
 
-// The other half is for the first words of new leaders.
+// The other half of the window is for the first entries of new leaders.
 static uint32_t most_open(const raft *r) { return r->window / 2; }
 
-bool raft_may_put(const raft *r) { return !is_full(r) || done_with(r) > r->base; }
+bool raft_may_insert(const raft *r) { return !is_full(r) || reusable_up_to(r) > r->base; }
 
 static void make_room(raft *r) {
     if (!is_full(r)) return;
@@ -94,42 +94,42 @@ static void make_room(raft *r) {
     r->base++;
 }
 
-// What the host has applied, by whatever way, is committed; if its entry is here, then so is all before it.
-static void believe(raft *r) {
+// What the host has applied, by whatever path, is committed. If its entry is in the window, so is everything before it.
+static void advance_commit(raft *r) {
     bool here = r->applied > r->committed && r->applied > r->base && r->applied <= r->last;
     if (here && raft_term_of(r, r->applied) == r->applied_term) r->committed = r->applied;
 }
 
-static void cut_off(raft *r, uint64_t last) {
+static void truncate(raft *r, uint64_t last) {
     r->last = last;
     if (r->stored > last) r->stored = last;
     if (r->voters_index > last) find_voters(r);
 }
 
-// Nobody counts on its having what it appended itself and did not see committed, for it has told nobody that it has. Without the entry
-// it stands before those who voted until then, of whom any majority has somebody of any majority of those after it. Of an even number
-// as many are needed as of one more, and more than of one less. The store gets the last entry that stays once more: whoever reads
-// it again after a restart cuts off what followed.
-void raft_take_back(raft *r) {
+// No peer counts on entries that this leader appended itself and did not see committed, because it never acknowledged them to
+// another leader. Without the change it uses the configuration before it, and any majority of that shares a voter with any
+// majority of the new one. Only for an odd number of voters: an even number needs as many as one more voter would, and more
+// than one less. The last entry that stays is stored again, so that a restart truncates what followed.
+void raft_undo_change(raft *r) {
     log_voters before;
     if (!raft_leads(r) || !raft_may_undo(r, &before) || before.count % 2 == 0) return;
-    cut_off(r, r->voters_index - 1);
+    truncate(r, r->voters_index - 1);
     if (r->last > r->base) r->host.store(r->host.context, raft_at(r, r->last));
 }
 
-// Behind the last one, or in place of one that contradicts it and all behind that.
-bool raft_put(raft *r, const log_entry *entry) {
-    if (entry->index <= r->last) cut_off(r, entry->index - 1);
-    if (!raft_may_put(r)) return false;
+// Appends behind the last entry, or replaces a conflicting entry and all behind it.
+bool raft_insert(raft *r, const log_entry *entry) {
+    if (entry->index <= r->last) truncate(r, entry->index - 1);
+    if (!raft_may_insert(r)) return false;
     make_room(r);
     r->last = entry->index;
     *raft_at(r, entry->index) = *entry;
     if (entry->kind == LOG_VOTERS) adopt_voters(r, &entry->u.voters, entry->index);
-    believe(r);
+    advance_commit(r);
     return true;
 }
 
-void raft_rebase(raft *r, uint64_t index, uint64_t term, const log_voters *voters) {
+void raft_install_base(raft *r, uint64_t index, uint64_t term, const log_voters *voters) {
     r->base = r->last = index;
     r->base_term = term;
     r->stored = 0;
@@ -140,14 +140,14 @@ void raft_rebase(raft *r, uint64_t index, uint64_t term, const log_voters *voter
     r->host.store(r->host.context, &record);
 }
 
-bool raft_may_shorten(const raft *r) { return r->committed == r->last && r->applied == r->last && r->last > r->base; }
+bool raft_may_compact(const raft *r) { return r->committed == r->last && r->applied == r->last && r->last > r->base; }
 
-void raft_shorten(raft *r) {
+void raft_compact(raft *r) {
     log_entry record = {.index = r->last, .term = raft_term_of(r, r->last), .kind = LOG_BASE, .u.base.voters = r->voters};
     r->host.store(r->host.context, &record);
 }
 
-void raft_afresh(raft *r) { r->applied = 0; }
+void raft_reset_applied(raft *r) { r->applied = 0; }
 
 bool raft_has_state(const raft *r) { return r->applied >= r->base; }
 
@@ -155,16 +155,16 @@ void raft_applied(raft *r, uint64_t index, uint64_t term) {
     if (index <= r->applied) return;
     r->applied = index;
     r->applied_term = term;
-    believe(r);
+    advance_commit(r);
 }
 
-// The leader's own limit (raft_room), and for its first word the window's (raft_may_put).
-uint64_t raft_proves(const raft *r, const log_entry *record) {
+// A leader appends up to raft_room; its first entry up to raft_may_insert.
+uint64_t raft_implied_commit(const raft *r, const log_entry *record) {
     uint64_t open = record->kind == LOG_LEAD ? r->window : most_open(r);
     return record->kind < LOG_BASE && record->index > open ? record->index - open : 0;
 }
 
-bool raft_recall(raft *r, const log_entry *record) {
+bool raft_restore(raft *r, const log_entry *record) {
     if (record->kind == LOG_VOTE) {
         r->term = r->term_stored = record->term;
         r->vote = record->u.vote;
@@ -176,13 +176,13 @@ bool raft_recall(raft *r, const log_entry *record) {
         r->base_voters = record->u.base.voters;
         find_voters(r);
     } else if (record->index == r->base && record->term == r->base_term) {
-        cut_off(r, r->base);  // what followed was taken back (raft_take_back), and the store had just begun anew with this one
+        truncate(r, r->base);  // what followed was truncated (raft_undo_change), just after compaction
     } else {
         if (record->index <= r->base || record->index > r->last + 1) return false;
-        uint64_t committed = raft_proves(r, record);
+        uint64_t committed = raft_implied_commit(r, record);
         if (committed > r->committed) r->committed = committed;
-        if (record->index > r->last) make_room(r);  // a host that lacks the state has not applied what goes
-        if (!raft_put(r, record)) return false;
+        if (record->index > r->last) make_room(r);  // a host without the state has not applied what is dropped
+        if (!raft_insert(r, record)) return false;
         r->stored = r->last;
     }
     if (record->term > r->term) r->term = record->term;
@@ -194,15 +194,15 @@ bool raft_recall(raft *r, const log_entry *record) {
 
 uint32_t raft_room(const raft *r) {
     if (!raft_in_charge(r)) return 0;
-    uint64_t open = r->last - done_with(r);
+    uint64_t open = r->last - reusable_up_to(r);
     return open >= most_open(r) ? 0 : (uint32_t)(most_open(r) - open);
 }
 
 uint64_t raft_append(raft *r, uint64_t now, log_entry *entry) {
     entry->index = r->last + 1;
     entry->term = r->term;
-    r->heard_ns = now;  // of voters that begin here
-    bool put = raft_put(r, entry);
+    r->heard_ns = now;  // for voters that are added here
+    bool put = raft_insert(r, entry);
     BRAID_ASSERT(put);
     r->host.store(r->host.context, entry);
     raft_replicate(r, now, false);
@@ -220,7 +220,7 @@ static void send_append(raft *r, uint64_t now, uint32_t i) {
     body->from = r->store;
     body->term = r->term;
     body->committed = r->committed;
-    body->patience_ns = r->patience_ns;
+    body->patience_ns = r->election_timeout_ns;
     body->clock_ns = now;
     if (to->next <= r->base) {
         body->has_entry = true;
@@ -241,7 +241,7 @@ static void send_append(raft *r, uint64_t now, uint32_t i) {
 static void replicate_to(raft *r, uint64_t now, uint32_t i, bool beat) {
     raft_progress *to = &r->progress[i];
     if (to->probing || to->next <= r->base) {
-        if (beat && now >= to->sent_ns + r->patience_ns / 4) send_append(r, now, i);
+        if (beat && now >= to->sent_ns + r->election_timeout_ns / 4) send_append(r, now, i);
         return;
     }
     bool sent = false;
@@ -249,31 +249,31 @@ static void replicate_to(raft *r, uint64_t now, uint32_t i, bool beat) {
         send_append(r, now, i);
         sent = true;
     }
-    if (!sent && beat && now >= to->sent_ns + r->patience_ns / 4) send_append(r, now, i);
+    if (!sent && beat && now >= to->sent_ns + r->election_timeout_ns / 4) send_append(r, now, i);
 }
 
 void raft_replicate(raft *r, uint64_t now, bool beat) {
     uint32_t me = raft_myself(r);
     for (uint32_t i = 0; i < r->voters.count; i++) {
         if (i == me) continue;
-        // a new one, or one after an election, is asked at once
+        // a new voter, or any voter after an election, is probed at once
         if (r->progress[i].probing && r->progress[i].sent_ns == 0) send_append(r, now, i);
         else replicate_to(r, now, i, beat);
     }
 }
 
-static uint64_t has_up_to(const raft *r, uint32_t i) {
+static uint64_t matched_up_to(const raft *r, uint32_t i) {
     if (i != raft_myself(r)) return r->progress[i].match;
     return (r->mutants & RAFT_MUTANT_ACKS_UNSTORED) ? r->last : r->stored;
 }
 
-// The largest index that a majority has, if it is of this term: what is older is committed with it (Raft, 5.4.2).
+// The largest index that a majority has stored, if it is of this term; older entries are committed with it (Raft 5.4.2).
 void raft_advance(raft *r, uint64_t now) {
     uint64_t best = r->committed;
     for (uint32_t i = 0; i < r->voters.count; i++) {
-        uint64_t index = has_up_to(r, i);
+        uint64_t index = matched_up_to(r, i);
         uint32_t have = 0;
-        for (uint32_t j = 0; j < r->voters.count; j++) have += has_up_to(r, j) >= index;
+        for (uint32_t j = 0; j < r->voters.count; j++) have += matched_up_to(r, j) >= index;
         if (have >= raft_majority(r) && index > best) best = index;
     }
     if (best == r->committed || raft_term_of(r, best) != r->term) return;
@@ -281,8 +281,8 @@ void raft_advance(raft *r, uint64_t now) {
     if (r->voters_index <= r->committed && !raft_votes(r)) raft_follow(r, now, r->term, NULL);
 }
 
-// Ten times the median round trip: then the leader is taken for lost.
-static void derive_patience(raft *r) {
+// The election timeout: ten times the median round trip.
+static void derive_election_timeout(raft *r) {
     uint64_t sorted[WIRE_MAX_VOTERS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->voters.count; i++) {
@@ -292,8 +292,8 @@ static void derive_patience(raft *r) {
         for (; at > 0 && sorted[at - 1] > trip; at--) sorted[at] = sorted[at - 1];
         sorted[at] = trip;
     }
-    uint64_t wish = count == 0 ? 0 : PATIENCE_ROUND_TRIPS * sorted[count / 2];
-    r->patience_ns = wish < RAFT_ELECTION_LEAST_NS ? RAFT_ELECTION_LEAST_NS : wish > RAFT_ELECTION_MOST_NS ? RAFT_ELECTION_MOST_NS : wish;
+    uint64_t wish = count == 0 ? 0 : ELECTION_ROUND_TRIPS * sorted[count / 2];
+    r->election_timeout_ns = wish < RAFT_ELECTION_LEAST_NS ? RAFT_ELECTION_LEAST_NS : wish > RAFT_ELECTION_MOST_NS ? RAFT_ELECTION_MOST_NS : wish;
 }
 
 static void time_round_trip(raft *r, uint64_t now, uint32_t i, uint64_t clock_ns) {
@@ -302,7 +302,7 @@ static void time_round_trip(raft *r, uint64_t now, uint32_t i, uint64_t clock_ns
     uint64_t trip = now - clock_ns;
     if (trip > RAFT_ELECTION_MOST_NS) trip = RAFT_ELECTION_MOST_NS;
     to->round_trip_ns = to->round_trip_ns == 0 ? trip : to->round_trip_ns - to->round_trip_ns / 8 + trip / 8;
-    derive_patience(r);
+    derive_election_timeout(r);
 }
 
 void raft_on_appended(raft *r, uint64_t now, const braid_id *from, const message_appended *body) {
@@ -317,9 +317,9 @@ void raft_on_appended(raft *r, uint64_t now, const braid_id *from, const message
     to->heard_ns = now;
     time_round_trip(r, now, i, body->clock_ns);
     if (!body->accepted) {
-        if ((to->match != 0 && body->previous <= to->match) || body->previous >= to->next) return;  // of an older question
+        if ((to->match != 0 && body->previous <= to->match) || body->previous >= to->next) return;  // answers an older APPEND
         to->next = (body->match > to->match ? body->match : to->match) + 1;
-        if (to->next > body->previous) to->next = body->previous;  // not even the window's base: it gets that one
+        if (to->next > body->previous) to->next = body->previous;  // not even the window's base matches: send that next
         to->probing = true;
         send_append(r, now, i);
         return;
@@ -333,7 +333,7 @@ void raft_on_appended(raft *r, uint64_t now, const braid_id *from, const message
 
 // ---- the follower -------------------------------------------------------------------------------------------------
 
-static void answer(raft *r, uint64_t clock_ns, uint64_t store) {
+static void answer_append(raft *r, uint64_t clock_ns, uint64_t store) {
     message_appended *body = &r->host.compose(r->host.context, MESSAGE_APPENDED)->u.appended;
     uint64_t durable = (r->mutants & RAFT_MUTANT_ACKS_UNSTORED) ? r->last : r->stored;
     body->to = store;
@@ -341,17 +341,17 @@ static void answer(raft *r, uint64_t clock_ns, uint64_t store) {
     body->term = r->term;
     body->accepted = true;
     body->match = r->matched < durable ? r->matched : durable;
-    // after a crash an older leader could cut off what this one counts on
+    // acknowledge only when the term is durable: after a crash an older leader could truncate what this one counts on
     if (r->term_stored < r->term) body->match = 0;
     body->clock_ns = clock_ns;
     r->host.send(r->host.context, &r->leader);
 }
 
 void raft_acknowledge(raft *r) {
-    if (r->role == RAFT_FOLLOWER && r->leader_known) answer(r, 0, r->leader_store);
+    if (r->role == RAFT_FOLLOWER && r->leader_known) answer_append(r, 0, r->leader_store);
 }
 
-static void refuse(raft *r, const braid_id *to, const message_append *body, uint64_t hint) {
+static void reject_append(raft *r, const braid_id *to, const message_append *body, uint64_t hint) {
     message_appended *no = &r->host.compose(r->host.context, MESSAGE_APPENDED)->u.appended;
     no->to = body->from;
     no->from = r->store;
@@ -362,16 +362,16 @@ static void refuse(raft *r, const braid_id *to, const message_append *body, uint
     r->host.send(r->host.context, to);
 }
 
-// The leader's log begins behind what this one has.
-static bool take_base(raft *r, const log_entry *base) {
+// LOG_BASE: the leader's log begins behind the last entry here.
+static bool accept_base(raft *r, const log_entry *base) {
     bool has = base->index <= r->last && base->index >= r->base && raft_term_of(r, base->index) == base->term;
     if (has || base->index < r->base) return true;
-    if (r->applied < base->index) return false;  // its host will be told what it lacks
-    raft_rebase(r, base->index, base->term, &base->u.base.voters);
+    if (r->applied < base->index) return false;  // the leader will send a snapshot to the host first
+    raft_install_base(r, base->index, base->term, &base->u.base.voters);
     return true;
 }
 
-// The last index before `previous` whose term is not that of the entry there: a whole term is skipped at once.
+// The last index before `previous` with another term than the entry there: skips a whole term at once (Raft 5.3).
 static uint64_t skip_back(const raft *r, uint64_t previous) {
     if (previous > r->last) return r->last;
     uint64_t term = raft_term_of(r, previous), at = previous;
@@ -379,20 +379,20 @@ static uint64_t skip_back(const raft *r, uint64_t previous) {
     return at;
 }
 
-static bool take_entry(raft *r, const log_entry *entry) {
+static bool accept_entry(raft *r, const log_entry *entry) {
     if (entry->index <= r->base) return true;
     if (entry->index <= r->last) {
         bool keeps = (r->mutants & RAFT_MUTANT_KEEPS_TAIL) != 0;
         if (raft_at(r, entry->index)->term == entry->term || keeps) return true;
-        if (entry->index <= r->committed) return false;  // no leader says so
+        if (entry->index <= r->committed) return false;  // no correct leader sends this
     }
-    if (!raft_put(r, entry)) return false;
+    if (!raft_insert(r, entry)) return false;
     r->host.store(r->host.context, entry);
     return true;
 }
 
-// The log is the leader's up to here.
-static void agree(raft *r, const message_append *body, uint64_t index) {
+// The log equals the leader's up to here.
+static void note_match(raft *r, const message_append *body, uint64_t index) {
     if (index > r->matched) r->matched = index;
     if (r->base > r->matched) r->matched = r->base;
     uint64_t known = (r->mutants & RAFT_MUTANT_COMMITS_ALL) ? r->last : r->matched;
@@ -402,27 +402,27 @@ static void agree(raft *r, const message_append *body, uint64_t index) {
 
 void raft_on_append(raft *r, uint64_t now, const braid_id *from, const message_append *body) {
     if (body->term < r->term) {
-        refuse(r, from, body, 0);
+        reject_append(r, from, body, 0);
         return;
     }
-    if (raft_leads(r) && body->term == r->term) return;  // two leaders in a term: nobody who keeps the rules
+    if (raft_leads(r) && body->term == r->term) return;  // two leaders in a term: one of them breaks the protocol
     if (body->term > r->term || r->role != RAFT_FOLLOWER || !r->leader_known || !id_equal(&r->leader, from)) raft_follow(r, now, body->term, from);
     r->leader_store = body->from;
     r->heard_ns = now;
-    r->lost = false;
-    if (body->patience_ns >= RAFT_ELECTION_LEAST_NS && body->patience_ns <= RAFT_ELECTION_MOST_NS) r->patience_ns = body->patience_ns;
+    r->leader_gone = false;
+    if (body->patience_ns >= RAFT_ELECTION_LEAST_NS && body->patience_ns <= RAFT_ELECTION_MOST_NS) r->election_timeout_ns = body->patience_ns;
     bool base = body->has_entry && body->entry.kind == LOG_BASE;
-    if (base && !take_base(r, &body->entry)) {
-        refuse(r, from, body, 0);
+    if (base && !accept_base(r, &body->entry)) {
+        reject_append(r, from, body, 0);
         return;
     }
     bool agrees = body->previous <= r->last && (body->previous < r->base || raft_term_of(r, body->previous) == body->previous_term);
     if (!agrees && !((r->mutants & RAFT_MUTANT_NO_MATCH) && body->previous <= r->last)) {
-        refuse(r, from, body, skip_back(r, body->previous));
+        reject_append(r, from, body, skip_back(r, body->previous));
         return;
     }
-    agree(r, body, body->previous);
+    note_match(r, body, body->previous);
     bool next = body->has_entry && !base && body->entry.index == body->previous + 1;
-    if (next && take_entry(r, &body->entry)) agree(r, body, body->entry.index);
-    answer(r, body->clock_ns, body->from);
+    if (next && accept_entry(r, &body->entry)) note_match(r, body, body->entry.index);
+    answer_append(r, body->clock_ns, body->from);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MOST_STANDS = 30 };
+enum { MOST_ATTEMPTS = 30 };
 
 uint32_t raft_myself(const raft *r) {
     for (uint32_t i = 0; i < r->voters.count; i++)
@@ -37,23 +37,23 @@ bool raft_in_charge(const raft *r) { return raft_leads(r) && r->committed >= r->
 
 // ---- time ---------------------------------------------------------------------------------------------------------
 
-static void wait_anew(raft *r, uint64_t now) {
-    uint64_t wait = r->patience_ns + rng_below(&r->random, r->patience_ns);
-    r->elect_ns = now + wait + (r->reluctant ? r->patience_ns : 0);
+static void reset_election_timer(raft *r, uint64_t now) {
+    uint64_t wait = r->election_timeout_ns + rng_below(&r->random, r->election_timeout_ns);
+    r->election_deadline_ns = now + wait + (r->low_priority ? r->election_timeout_ns : 0);
 }
 
-void raft_forgive(raft *r, uint64_t now, uint64_t late_ns) {
-    if (raft_leads(r) && r->voters.count > 1 && late_ns >= 2 * r->patience_ns) raft_follow(r, now, r->term, NULL);
-    else r->elect_ns += late_ns;
+void raft_compensate_pause(raft *r, uint64_t now, uint64_t late_ns) {
+    if (raft_leads(r) && r->voters.count > 1 && late_ns >= 2 * r->election_timeout_ns) raft_follow(r, now, r->term, NULL);
+    else r->election_deadline_ns += late_ns;
     r->heard_ns += late_ns;
     for (uint32_t i = 0; i < r->voters.count; i++) r->progress[i].heard_ns += late_ns;
 }
 
-void raft_lost(raft *r, uint64_t now, const braid_id *who) {
-    if (!r->leader_known || raft_leads(r) || !id_equal(&r->leader, who) || r->lost) return;
-    r->lost = true;
-    uint64_t soon = now + rng_below(&r->random, r->patience_ns / 4) + (r->reluctant ? r->patience_ns / 4 : 0);
-    if (soon < r->elect_ns) r->elect_ns = soon;
+void raft_peer_gone(raft *r, uint64_t now, const braid_id *who) {
+    if (!r->leader_known || raft_leads(r) || !id_equal(&r->leader, who) || r->leader_gone) return;
+    r->leader_gone = true;
+    uint64_t soon = now + rng_below(&r->random, r->election_timeout_ns / 4) + (r->low_priority ? r->election_timeout_ns / 4 : 0);
+    if (soon < r->election_deadline_ns) r->election_deadline_ns = soon;
 }
 
 // ---- roles --------------------------------------------------------------------------------------------------------
@@ -64,24 +64,24 @@ static void store_vote(raft *r) {
 }
 
 void raft_follow(raft *r, uint64_t now, uint64_t term, const braid_id *leader) {
-    raft_take_back(r);
+    raft_undo_change(r);
     bool other = leader != NULL && (!r->leader_known || !id_equal(&r->leader, leader));
     if (term != r->term || other) r->matched = r->base < r->committed ? r->base : r->committed;
     if (term != r->term) {
         r->term = term;
         r->vote = (log_vote){0};
-        r->promised = false;
+        r->vote_pending = false;
         store_vote(r);
     }
-    if (r->role != RAFT_FOLLOWER) wait_anew(r, now);
+    if (r->role != RAFT_FOLLOWER) reset_election_timer(r, now);
     r->role = RAFT_FOLLOWER;
-    r->lost = r->invited = false;
+    r->leader_gone = r->timeout_now = false;
     r->leader_known = leader != NULL;
     if (leader != NULL) r->leader = *leader;
-    if (leader != NULL) r->stands = 0;
+    if (leader != NULL) r->election_attempts = 0;
 }
 
-static void ask_votes(raft *r, bool trial) {
+static void request_votes(raft *r, bool trial) {
     uint32_t me = raft_myself(r);
     for (uint32_t i = 0; i < r->voters.count; i++) {
         if (i == me) continue;
@@ -90,64 +90,65 @@ static void ask_votes(raft *r, bool trial) {
         body->from = r->store;
         body->term = r->term + trial;
         body->trial = trial;
-        body->hand_over = r->invited;
+        body->hand_over = r->timeout_now;
         body->last_index = r->last;
         body->last_term = raft_term_of(r, r->last);
         r->host.send(r->host.context, &r->voters.voter[i].id);
     }
 }
 
-static void stand(raft *r, uint64_t now);
-static void lead(raft *r, uint64_t now);
+static void start_election(raft *r, uint64_t now);
+static void become_leader(raft *r, uint64_t now);
 
 static void count_votes(raft *r, uint64_t now) {
     uint32_t votes = 0;
     for (uint32_t i = 0; i < r->voters.count; i++) votes += r->progress[i].voted;
     if (votes < raft_majority(r)) return;
-    if (r->role == RAFT_TRIAL) stand(r, now);
-    else lead(r, now);
+    if (r->role == RAFT_PRE_CANDIDATE) start_election(r, now);
+    else become_leader(r, now);
 }
 
 static void clear_votes(raft *r) {
     for (uint32_t i = 0; i < WIRE_MAX_VOTERS; i++) r->progress[i].voted = false;
 }
 
-// Would it be elected? Only then it raises the term: who was cut off and comes back disturbs nobody.
-static void try_out(raft *r, uint64_t now) {
-    wait_anew(r, now);
-    r->role = RAFT_TRIAL;
-    r->invited = false;
+// PreVote (thesis 9.6): raise the term only if a majority would elect this peer. A peer that was partitioned does not depose
+// the leader when it returns.
+static void start_pre_vote(raft *r, uint64_t now) {
+    reset_election_timer(r, now);
+    r->role = RAFT_PRE_CANDIDATE;
+    r->timeout_now = false;
     r->leader_known = false;
     clear_votes(r);
     r->progress[raft_myself(r)].voted = true;
-    ask_votes(r, true);
+    request_votes(r, true);
     count_votes(r, now);
 }
 
-// The votes are asked for when its own is durable (raft_stored).
-static void stand(raft *r, uint64_t now) {
-    wait_anew(r, now);
-    r->elect_ns += r->stands * r->patience_ns;  // the others may write their votes slowly
-    if (r->stands < MOST_STANDS) r->stands++;
+// Other votes are requested when its own vote is durable (vote_stored).
+static void start_election(raft *r, uint64_t now) {
+    reset_election_timer(r, now);
+    r->election_deadline_ns += r->election_attempts * r->election_timeout_ns;  // slow disks of the others delay their votes
+    if (r->election_attempts < MOST_ATTEMPTS) r->election_attempts++;
     clear_votes(r);
     r->role = RAFT_CANDIDATE;
     r->leader_known = false;
-    r->promised = false;
+    r->vote_pending = false;
     r->term++;
     r->vote = (log_vote){.given = true, .candidate = r->self, .store = r->store};
     store_vote(r);
 }
 
-static void lead(raft *r, uint64_t now) {
-    if (!raft_may_put(r)) {  // nothing of it is committed, and there is no room for more: somebody else
+static void become_leader(raft *r, uint64_t now) {
+    if (!raft_may_insert(r)) {  // the window is full of uncommitted entries: leave the election to others
         raft_follow(r, now, r->term, NULL);
         return;
     }
     r->role = RAFT_LEADER;
-    r->stands = 0;
+    r->election_attempts = 0;
     r->leader_known = true;
     r->leader = r->self;
-    r->lost = r->invited = false;
+    r->leader_gone = r->timeout_now = false;
     for (uint32_t i = 0; i < r->voters.count; i++)
         r->progress[i] = (raft_progress){.next = r->last + 1, .probing = true, .heard_ns = now, .round_trip_ns = r->progress[i].round_trip_ns};
     log_entry entry = {.kind = LOG_LEAD, .u.lead.leader = r->self};
@@ -162,14 +163,14 @@ void raft_init(raft *r, const raft_host *host, const braid_id *self, uint64_t st
     r->random.state = random_seed;
     r->entry = entries;
     r->window = window;
-    r->patience_ns = RAFT_ELECTION_LEAST_NS;
-    wait_anew(r, now);
+    r->election_timeout_ns = RAFT_ELECTION_LEAST_NS;
+    reset_election_timer(r, now);
 }
 
-void raft_found(raft *r, const char *address, uint64_t now) {
+void raft_bootstrap(raft *r, const char *address, uint64_t now) {
     log_voters only = {.count = 1, .voter = {{.id = r->self, .store = r->store}}};
     memcpy(only.voter[0].address, address, WIRE_MAX_ADDRESS);
-    raft_rebase(r, 0, 1, &only);
+    raft_install_base(r, 0, 1, &only);
     r->term = 1;
     r->vote = (log_vote){.given = true, .candidate = r->self, .store = r->store};
     store_vote(r);
@@ -187,10 +188,10 @@ static bool up_to_date(const raft *r, const message_vote *body) {
     return body->last_term > mine || (body->last_term == mine && body->last_index >= r->last);
 }
 
-// It leads itself, or has heard from the leader a moment ago.
-static bool content(const raft *r, uint64_t now) {
+// Leader stickiness (thesis 4.2.3): this peer leads, or heard the leader within the election timeout.
+static bool leader_is_alive(const raft *r, uint64_t now) {
     if (raft_leads(r)) return true;
-    return r->leader_known && !r->lost && now < r->heard_ns + r->patience_ns;
+    return r->leader_known && !r->leader_gone && now < r->heard_ns + r->election_timeout_ns;
 }
 
 static void answer_vote(raft *r, const braid_id *to, uint64_t store, bool trial, uint64_t term, bool granted) {
@@ -208,13 +209,13 @@ static bool same_candidate(const log_vote *vote, const braid_id *id, uint64_t st
 }
 
 static void on_vote(raft *r, uint64_t now, const braid_id *from, const message_vote *body) {
-    bool hears = content(r, now) && !body->hand_over;
+    bool hears = leader_is_alive(r, now) && !body->hand_over;
     if (body->trial) {
         bool would = body->term > r->term && !hears && up_to_date(r, body);
         answer_vote(r, from, body->from, true, would ? body->term : r->term, would);
         return;
     }
-    // a peer that was removed, or cannot hear the leader, must not depose one that the others hear
+    // a removed peer, or one that cannot hear the leader, must not depose a leader that others hear
     if (hears && body->term > r->term) return;
     if (body->term > r->term) raft_follow(r, now, body->term, NULL);
     bool mine = same_candidate(&r->vote, from, body->from);
@@ -223,13 +224,13 @@ static void on_vote(raft *r, uint64_t now, const braid_id *from, const message_v
         answer_vote(r, from, body->from, false, r->term, false);
         return;
     }
-    wait_anew(r, now);
-    bool durable = r->vote.given && mine && !r->promised;
+    reset_election_timer(r, now);
+    bool durable = r->vote.given && mine && !r->vote_pending;
     if (durable) answer_vote(r, from, body->from, false, r->term, true);
-    if (r->vote.given && mine) return;  // it is on its way to the store
+    if (r->vote.given && mine) return;  // answered when it is durable
     r->vote = (log_vote){.given = true, .candidate = *from, .store = body->from};
-    r->promised = true;
-    r->promised_to = *from;
+    r->vote_pending = true;
+    r->vote_pending_for = *from;
     store_vote(r);
 }
 
@@ -238,7 +239,7 @@ static void on_voted(raft *r, uint64_t now, const braid_id *from, const message_
         raft_follow(r, now, body->term, NULL);
         return;
     }
-    bool expected = body->trial ? r->role == RAFT_TRIAL && body->term == r->term + 1 : r->role == RAFT_CANDIDATE && body->term == r->term;
+    bool expected = body->trial ? r->role == RAFT_PRE_CANDIDATE && body->term == r->term + 1 : r->role == RAFT_CANDIDATE && body->term == r->term;
     if (!body->granted || !expected) return;
     for (uint32_t i = 0; i < r->voters.count; i++)
         if (r->voters.voter[i].store == body->from && id_equal(&r->voters.voter[i].id, from)) r->progress[i].voted = true;
@@ -246,26 +247,26 @@ static void on_voted(raft *r, uint64_t now, const braid_id *from, const message_
 }
 
 static void vote_stored(raft *r, uint64_t now, const log_entry *record) {
-    if (record->term != r->term || !record->u.vote.given) return;  // that of the term alone promises nothing
+    if (record->term != r->term || !record->u.vote.given) return;  // a record of the term alone holds no vote
     bool own = same_candidate(&r->vote, &r->self, r->store);
     if (own && r->role == RAFT_CANDIDATE) {
         uint32_t me = raft_myself(r);
         if (me == WIRE_MAX_VOTERS || r->progress[me].voted) return;
         r->progress[me].voted = true;
-        ask_votes(r, false);
+        request_votes(r, false);
         count_votes(r, now);
         return;
     }
-    if (!r->promised) return;
-    r->promised = false;
-    answer_vote(r, &r->promised_to, r->vote.store, false, r->term, true);
+    if (!r->vote_pending) return;
+    r->vote_pending = false;
+    answer_vote(r, &r->vote_pending_for, r->vote.store, false, r->term, true);
 }
 
-void raft_yield(raft *r, uint64_t now) {
+void raft_step_down(raft *r, uint64_t now) {
     if (raft_leads(r)) raft_follow(r, now, r->term, NULL);
 }
 
-void raft_hand_over(raft *r, const braid_id *to) {
+void raft_transfer_leadership(raft *r, const braid_id *to) {
     for (uint32_t i = 0; raft_leads(r) && i < r->voters.count; i++) {
         const log_voter *v = &r->voters.voter[i];
         if (!id_equal(&v->id, to) || r->progress[i].match != r->last) continue;
@@ -279,8 +280,8 @@ void raft_hand_over(raft *r, const braid_id *to) {
 
 static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
     if (body->term != r->term || r->role != RAFT_FOLLOWER || !raft_votes(r) || !raft_has_state(r) || r->term >= WIRE_MAX_TERM) return;
-    r->invited = true;
-    stand(r, now);
+    r->timeout_now = true;
+    start_election(r, now);
 }
 
 // ---- the outside --------------------------------------------------------------------------------------------------
@@ -289,13 +290,13 @@ void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *ms
     // the receiver's store comes first in each of these bodies, then the sender's, then the term
     if (msg->u.vote.to != r->store || msg->u.vote.term > r->term + RAFT_TERM_STEP) return;
     uint32_t asks = msg->kind == MESSAGE_VOTE || msg->kind == MESSAGE_VOTED ? voter_at(r, from, msg->u.vote.from) : r->voters.count;
-    if (asks < r->voters.count && !raft_leads(r)) r->progress[asks].heard_ns = now;  // a leader counts what follows it
+    if (asks < r->voters.count && !raft_leads(r)) r->progress[asks].heard_ns = now;  // at a leader only answers to APPEND count
     switch (msg->kind) {
     case MESSAGE_VOTE: on_vote(r, now, from, &msg->u.vote); break;
     case MESSAGE_VOTED: on_voted(r, now, from, &msg->u.voted); break;
     case MESSAGE_APPEND:
         raft_on_append(r, now, from, &msg->u.append);
-        if (r->heard_ns == now) wait_anew(r, now);
+        if (r->heard_ns == now) reset_election_timer(r, now);
         break;
     case MESSAGE_APPENDED: raft_on_appended(r, now, from, &msg->u.appended); break;
     case MESSAGE_HAND_OVER: on_hand_over(r, now, &msg->u.hand_over); break;
@@ -323,10 +324,10 @@ void raft_stored(raft *r, uint64_t now, const log_entry *record) {
     if (raft_leads(r) && record->kind == LOG_VOTERS) raft_replicate(r, now, false);
 }
 
-// A leader that hears less than a majority may be the only one who believes in it.
+// CheckQuorum (thesis 6.2): a leader that hears less than a majority steps down; another one may have been elected.
 static bool has_quorum(const raft *r, uint64_t now) {
     uint32_t heard = 0, me = raft_myself(r);
-    for (uint32_t i = 0; i < r->voters.count; i++) heard += i == me || now < r->progress[i].heard_ns + 2 * r->patience_ns;
+    for (uint32_t i = 0; i < r->voters.count; i++) heard += i == me || now < r->progress[i].heard_ns + 2 * r->election_timeout_ns;
     return heard >= raft_majority(r);
 }
 
@@ -339,16 +340,16 @@ void raft_tick(raft *r, uint64_t now) {
         raft_replicate(r, now, true);
         return;
     }
-    if (!raft_votes(r) || now < r->elect_ns || r->term >= WIRE_MAX_TERM) return;
-    bool writes = r->role == RAFT_CANDIDATE && !r->progress[raft_myself(r)].voted;  // its own vote: a slow disk would never keep up with new terms
-    if (raft_has_state(r) && !writes) try_out(r, now);
-    else wait_anew(r, now);
+    if (!raft_votes(r) || now < r->election_deadline_ns || r->term >= WIRE_MAX_TERM) return;
+    bool writes = r->role == RAFT_CANDIDATE && !r->progress[raft_myself(r)].voted;  // its own vote is not durable yet: a slow disk would never keep up with new terms
+    if (raft_has_state(r) && !writes) start_pre_vote(r, now);
+    else reset_election_timer(r, now);
 }
 
 uint64_t raft_deadline(const raft *r) {
-    if (!raft_leads(r)) return raft_votes(r) ? r->elect_ns : UINT64_MAX;
+    if (!raft_leads(r)) return raft_votes(r) ? r->election_deadline_ns : UINT64_MAX;
     uint64_t next = UINT64_MAX;
     for (uint32_t i = 0; i < r->voters.count; i++)
-        if (i != raft_myself(r) && r->progress[i].sent_ns + r->patience_ns / 4 < next) next = r->progress[i].sent_ns + r->patience_ns / 4;
+        if (i != raft_myself(r) && r->progress[i].sent_ns + r->election_timeout_ns / 4 < next) next = r->progress[i].sent_ns + r->election_timeout_ns / 4;
     return next;
 }

@@ -1,18 +1,19 @@
-// Raft (Ongaro and Ousterhout, 2014) as a pure step machine: who leads, and one log that a majority of the voters has on
-// stable storage. With the trial vote, the leader's watch over its quorum, the hand-over and the changes of one voter at a time
-// of Ongaro's thesis (9.6, 6.2, 3.10, 4).
+// Raft (Ongaro and Ousterhout, 2014) as a pure step machine: the election of a leader, and one log that a majority of the voters
+// has on stable storage. With PreVote, CheckQuorum, leadership transfer and membership changes by one voter of Ongaro's
+// thesis (9.6, 6.2, 3.10, 4).
 //
-// No clock, no memory of its own: the host says what time it is, lends the window of entries, delivers messages, stores
-// records in the order in which it is asked to and says when each is durable. Messages may be lost, doubled, delayed and
-// reordered; a peer may fall silent, or come back with what its store holds.
+// No clock and no memory of its own. The host gives the time, lends the window of entries, delivers messages, stores records
+// in the order of the requests and reports when each is durable. Messages may be lost, doubled, delayed and reordered; a
+// process may pause, or restart with its store.
 //
-// Voters change by one at a time, so that any majority of before and any of after have one in common. A single voter may take on
-// several at once: who has that entry has all before it, and behind it the one alone commits nothing. So that it does not
-// forget that, such an entry is sent only once it is durable at the leader.
+// Voters change by one at a time, so any majority before and any majority after share a voter. A single voter may add several
+// at once: a majority of the new voters includes one that has the entry, and so all entries before it, and behind the entry
+// the single voter commits nothing alone. Such an entry is sent only when it is durable at the leader, because a leader that
+// forgot it would go on alone.
 //
-// Two simplifications. A voter is a peer *with its store* (log_voter.store): who lost the store is another voter, so nobody
-// forgets a vote. And a log's beginning is dropped without a copy of the state: what replaces it (LOG_BASE) is taken over only
-// by a host that has already applied everything up to there, by whatever way, and stores its state together with that record.
+// Two deviations from the paper. A voter is a peer *with its store* (log_voter.store): a peer that lost its store is another
+// voter, so no vote is forgotten. And compaction keeps no copy of the state: a LOG_BASE is accepted only by a host that has
+// applied everything up to it, by whatever path, and the host stores its state together with that record.
 #ifndef BRAID_RAFT_RAFT_H
 #define BRAID_RAFT_RAFT_H
 
@@ -29,36 +30,36 @@
 enum {
     RAFT_WINDOW = 256,    // newest entries that a host keeps in memory, usually
     RAFT_IN_FLIGHT = 64,  // entries sent ahead of a follower's answer
-    RAFT_TERM_STEP = 1 << 20,  // who names a term that lies further ahead is not believed: terms end at WIRE_MAX_TERM
+    RAFT_TERM_STEP = 1 << 20,  // a message whose term is further ahead is ignored: terms end at WIRE_MAX_TERM
 };
 
 typedef struct raft_host {
     void *context;
-    // A zeroed message of this kind to fill; it is sent by `send`, or lost when nobody is there.
+    // A zeroed message of this kind to fill; `send` sends it; without a link it is lost.
     message *(*compose)(void *context, message_kind kind);
     void (*send)(void *context, const braid_id *to);
-    // An entry, LOG_VOTE or LOG_BASE, copied here; raft_stored when it is durable. An entry whose index is not above the last
-    // one's replaces that one and all behind it. With LOG_BASE the host's state as it stands goes into the store, and
-    // everything stored before, but for the newest LOG_VOTE, goes out of it; all of that or nothing.
+    // Stores an entry, LOG_VOTE or LOG_BASE; the host calls raft_stored when it is durable. An entry whose index is not above
+    // that of the last one replaces it and all behind it. With LOG_BASE the present state of the host replaces everything
+    // that was stored before, except the newest LOG_VOTE, atomically.
     void (*store)(void *context, const log_entry *record);
 } raft_host;
 
-typedef enum raft_role { RAFT_FOLLOWER, RAFT_TRIAL, RAFT_CANDIDATE, RAFT_LEADER } raft_role;
+typedef enum raft_role { RAFT_FOLLOWER, RAFT_PRE_CANDIDATE, RAFT_CANDIDATE, RAFT_LEADER } raft_role;
 
 // For the tests of the tests: each breaks one rule.
 typedef enum raft_mutant {
-    RAFT_MUTANT_VOTES_TWICE = 1 << 0,       // in one term, for whoever asks
-    RAFT_MUTANT_ACKS_UNSTORED = 1 << 1,     // says that it has an entry before that is durable
+    RAFT_MUTANT_VOTES_TWICE = 1 << 0,       // in one term
+    RAFT_MUTANT_ACKS_UNSTORED = 1 << 1,     // acknowledges an entry before it is durable
     RAFT_MUTANT_ANY_LOG = 1 << 2,           // votes for a candidate whose log is behind
-    RAFT_MUTANT_NO_MATCH = 1 << 3,          // takes entries behind any other
-    RAFT_MUTANT_KEEPS_TAIL = 1 << 4,        // what contradicts the leader stays
-    RAFT_MUTANT_HALF = 1 << 5,              // half of the voters are enough
-    RAFT_MUTANT_COMMITS_ALL = 1 << 6,      // a follower believes in entries that it did not compare
+    RAFT_MUTANT_NO_MATCH = 1 << 3,          // accepts entries without comparing the one before
+    RAFT_MUTANT_KEEPS_TAIL = 1 << 4,        // keeps entries that conflict with the leader's
+    RAFT_MUTANT_HALF = 1 << 5,              // half of the voters are a majority
+    RAFT_MUTANT_COMMITS_ALL = 1 << 6,      // a follower commits entries that it did not compare
 } raft_mutant;
 
 typedef struct raft_progress {
     uint64_t next, match;
-    bool probing;         // where the logs agree is not known: one APPEND at a time
+    bool probing;         // the last common entry is not known yet: one APPEND at a time
     bool voted;
     uint64_t sent_ns, heard_ns, round_trip_ns;
 } raft_progress;
@@ -68,11 +69,11 @@ typedef struct raft {
     braid_id self;
     uint64_t store;
     uint32_t mutants;
-    bool reluctant;       // others first: it waits longer before it stands
+    bool low_priority;    // stands for election later than others
     rng random;
 
     uint64_t term;
-    uint64_t term_stored; // the newest one whose record is durable: what older leaders say is refused for good
+    uint64_t term_stored; // the newest term whose record is durable: messages of older leaders are refused for good
     log_vote vote;        // in `term`
     uint64_t base, base_term;  // the entry before the window's first
     uint64_t last;
@@ -88,30 +89,31 @@ typedef struct raft {
     bool leader_known;
     braid_id leader;
     uint64_t leader_store;
-    uint64_t matched;     // a follower: known to agree with its leader up to here
+    uint64_t matched;     // at a follower: its log equals its leader's up to here
     uint64_t heard_ns;    // from the leader
-    bool lost;            // the leader's host says that it is gone
-    bool invited;         // to stand, by the leader
-    uint64_t elect_ns;    // then it stands
-    uint32_t stands;      // so often since somebody led
-    uint64_t patience_ns;
-    bool promised;        // a vote that is not durable yet, for:
-    braid_id promised_to;
+    bool leader_gone;     // the host says that the process of the leader is gone
+    bool timeout_now;     // the leader transfers leadership to this voter
+    uint64_t election_deadline_ns;
+    uint32_t election_attempts;  // since there was a leader
+    uint64_t election_timeout_ns;
+    bool vote_pending;    // a vote that is not durable yet, for:
+    braid_id vote_pending_for;
     raft_progress progress[WIRE_MAX_VOTERS];
 } raft;
 
-// `entries`: [window], zeroed, for the machine's life.
+// `entries`: [window], zeroed; valid as long as `r`.
 void raft_init(raft *r, const raft_host *host, const braid_id *self, uint64_t store, uint64_t random_seed, log_entry *entries, uint32_t window,
                uint64_t now_ns);
 // The first and only voter of a new run: it leads at once.
-void raft_found(raft *r, const char *address, uint64_t now_ns);
-// One record of the store of an earlier life, in order; before anything else. Entries of the state that follow a LOG_BASE are
-// the host's. False: it does not follow from those before it. The host applies first what the record proves to be committed
-// (raft_proves): of a full window the oldest entry goes with the next one.
-bool raft_recall(raft *r, const log_entry *record);
-// Up to here entries were committed when this one was appended, since no leader goes further without. A store does not say how far that was; and were
-// all voters to come back without knowing, none could lead: for its first word there must be room.
-uint64_t raft_proves(const raft *r, const log_entry *record);
+void raft_bootstrap(raft *r, const char *address, uint64_t now_ns);
+// One record of the store after a restart, in order, before anything else. Entries of the state that follow a LOG_BASE are
+// for the host. False: it does not follow from the records before it. The host first applies what the record implies to be
+// committed (raft_implied_commit): with a full window the next record drops the oldest entry.
+bool raft_restore(raft *r, const log_entry *record);
+// Up to this index entries were committed when `record` was appended, because a leader appends no further than its window
+// allows. A store does not name the commit index. Reason: if all voters restarted without knowing it, their windows would be
+// full, and no leader would have room for its first entry.
+uint64_t raft_implied_commit(const raft *r, const log_entry *record);
 
 void raft_receive(raft *r, uint64_t now_ns, const braid_id *from, const message *msg);
 void raft_tick(raft *r, uint64_t now_ns);
@@ -119,16 +121,16 @@ uint64_t raft_deadline(const raft *r);
 void raft_stored(raft *r, uint64_t now_ns, const log_entry *record);
 // The host has applied everything up to an entry of this term (0: it does not know of which).
 void raft_applied(raft *r, uint64_t index, uint64_t term);
-// The host begins again: it has applied nothing any more.
-void raft_afresh(raft *r);
-// All that lies before the window has been applied. Else it has begun again and not come so far, and nothing here can bring it there: it would
-// never be in charge, and stands for no election.
+// The host has discarded its state: nothing is applied.
+void raft_reset_applied(raft *r);
+// True if the host has applied everything before the window. Otherwise it discarded its state, and the window cannot bring it
+// back: such a voter never stands for election.
 bool raft_has_state(const raft *r);
 // The process of a voter is known to be gone.
-void raft_lost(raft *r, uint64_t now_ns, const braid_id *who);
-// The host stood still for so long: silence meanwhile was not the others'. Long enough for them to have chosen another leader: it leads no more, and hears
-// what that one has said.
-void raft_forgive(raft *r, uint64_t now_ns, uint64_t late_ns);
+void raft_peer_gone(raft *r, uint64_t now_ns, const braid_id *who);
+// The process was paused for `late_ns`: the others were not silent meanwhile. A leader that was paused long enough for an
+// election steps down and follows the new leader.
+void raft_compensate_pause(raft *r, uint64_t now_ns, uint64_t late_ns);
 
 // ---- the leader's
 // How many entries may be appended now.
@@ -137,37 +139,37 @@ uint32_t raft_room(const raft *r);
 uint64_t raft_append(raft *r, uint64_t now_ns, log_entry *entry);
 // A LOG_VOTERS may be appended: those before it are committed, and so is something of this term.
 bool raft_may_change(const raft *r);
-// The newest change by one voter is not committed, and what was before it may be appended again in place of it: `voters`.
+// The newest change by one voter is not committed; the configuration before it, `voters`, may be appended to undo it.
 bool raft_may_undo(const raft *r, log_voters *voters);
-void raft_hand_over(raft *r, const braid_id *to);
-// Leads no more, if it did: somebody else may.
-void raft_yield(raft *r, uint64_t now_ns);
+void raft_transfer_leadership(raft *r, const braid_id *to);
+// A leader becomes a follower.
+void raft_step_down(raft *r, uint64_t now_ns);
 
-// All that there is, is committed and applied: the host's state may stand in the store in place of it.
-bool raft_may_shorten(const raft *r);
+// Every entry is committed and applied, so the host's state may replace the entries in the store.
+bool raft_may_compact(const raft *r);
 // Stores a LOG_BASE behind the last entry. The window stays as it is.
-void raft_shorten(raft *r);
+void raft_compact(raft *r);
 
 // Entry of the window; NULL: not there.
 const log_entry *raft_entry(const raft *r, uint64_t index);
 bool raft_leads(const raft *r);
-// It leads, and everything of earlier terms is committed.
+// It leads, and an entry of its own term is committed: its log is complete (Raft 8).
 bool raft_in_charge(const raft *r);
 bool raft_is_voter(const raft *r, const braid_id *id, uint64_t store);
-bool raft_votes(const raft *r);  // it is one itself
-// The leader: for how long nothing came from that voter; others: no vote, and no wish for one. UINT64_MAX: it is none.
+bool raft_votes(const raft *r);  // this peer is a voter
+// At the leader: time since that voter was last heard; at others: since its last VOTE or VOTED. UINT64_MAX: it is no voter.
 uint64_t raft_silence(const raft *r, uint64_t now_ns, const braid_id *id, uint64_t store);
 
-// raft.c and raft_append.c
+// ---- between raft.c and append.c
 log_entry *raft_at(const raft *r, uint64_t index);
 uint64_t raft_term_of(const raft *r, uint64_t index);  // base <= index <= last
 uint32_t raft_myself(const raft *r);                   // among the voters; WIRE_MAX_VOTERS: not one
 void raft_follow(raft *r, uint64_t now_ns, uint64_t term, const braid_id *leader);
-bool raft_may_put(const raft *r);
-bool raft_put(raft *r, const log_entry *entry);
-// Who leads no more: a change of an odd number of voters that it did not see committed, and all behind it, if it may be undone.
-void raft_take_back(raft *r);
-void raft_rebase(raft *r, uint64_t index, uint64_t term, const log_voters *voters);
+bool raft_may_insert(const raft *r);
+bool raft_insert(raft *r, const log_entry *entry);
+// A leader that steps down truncates an uncommitted change of an odd number of voters, and all behind it, if it may be undone.
+void raft_undo_change(raft *r);
+void raft_install_base(raft *r, uint64_t index, uint64_t term, const log_voters *voters);
 void raft_replicate(raft *r, uint64_t now_ns, bool beat);
 void raft_advance(raft *r, uint64_t now_ns);
 void raft_on_append(raft *r, uint64_t now_ns, const braid_id *from, const message_append *body);

@@ -58,7 +58,7 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
     raft_init(&w.machine, &host, &self, 1, 7, w.entry, RAFT_WINDOW, w.now);
     log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters.count = 3};
     for (uint8_t i = 0; i < 3; i++) base.u.base.voters.voter[i] = (log_voter){.id = {.bytes = {(uint8_t)(i + 1)}}, .store = i + 1u};
-    assert_true(raft_recall(&w.machine, &base));
+    assert_true(raft_restore(&w.machine, &base));
     for (uint64_t began = w.now; w.now < began + 600 * SECOND; w.now += SECOND / 100) {
         while (w.durable < w.records && w.durable_ns[w.durable] <= w.now) {
             if (w.durable_ns[w.durable] > w.batch_end - w.sync_ns) w.batch_end = w.durable_ns[w.durable];

@@ -112,7 +112,7 @@ static void test_next_life(void **state) {
     assert_int_equal(w.granted, 0);
     const log_entry durable = w.record[0];
     begin(state);
-    assert_true(raft_recall(&w.machine, &durable));
+    assert_true(raft_restore(&w.machine, &durable));
     ask(3, 5);
     assert_int_equal(w.records, 1);
     stored(0);
@@ -131,8 +131,8 @@ static void append(uint64_t term, uint64_t previous, uint64_t previous_term) {
 static void test_a_match_waits_for_its_term(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = {.count = 2, .voter = {{.id = named(1), .store = 1}, {.id = named(2), .store = 2}}}};
-    assert_true(raft_recall(&w.machine, &base));
-    for (uint64_t i = 1; i <= 3; i++) assert_true(raft_recall(&w.machine, &(log_entry){.kind = LOG_EXPEL, .index = i, .term = 1}));
+    assert_true(raft_restore(&w.machine, &base));
+    for (uint64_t i = 1; i <= 3; i++) assert_true(raft_restore(&w.machine, &(log_entry){.kind = LOG_EXPEL, .index = i, .term = 1}));
     append(1, 3, 1);
     assert_int_equal(w.match, 3);
     append(2, 3, 1);
@@ -186,7 +186,7 @@ static log_voters voters_up_to(uint8_t count) {
 static void change_and_be_left(uint8_t before, uint8_t after) {
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(before)};
     log_entry change = {.kind = LOG_VOTERS, .u.voters = voters_up_to(after)}, other = {.kind = LOG_EXPEL};
-    assert_true(raft_recall(&w.machine, &base));
+    assert_true(raft_restore(&w.machine, &base));
     uint8_t majority = before / 2 + 1;
     elected_by(2, majority);
     for (uint8_t v = 2; v <= majority; v++) {
@@ -233,8 +233,8 @@ static void test_what_was_taken_back_stays_so_after_a_restart(void **state) {
     memcpy(kept, w.record, sizeof kept);
     begin(state);
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
-    assert_true(raft_recall(&w.machine, &base));
-    for (uint32_t i = 0; i < count; i++) assert_true(raft_recall(&w.machine, &kept[i]));
+    assert_true(raft_restore(&w.machine, &base));
+    for (uint32_t i = 0; i < count; i++) assert_true(raft_restore(&w.machine, &kept[i]));
     assert_int_equal(w.machine.voters.count, 3);
     elected_by(3, 3);
     assert_true(raft_leads(&w.machine));
@@ -249,13 +249,13 @@ static void test_what_was_taken_back_stays_so_in_a_new_store(void **state) {
     begin(state);
     while (kept[from].index != 1) from++;
     const log_entry base = {.kind = LOG_BASE, .index = 1, .term = kept[from].term, .u.base.voters = voters_up_to(3)};
-    assert_true(raft_recall(&w.machine, &base));
-    for (uint32_t i = from + 1; i < count; i++) assert_true(raft_recall(&w.machine, &kept[i]));
+    assert_true(raft_restore(&w.machine, &base));
+    for (uint32_t i = from + 1; i < count; i++) assert_true(raft_restore(&w.machine, &kept[i]));
     assert_int_equal(kept[count - 1].index, 1);
     assert_int_equal(w.machine.last, 1);
     assert_int_equal(w.machine.voters.count, 3);
     const log_entry other = {.kind = LOG_EXPEL, .index = 1, .term = base.term + 1};
-    assert_false(raft_recall(&w.machine, &other));  // that is another one
+    assert_false(raft_restore(&w.machine, &other));  // that is another one
 }
 
 // Of several that it took on at once a majority may have the entry, and decide without it.
@@ -273,9 +273,9 @@ static void test_who_lacks_the_state_stands_for_no_election(void **state) {
     (void)state;
     log_entry base = {.kind = LOG_BASE, .index = 5, .term = 1, .u.base.voters.count = 3};
     for (uint8_t i = 0; i < 3; i++) base.u.base.voters.voter[i] = (log_voter){.id = named(i + 1), .store = i + 1u};
-    assert_true(raft_recall(&w.machine, &base));
+    assert_true(raft_restore(&w.machine, &base));
     raft_applied(&w.machine, 5, 1);
-    raft_afresh(&w.machine);
+    raft_reset_applied(&w.machine);
     raft_applied(&w.machine, 2, 1);
     for (; w.now < 40 * SECOND; w.now += SECOND / 10) raft_tick(&w.machine, w.now);
     assert_int_equal(w.asked, 0);
@@ -289,22 +289,22 @@ static void test_who_lacks_the_state_stands_for_no_election(void **state) {
 static void test_who_led_and_slept_leads_no_more(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
-    assert_true(raft_recall(&w.machine, &base));
+    assert_true(raft_restore(&w.machine, &base));
     elected_by(2, 2);
-    raft_forgive(&w.machine, w.now, SECOND);
+    raft_compensate_pause(&w.machine, w.now, SECOND);
     assert_true(raft_leads(&w.machine));
-    raft_forgive(&w.machine, w.now, 2 * SECOND);
+    raft_compensate_pause(&w.machine, w.now, 2 * SECOND);
     assert_false(raft_leads(&w.machine));
-    assert_in_range(w.machine.elect_ns, w.now + SECOND, w.now + 3 * SECOND);
+    assert_in_range(w.machine.election_deadline_ns, w.now + SECOND, w.now + 3 * SECOND);
 }
 
 static void test_who_votes_alone_may_sleep(void **state) {
     (void)state;
     const char address[WIRE_MAX_ADDRESS] = "here:1";
-    raft_found(&w.machine, address, w.now);
+    raft_bootstrap(&w.machine, address, w.now);
     all_stored();
     assert_true(raft_leads(&w.machine));
-    raft_forgive(&w.machine, w.now, 60 * SECOND);
+    raft_compensate_pause(&w.machine, w.now, 60 * SECOND);
     assert_true(raft_leads(&w.machine));
 }
 
@@ -312,15 +312,15 @@ static void test_who_votes_alone_may_sleep(void **state) {
 static void test_first_words_prove_less(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
-    assert_true(raft_recall(&w.machine, &base));
+    assert_true(raft_restore(&w.machine, &base));
     for (uint64_t i = 1; i <= RAFT_WINDOW + 2; i++) {
         log_entry entry = {.kind = i <= RAFT_WINDOW / 2 ? LOG_EXPEL : LOG_LEAD, .index = i, .term = i};
-        raft_applied(&w.machine, raft_proves(&w.machine, &entry), 0);
-        assert_true(raft_recall(&w.machine, &entry));
+        raft_applied(&w.machine, raft_implied_commit(&w.machine, &entry), 0);
+        assert_true(raft_restore(&w.machine, &entry));
         assert_int_equal(w.machine.committed, i > RAFT_WINDOW ? i - RAFT_WINDOW : 0);
     }
     const log_entry plain = {.kind = LOG_EXPEL, .index = RAFT_WINDOW + 3};
-    assert_int_equal(raft_proves(&w.machine, &plain), RAFT_WINDOW / 2 + 3);
+    assert_int_equal(raft_implied_commit(&w.machine, &plain), RAFT_WINDOW / 2 + 3);
 }
 
 int main(void) {

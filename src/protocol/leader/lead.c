@@ -27,7 +27,7 @@ static bool gone_home(const peer *p, const log_voter *v) {
     uint64_t since_ns = p->raft.heard_ns > p->microbatch->iteration_ns ? p->raft.heard_ns : p->microbatch->iteration_ns, unled_ns = p->now - since_ns;
     uint64_t silent_ns = raft_votes(&p->raft) ? raft_silence(&p->raft, p->now, &v->id, v->store) : 0;
     if (silent_ns > unled_ns) silent_ns = unled_ns;
-    uint64_t election_ns = 4 * p->raft.patience_ns;  // a relay waits for up to three times as long until it stands
+    uint64_t election_ns = 4 * p->raft.election_timeout_ns;  // a relay waits for up to three times as long until it stands
     return silent_ns >= TIMING_HOME_NS && silent_ns >= election_ns && silent_ns >= patience;
 }
 
@@ -297,7 +297,7 @@ static bool other_voters(const peer *p, log_voters *v) {
 // A majority of these has a link and was heard a moment ago (they answer four times as often as they are patient), and since I
 // woke: what I forgave says nothing of who is there.
 static bool would_hold(const peer *p, const log_voters *v) {
-    uint64_t awake_ns = p->now - p->woke_ns, moment_ns = p->raft.patience_ns / 2;
+    uint64_t awake_ns = p->now - p->woke_ns, moment_ns = p->raft.election_timeout_ns / 2;
     uint32_t answer = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
@@ -337,7 +337,7 @@ static void hand_on(peer *p) {
             const member *m = &p->cluster->members[i];
             const contact *c = contact_of(p, m);
             if (m->kind != kind || c == NULL || (stays && c->departing) || !votes(p, m) || !member_answers(p, m->id)) continue;
-            raft_hand_over(&p->raft, &c->id);
+            raft_transfer_leadership(&p->raft, &c->id);
             return;
         }
 }
@@ -366,7 +366,7 @@ void lead_tick(peer *p) {
     tell_unled(p);
     lead_ask_where(p);
     // the very first step of a new run; a store that was recalled says that it is not
-    if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_found(&p->raft, p->config.address, p->now);
+    if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_bootstrap(&p->raft, p->config.address, p->now);
     if (p->now >= raft_deadline(&p->raft)) raft_tick(&p->raft, p->now);
     if (p->now >= p->cluster->lead.looked_ns + TIMING_REPEAT_NS) {
         p->cluster->lead.looked_ns = p->now;

@@ -155,15 +155,15 @@ static void store(void *context, const log_entry *record) {
 
 // Between two decisions, which is most of the time: nothing is under way that would have to be stored again behind the state.
 static void store_shorten(peer *p) {
-    if (p->raft.last <= p->log->store_until || p->log->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_shorten(&p->raft)) return;
-    if (p->state.position == p->raft.last) raft_shorten(&p->raft);
+    if (p->raft.last <= p->log->store_until || p->log->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_compact(&p->raft)) return;
+    if (p->state.position == p->raft.last) raft_compact(&p->raft);
 }
 
 void log_open(peer *p) {
     const raft_host host = {p, compose, send_to, store};
     const peer_config *c = &p->config;
     raft_init(&p->raft, &host, &c->self, c->store != 0 ? c->store : c->random_seed, rng_seed(c->random_seed, 9), p->log->ring->entry, RAFT_WINDOW, p->now);
-    p->raft.reluctant = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
+    p->raft.low_priority = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
 }
 
 // A state is on its way. What the store has besides goes on behind it, or in its place if no more of it comes.
@@ -185,7 +185,7 @@ static void apply_committed(peer *p) {
 
 void log_progress(peer *p) {
     const raft *r = &p->raft;
-    if (!raft_has_state(r) && !begins_afresh(p)) raft_yield(&p->raft, p->now);  // a state came in place of its own, and broke off
+    if (!raft_has_state(r) && !begins_afresh(p)) raft_step_down(&p->raft, p->now);  // a state came in place of its own, and broke off
     if (p->cluster->leads && (!raft_leads(r) || r->term != p->cluster->lead.term)) core_report(p, &(core_change){.kind = CHANGE_LEADS_NO_MORE});
     apply_committed(p);
     if (!p->cluster->leads && raft_in_charge(r) && p->state.position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
@@ -234,8 +234,8 @@ bool peer_recall(peer *p, const log_entry *record) {
         apply(p, record);
         if (--p->log->recall_entries == 0) p->state.position = p->log->recall_position;
     } else {
-        recall_up_to(p, raft_proves(&p->raft, record));
-        good = raft_recall(&p->raft, record);
+        recall_up_to(p, raft_implied_commit(&p->raft, record));
+        good = raft_restore(&p->raft, record);
         if (record->kind == LOG_BASE) {
             store_begins(p, record->index, record->u.base.entries);
             p->log->recall_entries = record->u.base.entries;
@@ -273,7 +273,7 @@ static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     p->log->afresh.from = from;
     p->log->afresh.as_of = as_of;
     p->state.position = 0;
-    raft_afresh(&p->raft);
+    raft_reset_applied(&p->raft);
 }
 
 // Whom no link leads to may be elsewhere by now.
