@@ -19,9 +19,9 @@ static void forget_membership(peer *p) {
     p->cluster->join_floor = p->me;
     p->chunks->lies_version = whole_version(p);
     p->ready = p->microbatch->can_take = false;
-    if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
+    if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) inflight_free_all(p);
     own_free_all(p);
-    takeover_drop(p);
+    failover_drop(p);
     reduce_leave(p);
     p->me = 0;
     p->chunks->initialised = false;
@@ -29,8 +29,8 @@ static void forget_membership(peer *p) {
     p->microbatch->can_take_sent = 0;
     p->cluster->join_sent_ns = 0;
     p->chunks->stored.looking = false;
-    tasks_drop(p);
-    task *clear = task_add(p, JOB_SUM_CLEAR);
+    jobs_drop(p);
+    core_job *clear = jobs_add(p, JOB_SUM_CLEAR);
     BRAID_ASSERT(clear != NULL);
     p->core.sum_dirty = false;
 }
@@ -57,15 +57,15 @@ static void final_applied(peer *p, const log_final *final, const run_change *c) 
     p->microbatch->can_take = p->ready = false;  // no slot that becomes free launches anything of it
     p->leader->rollback.iteration_ns = p->now - p->leader->rollback.began_ns;
     p->leader->rollback.began_ns = p->now;
-    hold_free_all(p);
+    inflight_free_all(p);
     own_free_all(p);
-    takeover_drop(p);
+    failover_drop(p);
     reduce_final(p, final);
     if (c->was_closed && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
     p->microbatch->iteration_ns = p->now;
     p->chunks->state_asked = p->chunks->state_known = false;
     if (p->core.sum_dirty) {
-        task *clear = task_add(p, JOB_SUM_CLEAR);
+        core_job *clear = jobs_add(p, JOB_SUM_CLEAR);
         BRAID_ASSERT(clear != NULL);
         p->core.sum_dirty = false;
     }
@@ -94,7 +94,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
     case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
     case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
     case LOG_OWNER:
-        if (c.applied) takeover_owner(p, entry->u.owner.slot, c.older);
+        if (c.applied) failover_owner(p, entry->u.owner.slot, c.older);
         break;
     case LOG_CLOSE:
         // it counts less than the one before, unless it is read again
@@ -122,17 +122,17 @@ static void members_changed(peer *p) {
 }
 
 static void link_is_up(peer *p, uint32_t index) {
-    const contact *c = &p->cluster->contacts[index];
+    const cluster_contact *c = &p->cluster->contacts[index];
     p->cluster->join_sent_ns = 0;
     p->routing->stale = true;
-    send_leader(p, index);
+    lead_send(p, index);
     member_refresh_flow(p);
     if (c->member != 0) send_link_back(p, c->member);
     send_retry_waiting(p);
 }
 
 static void link_is_down(peer *p, uint32_t index, bool refused) {
-    const contact *c = &p->cluster->contacts[index];
+    const cluster_contact *c = &p->cluster->contacts[index];
     members_changed(p);
     if (refused) raft_peer_gone(&p->raft, p->now, &c->id);
     if (c->member != 0) pulls_link_lost(p, c->member);
@@ -168,7 +168,7 @@ static void leader_is_another(peer *p) {
 }
 
 static void is_home(peer *p, uint32_t m) {
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     message msg = {.kind = MESSAGE_FORWARD, .iteration = p->state.iteration, .sender = p->me};
     msg.u.forward = (message_forward){.subject = {.m = m, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
     msg.u.forward.path.member[0] = p->me;

@@ -6,7 +6,7 @@ void send_heartbeat(peer *p, uint32_t index) {
     message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
     beat->ready = p->ready ? p->version + 1 : 0;
     beat->can_take = p->microbatch->can_take ? p->state.iteration + 1 : 0;
-    beat->free_slots = hold_room(p);
+    beat->free_slots = inflight_room(p);
     beat->queued = p->microbatch->slots_used;
     beat->progress = p->microbatch->progress;
     beat->forward_ns = p->microbatch->forward_ns;
@@ -19,7 +19,7 @@ void send_heartbeat(peer *p, uint32_t index) {
 
 void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
-    contact *c = &p->cluster->contacts[from];
+    cluster_contact *c = &p->cluster->contacts[from];
     const message_heartbeat *beat = &msg->u.heartbeat;
     if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_strange(p);
     else if (beat->leads != 0 && lead_may_be_in(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
@@ -29,7 +29,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     bool comes = beat->ready == p->state.iteration + 1 && c->beat.ready != beat->ready;
     c->beat = *beat;
     c->beat_position = msg->log_position;
-    member *m = member_find(p, c->member);
+    cluster_member *m = member_find(p, c->member);
     m->was_ready |= beat->ready != 0;
     if (comes) repair_stage_filled(p, m->stage);
     if (m->stage != p->stage + 1) {

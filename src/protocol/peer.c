@@ -18,7 +18,7 @@ static void *carve(carver *c, size_t count, size_t size) {
 }
 
 static void carve_leader(carver *c, const peer_run *run, peer *p, uint32_t microbatches) {
-    settled *all = carve(c, microbatches, sizeof(settled));
+    settled_microbatch *all = carve(c, microbatches, sizeof(settled_microbatch));
     stage_round *rounds = carve(c, run->stages, sizeof(stage_round));
     if (p != NULL) {
         p->leader->settled = all;
@@ -31,11 +31,11 @@ static void carve_leader(carver *c, const peer_run *run, peer *p, uint32_t micro
 }
 
 static void carve_owner(carver *c, const peer_run *run, peer *p, uint32_t microbatches) {
-    owned *all = carve(c, microbatches, sizeof(owned));
+    owned_microbatch *all = carve(c, microbatches, sizeof(owned_microbatch));
     owned_stage *stages = carve(c, (size_t)microbatches * run->stages, sizeof(owned_stage));
     member_id *answers = carve(c, WIRE_MAX_MEMBERS, sizeof(member_id));
     if (p == NULL) return;
-    p->microbatch->takeover.answer = answers;
+    p->microbatch->failover.answer = answers;
     p->microbatch->owned = all;
     for (uint32_t m = 0; m < microbatches; m++) all[m].stage = stages + (size_t)m * run->stages;
 }
@@ -54,15 +54,15 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     peer_leader *leader = carve(&c, 1, sizeof(peer_leader));
     effect *effects = carve(&c, PEER_MAX_EFFECTS, sizeof(effect));
     uint8_t *outbox = carve(&c, PEER_OUTBOX_BYTES, 1);
-    contact *contacts = carve(&c, PEER_MAX_CONTACTS, sizeof(contact));
-    member *members = carve(&c, WIRE_MAX_MEMBERS, sizeof(member));
+    cluster_contact *contacts = carve(&c, PEER_MAX_CONTACTS, sizeof(cluster_contact));
+    cluster_member *members = carve(&c, WIRE_MAX_MEMBERS, sizeof(cluster_member));
     uint64_t *versions = carve(&c, blocks, sizeof(uint64_t));
-    segment *segments = carve(&c, blocks / PEER_SEGMENT_BLOCKS + 1, sizeof(segment));
+    chunk_group *segments = carve(&c, blocks / PEER_SEGMENT_BLOCKS + 1, sizeof(chunk_group));
     void *parts = carve(&c, blocks / PEER_SEGMENT_BLOCKS + 1, WIRE_MAX_STAGE_MEMBERS * sizeof(blob_id));
-    held *all = carve(&c, microbatches, sizeof(held));
+    inflight_microbatch *all = carve(&c, microbatches, sizeof(inflight_microbatch));
     uint8_t *slots = carve(&c, config->capacity, 1);
-    task *tasks = carve(&c, PEER_MAX_TASKS, sizeof(task));
-    log_ring *ring = carve(&c, 1, sizeof(log_ring));
+    core_job *tasks = carve(&c, PEER_MAX_TASKS, sizeof(core_job));
+    log_window *ring = carve(&c, 1, sizeof(log_window));
     void *router_memory = carve(&c, 1, route_bytes(run, config));
     size_t view_bytes = route_view_bytes(run, config);
     void *view_memory = carve(&c, 1, view_bytes);
@@ -85,7 +85,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->chunks->block_version = versions;
         p->chunks->aggregation.segment = segments;
         p->chunks->aggregation.part = parts;
-        p->microbatch->held = all;
+        p->microbatch->inflight = all;
         p->microbatch->slot_taken = slots;
         p->core.tasks = tasks;
         p->routing->memory = router_memory;

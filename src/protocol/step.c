@@ -58,7 +58,7 @@ static bool needs_member(uint8_t kind) {
 }
 
 static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message *msg) {
-    const member *m = member_find(p, msg->sender);
+    const cluster_member *m = member_find(p, msg->sender);
     return m != NULL && m->contact == from;
 }
 
@@ -88,9 +88,9 @@ static bool is_trifle(uint8_t kind) {
 // Somebody cannot reach a member: the owner of the microbatch repairs, the leader looks for itself.
 static void on_suspect(peer *p, const message *msg) {
     const message_suspect *body = &msg->u.suspect;
-    const member *m = member_find(p, body->member);
+    const cluster_member *m = member_find(p, body->member);
     if (m != NULL && m->contact != NO_CONTACT) {
-        contact *c = &p->cluster->contacts[m->contact];
+        cluster_contact *c = &p->cluster->contacts[m->contact];
         if (c->link == LINK_NONE) c->redial_ns = p->now;
         contact_touch(p, m->contact);
     }
@@ -142,8 +142,8 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_SOUND: on_sound(p, msg); break;
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
     case MESSAGE_UNCARRIED:
-        parcel_refused(p, msg->u.uncarried.serial);
-        bypass_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried.serial);
+        forwarded_refused(p, msg->u.uncarried.serial);
+        multipath_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried.serial);
         break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
@@ -167,7 +167,7 @@ static void deliver_remote(peer *p, const event *e) {
         peer_release(p, &blob);
         return;
     }
-    contact *c = &p->cluster->contacts[from];
+    cluster_contact *c = &p->cluster->contacts[from];
     uint64_t sure_ns = timing_sure_until(&c->timing);
     timing_heard(&c->timing, p->now);
     if (timing_sure_until(&c->timing) < sure_ns) reduce_stir(p);
@@ -248,11 +248,11 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         rollback_tick(p);
         transfer_tick(p);
         reduce_tick(p);
-        takeover_tick(p);
+        failover_tick(p);
         private_tick(p);
-        parcels_tick(p);
+        forwarded_tick(p);
         own_tick(p);
-        hold_tick(p);
+        inflight_tick(p);
         sends_tick(p);
         pulls_tick(p);
         deliver_local(p);

@@ -254,7 +254,7 @@ enum { STRAIGHT_MS = 9000, CARRIED_MS = 900, NOBODY = 99 };
 static void open_quick(world *w) {
     open_stage(w);
     for (uint32_t i = 0; i < 2; i++)
-        w->p->chunks->bypass.known[i] = (bypass_ways){.from = 2 + i,
+        w->p->chunks->multipath.known[i] = (multipath_paths){.from = 2 + i,
                                               .until_ns = UINT64_MAX,
                                               .count = 2,
                                               .way = {{.us = STRAIGHT_MS * 1000}, {.by = 1, .us = CARRIED_MS * 1000}}};
@@ -262,8 +262,8 @@ static void open_quick(world *w) {
 }
 
 static member_id chosen(world *w, bool straight) {
-    bypass_choice way;
-    return bypass_choose(w->p, 2, straight, &way) ? way.by : NOBODY;
+    multipath_choice way;
+    return multipath_choose(w->p, 2, straight, &way) ? way.by : NOBODY;
 }
 
 static void beat(world *w, uint32_t who) {
@@ -311,7 +311,7 @@ static void test_who_is_silent_is_not_asked_and_not_waited_for(void **state) {
     }
     assert_int_equal(w.get_count, 4);
     for (uint32_t i = 2; i < 4; i++) assert_int_equal(got(&w, i)->by, 0);
-    memset(w.p->chunks->bypass.rest, 0, sizeof w.p->chunks->bypass.rest);  // not only because it failed
+    memset(w.p->chunks->multipath.rest, 0, sizeof w.p->chunks->multipath.rest);  // not only because it failed
     assert_int_not_equal(chosen(&w, false), 1);
     free(w.p);
 }
@@ -336,7 +336,7 @@ static void test_who_is_hardly_quicker_rests(void **state) {
         world w = {.self = 0};
         open_quick(&w);
         w.p->run.activation_bytes = 4 * BYTES;  // straight, what comes would need 2.25 s
-        for (uint32_t k = 0; k < 2; k++) w.p->chunks->bypass.known[k].way[1].percent = 94;
+        for (uint32_t k = 0; k < 2; k++) w.p->chunks->multipath.known[k].way[1].percent = 94;
         for (uint64_t passed = 0; passed < late_ms[i]; passed += 500) {
             beats(&w);
             pass(&w, (late_ms[i] < 500 ? late_ms[i] : 500) * MILLISECOND);
@@ -345,8 +345,8 @@ static void test_who_is_hardly_quicker_rests(void **state) {
         say(&w, 0);
         bring(&w, 0);
         done(&w, JOB_JOIN, HASH);
-        bypass_choice way;
-        assert_true(bypass_choose(w.p, w.get_to[0], false, &way));
+        multipath_choice way;
+        assert_true(multipath_choose(w.p, w.get_to[0], false, &way));
         assert_int_equal(way.by, i == 0 ? 1 : 0);
         free(w.p);
     }

@@ -11,26 +11,26 @@ enum {
     PEER_LEAST_COLLECTED = 16,      // ... and so many segments are collected at once in any case
     PEER_MOST_ASKED = 64,           // GETs of one peer that are not served yet, and
     PEER_MOST_SERVED_MIB = 128,     // what waits on its line: more than an honest one asks for at once. It is told to ask later
-    PEER_BYPASSES = 4,              // forwarders by whom blocks of one member come at once
-    PEER_KNOWN_BYPASSES = 16,       // members whose blocks' ways are remembered
-    PEER_RESTING_CARRIERS = 16,     // forwarders that failed, or were no quicker, lately
+    CHUNK_MAX_PATHS = 4,              // forwarders by whom blocks of one member come at once
+    CHUNK_KNOWN_PATHS = 16,       // members whose blocks' ways are remembered
+    CHUNK_RESTING_FORWARDERS = 16,     // forwarders that failed, or were no quicker, lately
 };
 
-typedef struct pull pull;
+typedef struct chunk_pull chunk_pull;
 
 // What pulled chunks are for. Each client has its own; functions that it does not need are NULL.
-typedef struct pull_client {
-    void (*refused)(peer *p, const pull *q, const message_deny *deny);  // before `failed`: the source said why
-    void (*overdue)(peer *p, const pull *q);                            // before `failed`: it has not answered in time
-    void (*failed)(peer *p, const pull *was);                           // it ended without its chunks
+typedef struct chunk_client {
+    void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
+    void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
+    void (*failed)(peer *p, const chunk_pull *was);                           // it ended without its chunks
     void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob
-    void (*again)(peer *p, pull *q);      // the forwarder failed: ask once more, without one
-    void (*needless)(peer *p, pull *q);   // its chunks are not needed any more
-} pull_client;
+    void (*again)(peer *p, chunk_pull *q);      // the forwarder failed: ask once more, without one
+    void (*needless)(peer *p, chunk_pull *q);   // its chunks are not needed any more
+} chunk_client;
 
-struct pull {
+struct chunk_pull {
     bool used;
-    const pull_client *client;
+    const chunk_client *client;
     uint8_t what;
     uint16_t stage;
     member_id from;
@@ -49,34 +49,34 @@ struct pull {
 };
 
 // By which ways a member's blocks may come to me. The first one is straight.
-typedef struct bypass_way {
+typedef struct multipath_path {
     member_id by;
     uint64_t us;            // of a tensor; 0: not known
     uint32_t percent;       // of what they may need, blocks needed lately; 0: none came
     uint64_t came_ns;       // when the last ones did
-} bypass_way;
+} multipath_path;
 
-typedef struct bypass_ways {
+typedef struct multipath_paths {
     member_id from;         // 0: nobody
     uint64_t until_ns;      // they are looked for again then
     uint64_t fewer_ns;      // since when one of them rests, for all together were slow
     uint32_t count;
-    bypass_way way[1 + PEER_BYPASSES];
-} bypass_ways;
+    multipath_path way[1 + CHUNK_MAX_PATHS];
+} multipath_paths;
 
-typedef struct bypass_rest {
+typedef struct multipath_rest {
     member_id by;
     uint64_t until_ns;      // it is not asked to carry before
-} bypass_rest;
+} multipath_rest;
 
 // One way, and when what is asked for now should be there.
-typedef struct bypass_choice {
+typedef struct multipath_choice {
     member_id by;
     uint64_t us;            // of tensors, as many as are under way on it already, and one
-} bypass_choice;
+} multipath_choice;
 
 // State that is not here yet: which names of blocks the host has, and which blocks it may have already.
-typedef struct fetching {
+typedef struct state_fetch {
     struct {
         bool known;
         uint64_t version;
@@ -93,12 +93,12 @@ typedef struct fetching {
     braid_hash own_root;    // of these
     uint64_t own_told_ns;   // when the leader was last told
     uint32_t next_donor;    // whom to ask first among equals
-} fetching;
+} state_fetch;
 
 typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
 
 // There are many, and all are looked at often: what is needed seldom lies elsewhere.
-typedef struct segment {
+typedef struct chunk_group {
     uint8_t state;
     bool mine;              // I add it up
     bool straight;          // somebody has failed to carry it
@@ -106,12 +106,12 @@ typedef struct segment {
     member_id holder;       // who announced it
     uint64_t arrived;       // parts, one bit each
     uint64_t asked_ns;
-} segment;
+} chunk_group;
 
-_Static_assert((int)PEER_SEGMENT_BLOCKS <= (int)WIRE_MAX_CARRIED_BLOCKS, "a segment may be carried");
-_Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= 64, "the parts of a segment are bits of one word");
+_Static_assert((int)PEER_SEGMENT_BLOCKS <= (int)WIRE_MAX_CARRIED_BLOCKS, "a chunk_group may be carried");
+_Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= 64, "the parts of a chunk_group are bits of one word");
 
-typedef struct aggregation {
+typedef struct chunk_aggregation {
     bool begun;             // `begin` is this iteration's newest round
     bool adopted;           // the log was applied up to its CLOSE, and my part is what the round says
     bool normed, norm_asked;
@@ -132,9 +132,9 @@ typedef struct aggregation {
     bool candidates_known;  // in this reduce_tick
     uint32_t candidates;
     member_id candidate[WIRE_MAX_STAGE_MEMBERS];  // of the stage, who could be asked for a result
-    segment *segment;       // [segments of this stage]
+    chunk_group *segment;       // [segments of this stage]
     blob_id (*part)[WIRE_MAX_STAGE_MEMBERS];  // [segments of this stage], those that arrived and wait for the others
-} aggregation;
+} chunk_aggregation;
 
 // Checkpoints at this peer's host.
 typedef struct stored_checkpoints {
@@ -153,21 +153,21 @@ typedef struct peer_chunks {
     uint64_t root_version;  // of state_root
     uint64_t state_sent_ns;
     bool root_wanted;       // a peer waits for the names of the blocks here
-    fetching fetching;
+    state_fetch fetching;
     uint32_t state_lies;    // 1 + the stage of which the host has blocks, 0: none
     uint64_t lies_version;  // at which all of them were when this peer was expelled, UINT64_MAX: they were not
     struct {
         uint64_t ns, bytes; // when state went out last within this line's share, and how much
     } upload;
     uint64_t rest_until_ns; // a shadow's line is others' until then
-    aggregation aggregation;
-    pull pulls[PEER_MAX_PULLS];
-    const pull_client *late_state;  // takes state whose pull is over
+    chunk_aggregation aggregation;
+    chunk_pull pulls[PEER_MAX_PULLS];
+    const chunk_client *late_state;  // takes state whose pull is over
     struct {
-        bypass_ways known[PEER_KNOWN_BYPASSES];
-        bypass_rest rest[PEER_RESTING_CARRIERS];
+        multipath_paths known[CHUNK_KNOWN_PATHS];
+        multipath_rest rest[CHUNK_RESTING_FORWARDERS];
         uint32_t next_known, next_rest;
-    } bypass;
+    } multipath;
     stored_checkpoints stored;
     bool (*agreed_state)(const peer *p, braid_hash *root);  // at the leader: members of this stage agree on it, at the present version
 } peer_chunks;
@@ -175,15 +175,15 @@ typedef struct peer_chunks {
 // ---- bypass.c ------------------------------------------------------------------------------------------------------
 void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 // By which way blocks of that member come soonest, for a GET of now. False: enough are under way on all of them. `straight`: by no carrier.
-bool bypass_choose(peer *p, member_id from, bool straight, bypass_choice *out);
-void bypass_take(peer *p, pull *q, const bypass_choice *way);
-bool bypass_send(peer *p, const task *t, blob_id out);  // what was asked for; false: it is to go straight
-void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-void bypass_announced(peer *p, const message *msg);  // DATA without its bytes
-void bypass_refused(peer *p, member_id by, uint32_t serial);
-void bypass_link_lost(peer *p, pull *q, member_id to);
-bool bypass_goes_on(peer *p, pull *q);  // false: it needs no more of who asked
-void bypass_joined(peer *p, const task *t, const job_result *r);
+bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out);
+void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way);
+bool multipath_send(peer *p, const core_job *t, blob_id out);  // what was asked for; false: it is to go straight
+void multipath_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void multipath_announced(peer *p, const message *msg);  // DATA without its bytes
+void multipath_refused(peer *p, member_id by, uint32_t serial);
+void multipath_link_lost(peer *p, chunk_pull *q, member_id to);
+bool multipath_goes_on(peer *p, chunk_pull *q);  // false: it needs no more of who asked
+void multipath_joined(peer *p, const core_job *t, const job_result *r);
 
 // ---- reduce.c ------------------------------------------------------------------------------------------------------
 void on_begin(peer *p, const message *msg);
@@ -194,14 +194,14 @@ void reduce_reset(peer *p);
 void reduce_leave(peer *p);
 void reduce_enter(peer *p);
 void reduce_final(peer *p, const log_final *final);
-void reduce_job_done(peer *p, const task *t, const job_result *r);
-bool reduce_counts(const peer *p, const task *t);  // blocks of what is collected now, not of an older iteration or CLOSE
+void reduce_job_done(peer *p, const core_job *t, const job_result *r);
+bool reduce_counts(const peer *p, const core_job *t);  // blocks of what is collected now, not of an older iteration or CLOSE
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);
 uint64_t reduce_round(const peer *p);  // that the results at hand, or being collected, are of; 0: none yet
 uint64_t reduce_close(const peer *p);  // the CLOSE that the results at hand, or being collected, belong to; 0: none
-uint32_t segment_first(uint32_t segment_index);
-uint32_t segment_count(const peer *p, uint32_t segment_index);
+uint32_t chunk_group_first(uint32_t segment_index);
+uint32_t chunk_group_count(const peer *p, uint32_t segment_index);
 
 // ---- versions.c ----------------------------------------------------------------------------------------------------
 // Which version I can have without asking anybody; false: none whole.
@@ -214,17 +214,17 @@ void transfer_check_ready(peer *p);
 
 // ---- serve.c -------------------------------------------------------------------------------------------------------
 void on_get(peer *p, uint32_t from, const message *msg);
-void serve_done(peer *p, const task *t, const job_result *r);
+void serve_done(peer *p, const core_job *t, const job_result *r);
 
 // ---- pulls.c -------------------------------------------------------------------------------------------------------
 void on_data(peer *p, const message *msg, blob_id blob);
-bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count);
+bool pull_overlaps(const chunk_pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count);
 void pulls_denied(peer *p, const message *msg);
-pull *pull_start(peer *p, const pull_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
-void pull_send(peer *p, pull *q);
+chunk_pull *pull_start(peer *p, const chunk_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
+void pull_send(peer *p, chunk_pull *q);
 void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
-void pull_end(peer *p, pull *q);
+void pull_end(peer *p, chunk_pull *q);
 void pulls_link_lost(peer *p, member_id from);
 // The shadow's line: at most a share of it. False: not now.
 bool shadow_may_pull(peer *p);
@@ -237,13 +237,13 @@ void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root);
 
 // ---- fetch.c -------------------------------------------------------------------------------------------------------
 void fetch_reset(peer *p);           // I became a member
-void fetch_own_root(peer *p, const task *t, const job_result *r);
-void fetch_own_names(peer *p, const task *t, const job_result *r);
+void fetch_own_root(peer *p, const core_job *t, const job_result *r);
+void fetch_own_names(peer *p, const core_job *t, const job_result *r);
 bool fetch_finds_its_own(const peer *p);  // what I had when I was expelled may be what is needed, and is being looked at
 void fetch_tick(peer *p);
 void fetch_open(peer *p);
-bool fetch_counts(const peer *p, const task *t);
-void fetch_job_done(peer *p, const task *t, const job_result *r);
+bool fetch_counts(const peer *p, const core_job *t);
+void fetch_job_done(peer *p, const core_job *t, const job_result *r);
 void fetch_note_lie(peer *p, uint32_t contact_index, uint16_t stage);
 void fetch_vouched(peer *p, uint32_t from, const message *msg);  // the leader's word on the root of my stage's state
 
@@ -255,7 +255,7 @@ bool rollback_compares(const peer *p, uint64_t version, braid_hash *root);  // .
 bool rollback_holds(const peer *p);
 void rollback_unreadable(peer *p);  // ... but cannot be read
 void rollback_tick(peer *p);
-void rollback_found(peer *p, const task *t, const job_result *r);
+void rollback_found(peer *p, const core_job *t, const job_result *r);
 
 // Something came that the aggregation may have to do with.
 static inline void reduce_stir(peer *p) { p->chunks->aggregation.calm_until_ns = 0; }

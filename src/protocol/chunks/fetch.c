@@ -33,25 +33,25 @@ void fetch_reset(peer *p) {
     take_up(p);
 }
 
-static contact *contact_of(peer *p, member_id id) {
-    const member *m = member_find(p, id);
+static cluster_contact *contact_of(peer *p, member_id id) {
+    const cluster_member *m = member_find(p, id);
     return m == NULL || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
 }
 
-static void pull_overdue(peer *p, const pull *q);
-static void pull_refused(peer *p, const pull *q, const message_deny *deny);
+static void pull_overdue(peer *p, const chunk_pull *q);
+static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny);
 static void pull_data(peer *p, const message *msg, blob_id blob);
-static void pull_failed(peer *p, const pull *was) { (void)p, (void)was; }  // fetch_tick asks again
+static void pull_failed(peer *p, const chunk_pull *was) { (void)p, (void)was; }  // fetch_tick asks again
 
 // Names and chunks of this peer's own state.
-static const pull_client state_pulls = {.refused = pull_refused, .overdue = pull_overdue, .failed = pull_failed, .data = pull_data};
+static const chunk_client state_pulls = {.refused = pull_refused, .overdue = pull_overdue, .failed = pull_failed, .data = pull_data};
 
 void fetch_open(peer *p) { p->chunks->late_state = &state_pulls; }
 
 // ---- the root that names must have ---------------------------------------------------------------------------------
 
 static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
-    const fetching *f = &p->chunks->fetching;
+    const state_fetch *f = &p->chunks->fetching;
     if (p->state.has_final && p->state.final.u.final.iteration == version) *root = p->state.final.u.final.state_root[p->stage];
     else if (run_state_names_root(&p->state, version, p->stage, root)) return true;
     else if (version == p->state.iteration && p->chunks->agreed_state(p, root)) return true;
@@ -70,7 +70,7 @@ void fetch_vouched(peer *p, uint32_t from, const message *msg) {
 
 // ---- donors -------------------------------------------------------------------------------------------------------
 
-static bool is_mine(const peer *p, const pull *q) { return q->used && q->what == GET_STATE && q->stage == p->stage; }
+static bool is_mine(const peer *p, const chunk_pull *q) { return q->used && q->what == GET_STATE && q->stage == p->stage; }
 
 static uint32_t open_pulls(const peer *p, member_id from) {
     uint32_t open = 0;
@@ -78,8 +78,8 @@ static uint32_t open_pulls(const peer *p, member_id from) {
     return open;
 }
 
-static bool says_that_it_has_the_start(const peer *p, const member *m) {
-    const contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
+static bool says_that_it_has_the_start(const peer *p, const cluster_member *m) {
+    const cluster_contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     return c != NULL && c->link == LINK_UP && c->beat.saved == p->state.start_version + 1 && member_answers(p, m->id);
 }
 
@@ -89,14 +89,14 @@ static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
     if (p->state.iteration != p->state.start_version || rollback_holds(p)) return 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
         if (says_that_it_has_the_start(p, m)) return m->id;
     }
     return p->state.fence != 0 || first == NO_CONTACT ? 0 : p->cluster->contacts[first].member;
 }
 
 // Whether it can be asked now; else when.
-static bool rests(peer *p, const contact *c) {
+static bool rests(peer *p, const cluster_contact *c) {
     if (c->donor.rest_ns <= p->now) return false;
     peer_wake_at(p, c->donor.rest_ns);
     return true;
@@ -109,9 +109,9 @@ static member_id choose_donor(peer *p, uint32_t busy) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
         if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
-        const contact *c = &p->cluster->contacts[m->contact];
+        const cluster_contact *c = &p->cluster->contacts[m->contact];
         if (c->link != LINK_UP || c->beat.ready != p->state.iteration + 1 || !member_answers(p, m->id) || rests(p, c)) continue;
         uint32_t open = open_pulls(p, m->id);
         if (open >= (c->donor.paced && busy > 1 ? 1 : busy)) continue;
@@ -123,22 +123,22 @@ static member_id choose_donor(peer *p, uint32_t busy) {
     }
     p->chunks->fetching.next_donor++;
     if (best != 0) return best;
-    const contact *c = contact_of(p, start_holder(p));
+    const cluster_contact *c = contact_of(p, start_holder(p));
     return c == NULL || !member_answers(p, c->member) || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
 }
 
-static void measure_donor(peer *p, contact *c, const pull *q) {
+static void measure_donor(peer *p, cluster_contact *c, const chunk_pull *q) {
     uint64_t since = c->donor.came_ns > q->asked_ns ? c->donor.came_ns : q->asked_ns;
     c->donor.block_ns = timing_smooth(c->donor.block_ns, (p->now - since) / q->count + 1);
 }
 
-static void pull_overdue(peer *p, const pull *q) {
-    contact *c = is_mine(p, q) ? contact_of(p, q->from) : NULL;
+static void pull_overdue(peer *p, const chunk_pull *q) {
+    cluster_contact *c = is_mine(p, q) ? contact_of(p, q->from) : NULL;
     if (c != NULL && c->donor.block_ns < (p->now - q->asked_ns) / q->count) c->donor.block_ns = (p->now - q->asked_ns) / q->count;
 }
 
-static void pull_refused(peer *p, const pull *q, const message_deny *deny) {
-    contact *c = q->stage == p->stage && (q->what == GET_STATE || q->what == GET_NAMES) ? contact_of(p, q->from) : NULL;
+static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny) {
+    cluster_contact *c = q->stage == p->stage && (q->what == GET_STATE || q->what == GET_NAMES) ? contact_of(p, q->from) : NULL;
     if (c == NULL) return;
     uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->rev < most_ms ? deny->rev : most_ms;
     bool waits = deny->reason == DENY_FULL && wait_ms > 0;
@@ -147,7 +147,7 @@ static void pull_refused(peer *p, const pull *q, const message_deny *deny) {
 }
 
 void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
-    contact *c = &p->cluster->contacts[index];
+    cluster_contact *c = &p->cluster->contacts[index];
     c->donor.lied = true;
     c->donor.rest_ns = p->now + TIMING_CORRUPT_REST_NS;
     tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->state.iteration};
@@ -166,7 +166,7 @@ static bool block_missing(const peer *p, uint32_t b) {
     return !next || (!skipped && p->chunks->aggregation.results != version) || (p->chunks->aggregation.given_up && p->chunks->aggregation.results == version);
 }
 
-static bool meets(const task *t, uint32_t first, uint32_t count) {
+static bool meets(const core_job *t, uint32_t first, uint32_t count) {
     return t->work.kind == JOB_STATE_PUT && first < t->work.first + t->work.count && t->work.first < first + count;
 }
 
@@ -199,7 +199,7 @@ static bool names_known(const peer *p, uint64_t version) {
 }
 
 static void ask_names(peer *p) {
-    fetching *f = &p->chunks->fetching;
+    state_fetch *f = &p->chunks->fetching;
     braid_hash root;
     if (f->naming) return;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
@@ -213,7 +213,7 @@ static void ask_names(peer *p) {
     bool vouched = root_of(p, p->state.iteration, &root);
     member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
     if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
-    pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->chunks->blocks, p->state.iteration);
+    chunk_pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->chunks->blocks, p->state.iteration);
     if (q != NULL) pull_send(p, q);
 }
 
@@ -221,15 +221,15 @@ static void ask_names(peer *p) {
 // Perhaps nobody else has it any more. So the leader is told its root, as by any member; what it then tells to those who fetch says
 // whether the names of my blocks are those of the version.
 
-void fetch_own_root(peer *p, const task *t, const job_result *r) {
-    fetching *f = &p->chunks->fetching;
+void fetch_own_root(peer *p, const core_job *t, const job_result *r) {
+    state_fetch *f = &p->chunks->fetching;
     if (t->work.version != f->own_version) return;
     f->own_known = true;
     f->own_root = r->hash;
 }
 
 static void tell_own_root(peer *p) {
-    fetching *f = &p->chunks->fetching;
+    state_fetch *f = &p->chunks->fetching;
     uint64_t due = f->own_told_ns + TIMING_REPEAT_NS;
     if (f->own_told_ns == 0 || p->now >= due) {
         message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
@@ -244,11 +244,11 @@ static void tell_own_root(peer *p) {
 }
 
 static void own_names(peer *p) {
-    fetching *f = &p->chunks->fetching;
+    state_fetch *f = &p->chunks->fetching;
     braid_hash root;
     if (f->own_version != p->state.iteration || f->naming) return;
     if (!f->own_asked) {
-        task *t = task_add(p, JOB_STATE_ROOT);
+        core_job *t = jobs_add(p, JOB_STATE_ROOT);
         if (t != NULL) t->work.version = f->own_version;
         f->own_asked = t != NULL;
         return;
@@ -259,15 +259,15 @@ static void own_names(peer *p) {
         return;
     }
     bool same = hash_equal(&root, &f->own_root);
-    task *t = same ? task_add(p, JOB_NAMES_GET) : NULL;
+    core_job *t = same ? jobs_add(p, JOB_NAMES_GET) : NULL;
     if (t != NULL) t->work.version = f->own_version;
     f->naming = t != NULL;
     if (t != NULL || !same) f->own_version = UINT64_MAX;
 }
 
-void fetch_own_names(peer *p, const task *t, const job_result *r) {
+void fetch_own_names(peer *p, const core_job *t, const job_result *r) {
     blob_id out = r->out;
-    task *put = p->chunks->fetching.naming && out != 0 ? task_add(p, JOB_NAMES_PUT) : NULL;
+    core_job *put = p->chunks->fetching.naming && out != 0 ? jobs_add(p, JOB_NAMES_PUT) : NULL;
     if (put == NULL) {
         p->chunks->fetching.naming = false;
         peer_release(p, &out);
@@ -277,13 +277,13 @@ void fetch_own_names(peer *p, const task *t, const job_result *r) {
     put->work.in = out;
 }
 
-static void names_put_done(peer *p, const task *t, const job_result *r) {
-    fetching *f = &p->chunks->fetching;
+static void names_put_done(peer *p, const core_job *t, const job_result *r) {
+    state_fetch *f = &p->chunks->fetching;
     uint64_t version = t->work.version;
     braid_hash root;
     f->naming = false;
     f->names[version % 2].known = false;
-    const contact *from = t->contact == NO_CONTACT ? NULL : &p->cluster->contacts[t->contact];  // none: they are of my own blocks
+    const cluster_contact *from = t->contact == NO_CONTACT ? NULL : &p->cluster->contacts[t->contact];  // none: they are of my own blocks
     bool told = root_of(p, version, &root);
     bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
     if (!told && (version != p->state.iteration || !begins)) return;
@@ -299,16 +299,16 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
 // ---- what lies here -----------------------------------------------------------------------------------------------
 
 bool fetch_finds_its_own(const peer *p) {
-    const fetching *f = &p->chunks->fetching;
+    const state_fetch *f = &p->chunks->fetching;
     bool looks = f->keeping || (f->keeps && names_known(p, p->state.iteration) && f->keep_next < p->chunks->blocks);
     return p->me != 0 && !p->ready && (f->own_version == p->state.iteration || f->naming || looks);
 }
 
 // False: there is nothing more to look at.
 static bool keep_some(peer *p) {
-    fetching *f = &p->chunks->fetching;
+    state_fetch *f = &p->chunks->fetching;
     if (!f->keeps || f->keep_next >= p->chunks->blocks) return false;
-    task *t = f->keeping ? NULL : task_add(p, JOB_STATE_KEEP);
+    core_job *t = f->keeping ? NULL : jobs_add(p, JOB_STATE_KEEP);
     if (t == NULL) return true;
     t->work.first = f->keep_next;
     t->work.count = p->chunks->blocks - f->keep_next < KEEP_BLOCKS ? p->chunks->blocks - f->keep_next : KEEP_BLOCKS;
@@ -333,7 +333,7 @@ static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {
     transfer_check_ready(p);
 }
 
-static void keep_done(peer *p, const task *t, const job_result *r) {
+static void keep_done(peer *p, const core_job *t, const job_result *r) {
     p->chunks->fetching.keeping = false;
     uint64_t kept = r->hash64 & (((uint64_t)1 << t->work.count) - 1);
     if (!r->failed && kept != 0) stored(p, t->work.first, kept, r->version);
@@ -354,7 +354,7 @@ static bool under_way(const peer *p, uint32_t first, uint32_t count) {
 }
 
 static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
-    pull *q = pull_start(p, &state_pulls, GET_STATE, p->stage, from, first, count, p->state.iteration);
+    chunk_pull *q = pull_start(p, &state_pulls, GET_STATE, p->stage, from, first, count, p->state.iteration);
     if (q != NULL) pull_send(p, q);
     return q != NULL;
 }
@@ -362,12 +362,12 @@ static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
 // Everything was asked for, and somebody idle would be done twice before the slowest: it is asked as well.
 static void hedge(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *late = &p->chunks->pulls[i];
+        const chunk_pull *late = &p->chunks->pulls[i];
         uint32_t asked = 0;
         for (uint32_t j = 0; j < PEER_MAX_PULLS && is_mine(p, late); j++) asked += pull_overlaps(&p->chunks->pulls[j], GET_STATE, p->stage, late->first, late->count);
         if (asked != 1) continue;
         member_id idle = choose_donor(p, 1);
-        const contact *c = contact_of(p, idle);
+        const cluster_contact *c = contact_of(p, idle);
         if (c == NULL || c->donor.block_ns == 0 || c->donor.lied) return;
         uint64_t due_ns = late->asked_ns + 2 * c->donor.block_ns * late->count + TIMING_HEDGE_NS;
         if (p->now >= due_ns) ask(p, idle, late->first, late->count);
@@ -407,7 +407,7 @@ static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t vers
 }
 
 // What waited to be stored, while the same was found to lie here and brought forward: the host would take it back.
-bool fetch_counts(const peer *p, const task *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
+bool fetch_counts(const peer *p, const core_job *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
 
 static bool wanted(const peer *p, const message_get *get) {
     bool useful = get->version == p->state.iteration || get->version + 1 == p->state.iteration;
@@ -418,7 +418,7 @@ static bool wanted(const peer *p, const message_get *get) {
 // Bytes that were given up and come late are as good as any.
 static bool take_state(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
-    task *t = wanted(p, get) ? task_add(p, JOB_STATE_PUT) : NULL;
+    core_job *t = wanted(p, get) ? jobs_add(p, JOB_STATE_PUT) : NULL;
     if (t == NULL) return false;
     t->work.first = get->first;
     t->work.count = get->count;
@@ -432,7 +432,7 @@ static bool take_state(peer *p, const message *msg, blob_id blob) {
 
 static bool take_names(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
-    task *t = p->ready || p->chunks->fetching.naming || get->count != p->chunks->blocks ? NULL : task_add(p, JOB_NAMES_PUT);
+    core_job *t = p->ready || p->chunks->fetching.naming || get->count != p->chunks->blocks ? NULL : jobs_add(p, JOB_NAMES_PUT);
     if (t == NULL) return false;
     t->work.version = get->version;
     t->work.in = blob;
@@ -447,10 +447,10 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
         peer_release(p, &blob);
         return;
     }
-    contact *c = contact_of(p, msg->sender);
+    cluster_contact *c = contact_of(p, msg->sender);
     bool asked = false;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
+        chunk_pull *q = &p->chunks->pulls[i];
         if (q->from != msg->sender || !pull_overlaps(q, get->what, p->stage, get->first, get->count)) continue;
         asked |= q->version == get->version;
         if (c != NULL && get->what == GET_STATE) measure_donor(p, c, q);
@@ -463,12 +463,12 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
         if (pull_overlaps(&p->chunks->pulls[i], get->what, p->stage, get->first, get->count)) p->chunks->pulls[i].used = false;
 }
 
-static void put_done(peer *p, const task *t, const job_result *r) {
+static void put_done(peer *p, const core_job *t, const job_result *r) {
     if (r->failed) fetch_note_lie(p, t->contact, t->work.stage);
     else stored(p, t->work.first, ((uint64_t)1 << t->work.count) - 1, r->version);
 }
 
-void fetch_job_done(peer *p, const task *t, const job_result *r) {
+void fetch_job_done(peer *p, const core_job *t, const job_result *r) {
     blob_id in = t->work.in;
     peer_release(p, &in);
     if (p->me == 0 || t->work.stage != p->stage) return;

@@ -17,22 +17,22 @@ void shadow_pulled(peer *p, uint64_t took_ns) {
     if (p->shadow) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
 }
 
-pull *pull_start(peer *p, const pull_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
+chunk_pull *pull_start(peer *p, const chunk_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
     if (!shadow_may_pull(p)) return NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
+        chunk_pull *q = &p->chunks->pulls[i];
         if (q->used) continue;
-        *q = (pull){.used = true, .client = client, .what = what, .stage = stage, .from = from, .first = first, .count = count, .version = version};
+        *q = (chunk_pull){.used = true, .client = client, .what = what, .stage = stage, .from = from, .first = first, .count = count, .version = version};
         return q;
     }
     return NULL;
 }
 
-bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count) {
+bool pull_overlaps(const chunk_pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count) {
     return q->used && q->what == what && q->stage == stage && first < q->first + q->count && q->first < first + count;
 }
 
-void pull_send(peer *p, pull *q) {
+void pull_send(peer *p, chunk_pull *q) {
     message_get *get = &peer_compose(p, MESSAGE_GET)->u.get;
     get->what = q->what;
     get->stage = q->stage;
@@ -44,7 +44,7 @@ void pull_send(peer *p, pull *q) {
     get->digest = q->digest;
     get->by = q->by;
     get->serial = q->serial;
-    const member *m = member_find(p, q->from);
+    const cluster_member *m = member_find(p, q->from);
     const timing_link none = {0};
     q->asked_ns = p->now;
     q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing);
@@ -58,18 +58,18 @@ void pulls_drop(peer *p, uint8_t what) {
         if (p->chunks->pulls[i].what == what) pull_end(p, &p->chunks->pulls[i]);
 }
 
-void pull_end(peer *p, pull *q) {
+void pull_end(peer *p, chunk_pull *q) {
     peer_release(p, &q->piece);
     q->used = false;
 }
 
-static bool waits_for_the_dead(const peer *p, const pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
+static bool waits_for_the_dead(const peer *p, const chunk_pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
 
 // What a link had not delivered when it fell is lost: nothing is waited for, and nobody was slow.
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
-        if (q->used && q->by != 0) bypass_link_lost(p, q, from);
+        chunk_pull *q = &p->chunks->pulls[i];
+        if (q->used && q->by != 0) multipath_link_lost(p, q, from);
         if (!q->used || q->by != 0 || q->from != from || waits_for_the_dead(p, q)) continue;
         q->asked_ns = q->deadline_ns = p->now;
         peer_wake_at(p, p->now);
@@ -77,8 +77,8 @@ void pulls_link_lost(peer *p, member_id from) {
 }
 
 // Who answers heartbeats and not a GET has a slow line.
-static void pull_overdue(peer *p, const pull *q) {
-    const member *m = member_find(p, q->from);
+static void pull_overdue(peer *p, const chunk_pull *q) {
+    const cluster_member *m = member_find(p, q->from);
     if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
         timing_get_overdue(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
     if (q->client->overdue != NULL) q->client->overdue(p, q);
@@ -86,9 +86,9 @@ static void pull_overdue(peer *p, const pull *q) {
 
 static void pull_timed(peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
-    const member *m = member_find(p, msg->sender);
+    const cluster_member *m = member_find(p, msg->sender);
     for (uint32_t i = 0; i < PEER_MAX_PULLS && m != NULL && m->contact != NO_CONTACT; i++) {
-        const pull *q = &p->chunks->pulls[i];
+        const chunk_pull *q = &p->chunks->pulls[i];
         bool mine = q->used && q->by == 0 && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
         if (!mine) continue;
         timing_got(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
@@ -96,8 +96,8 @@ static void pull_timed(peer *p, const message *msg) {
     }
 }
 
-static void pull_fail(peer *p, pull *q) {
-    const pull was = *q;
+static void pull_fail(peer *p, chunk_pull *q) {
+    const chunk_pull was = *q;
     pull_end(p, q);
     reduce_stir(p);
     was.client->failed(p, &was);
@@ -106,7 +106,7 @@ static void pull_fail(peer *p, pull *q) {
 void pulls_denied(peer *p, const message *msg) {
     const message_deny *body = &msg->u.deny;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
+        chunk_pull *q = &p->chunks->pulls[i];
         bool named = q->used && q->from == msg->sender && q->what == body->subject.m && q->stage == body->subject.stage && q->first == body->subject.owner_term;
         if (!named) continue;
         if (q->client->refused != NULL) q->client->refused(p, q, body);
@@ -117,9 +117,9 @@ void pulls_denied(peer *p, const message *msg) {
 
 void pulls_tick(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
+        chunk_pull *q = &p->chunks->pulls[i];
         if (!q->used || waits_for_the_dead(p, q)) continue;
-        if (q->by != 0 && !bypass_goes_on(p, q)) continue;
+        if (q->by != 0 && !multipath_goes_on(p, q)) continue;
         if (q->deadline_ns <= p->now) pull_overdue(p, q);
         if (q->deadline_ns <= p->now || !member_answers(p, q->from)) pull_fail(p, q);
         else peer_wake_at(p, q->deadline_ns);
@@ -127,10 +127,10 @@ void pulls_tick(peer *p) {
 }
 
 // The client whose pull this answers; NULL: no pull asks for it, or not any more.
-static const pull_client *client_of(const peer *p, const message *msg) {
+static const chunk_client *client_of(const peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->chunks->pulls[i];
+        const chunk_pull *q = &p->chunks->pulls[i];
         if (q->used && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first && q->count == get->count) return q->client;
     }
     return NULL;
@@ -139,12 +139,12 @@ static const pull_client *client_of(const peer *p, const message *msg) {
 void on_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     if (!member_live(p, msg->sender) || blob == 0 || p->me == 0) {
-        if (blob == 0 && p->me != 0) bypass_announced(p, msg);
+        if (blob == 0 && p->me != 0) multipath_announced(p, msg);
         peer_release(p, &blob);
         return;
     }
     pull_timed(p, msg);
-    const pull_client *client = client_of(p, msg);
+    const chunk_client *client = client_of(p, msg);
     bool mine = get->stage == p->stage && get->first < p->chunks->blocks && get->count >= 1 && get->count <= p->chunks->blocks - get->first;
     // state that comes after its pull was given up is as good as any
     if (client == NULL && mine && (get->what == GET_STATE || get->what == GET_NAMES)) client = p->chunks->late_state;

@@ -4,35 +4,35 @@
 
 #include <string.h>
 
-uint32_t segment_first(uint32_t segment_index) { return segment_index * PEER_SEGMENT_BLOCKS; }
+uint32_t chunk_group_first(uint32_t segment_index) { return segment_index * PEER_SEGMENT_BLOCKS; }
 
-uint32_t segment_count(const peer *p, uint32_t segment_index) {
-    uint32_t left = p->chunks->blocks - segment_first(segment_index);
+uint32_t chunk_group_count(const peer *p, uint32_t segment_index) {
+    uint32_t left = p->chunks->blocks - chunk_group_first(segment_index);
     return left < PEER_SEGMENT_BLOCKS ? left : PEER_SEGMENT_BLOCKS;
 }
 
 static void segment_drop(peer *p, uint32_t index) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     for (uint64_t left = a->segment[index].arrived; left != 0; left &= left - 1) peer_release(p, &a->part[index][__builtin_ctzll(left)]);
     a->segment[index].arrived = 0;
 }
 
 static void drop_results(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     for (uint32_t i = 0; i < p->chunks->segments; i++) {
         segment_drop(p, i);
-        a->segment[i] = (segment){0};
+        a->segment[i] = (chunk_group){0};
     }
     a->done = 0;
     a->normed = a->norm_asked = false;
 }
 
 void reduce_reset(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     drop_results(p);
     pulls_drop(p, GET_PART);
     pulls_drop(p, GET_RESULT);
-    segment *segments = a->segment;
+    chunk_group *segments = a->segment;
     blob_id(*parts)[WIRE_MAX_STAGE_MEMBERS] = a->part;
     memset(a, 0, sizeof *a);
     a->segment = segments;
@@ -42,20 +42,20 @@ void reduce_reset(peer *p) {
 
 // My membership has ended. Results that are whole stay: FINAL may say that they bring forward what lies here.
 void reduce_leave(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (reduce_left(p) == 0) {
         reduce_reset(p);
         return;
     }
     pulls_drop(p, GET_PART);
     pulls_drop(p, GET_RESULT);
-    for (uint32_t i = 0; i < p->chunks->segments; i++) a->segment[i] = (segment){.state = SEGMENT_DONE};
-    *a = (aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
+    for (uint32_t i = 0; i < p->chunks->segments; i++) a->segment[i] = (chunk_group){.state = SEGMENT_DONE};
+    *a = (chunk_aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
 }
 
 // ... and another one has begun.
 void reduce_enter(peer *p) {
-    const aggregation *a = &p->chunks->aggregation;
+    const chunk_aggregation *a = &p->chunks->aggregation;
     const log_final *final = &p->state.final.u.final;
     bool wanted = reduce_left(p) != 0 && p->state.has_final && a->results == final->iteration && p->state.iteration == final->iteration + 1;
     if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
@@ -63,7 +63,7 @@ void reduce_enter(peer *p) {
 
 // FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
 void reduce_final(peer *p, const log_final *final) {
-    const aggregation *a = &p->chunks->aggregation;
+    const chunk_aggregation *a = &p->chunks->aggregation;
     pulls_drop(p, GET_PART);
     for (uint32_t i = 0; i < p->chunks->segments; i++) segment_drop(p, i);
     if (p->run.reproducible || a->results != final->iteration || a->begin.round == final->round[p->stage]) return;
@@ -87,24 +87,24 @@ uint64_t reduce_close(const peer *p) {
 
 // The round that the results are of, or are to be: the one that FINAL rests on, once it is there.
 uint64_t reduce_round(const peer *p) {
-    const aggregation *a = &p->chunks->aggregation;
+    const chunk_aggregation *a = &p->chunks->aggregation;
     bool decided = p->state.has_final && a->results == p->state.final.u.final.iteration;
     return decided ? p->state.final.u.final.round[p->stage] : a->begin.round;
 }
 
-static void pull_failed(peer *p, const pull *was);
-static void pull_again(peer *p, pull *q);
-static void pull_needless(peer *p, pull *q);
+static void pull_failed(peer *p, const chunk_pull *was);
+static void pull_again(peer *p, chunk_pull *q);
+static void pull_needless(peer *p, chunk_pull *q);
 static void pull_data(peer *p, const message *msg, blob_id blob);
 
 // Parts of the sum, and results.
-static const pull_client result_pulls = {.failed = pull_failed, .data = pull_data, .again = pull_again, .needless = pull_needless};
+static const chunk_client result_pulls = {.failed = pull_failed, .data = pull_data, .again = pull_again, .needless = pull_needless};
 
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
 // False while the results of the iteration before are still being fetched: whoever asks says it again.
 static bool results_begin(peer *p, uint64_t iteration) {
-    const aggregation *a = &p->chunks->aggregation;
+    const chunk_aggregation *a = &p->chunks->aggregation;
     if (a->results != iteration && a->results + 1 == iteration && reduce_behind(p, a->results) && !a->given_up) return false;
     reduce_want(p, iteration);
     return true;
@@ -112,7 +112,7 @@ static bool results_begin(peer *p, uint64_t iteration) {
 
 void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (body->stage != p->stage || msg->iteration != p->state.iteration || p->me == 0) return;
     if (p->state.has_close && body->close_index < p->state.close_index) return;  // on an older CLOSE
     if (!results_begin(p, msg->iteration)) return;
@@ -132,7 +132,7 @@ void on_begin(peer *p, const message *msg) {
     a->adopted = false;
     pulls_drop(p, GET_PART);
     for (uint32_t i = 0; i < p->chunks->segments; i++) {
-        segment *g = &a->segment[i];
+        chunk_group *g = &a->segment[i];
         g->mine = false;
         if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING) continue;
         segment_drop(p, i);
@@ -153,7 +153,7 @@ static const message_part *my_part(const peer *p) {
 }
 
 static void send_mismatch(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (p->now < a->mismatch_ns + TIMING_REPEAT_NS && a->mismatch_ns != 0) return;
     a->mismatch_ns = p->now;
     message_mismatch *body = &peer_compose(p, MESSAGE_MISMATCH)->u.mismatch;
@@ -166,27 +166,27 @@ static void send_mismatch(peer *p) {
 
 static void announce(peer *p, uint32_t g) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *to = &p->cluster->members[i];
+        const cluster_member *to = &p->cluster->members[i];
         if (to->keeps != p->stage || to->contact == NO_CONTACT) continue;
         message_result *body = &peer_compose(p, MESSAGE_RESULT)->u.result;
         body->stage = p->stage;
         body->term = p->chunks->aggregation.begin.term;
         body->round = p->chunks->aggregation.begin.round;
-        body->first = segment_first(g);
-        body->count = segment_count(p, g);
+        body->first = chunk_group_first(g);
+        body->count = chunk_group_count(p, g);
         peer_send(p, to->contact, 0);
     }
 }
 
 // Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
 static void adopt(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     bool read = p->state.position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
     if (!a->begun || a->adopted || !read || a->results != p->state.iteration) return;
     const message_part *part = my_part(p);
     message_set none = {{0}};
     const message_set *set = part == NULL ? &none : &part->set;
-    if (weights_pending(p) || memcmp(set, &p->microbatch->k, sizeof *set) != 0) {
+    if (inflight_weights_pending(p) || memcmp(set, &p->microbatch->k, sizeof *set) != 0) {
         send_mismatch(p);
         return;
     }
@@ -194,7 +194,7 @@ static void adopt(peer *p) {
     for (uint16_t i = 0; i < a->begin.owners; i++) {
         const message_block_owner *o = &a->begin.owner[i];
         for (uint32_t g = 0; g < p->chunks->segments; g++) {
-            if (segment_first(g) < o->first || segment_first(g) >= o->first + o->count) continue;
+            if (chunk_group_first(g) < o->first || chunk_group_first(g) >= o->first + o->count) continue;
             a->segment[g].mine = o->member == p->me;
             if (a->segment[g].mine && a->segment[g].state == SEGMENT_DONE) announce(p, g);
         }
@@ -205,18 +205,18 @@ static void adopt(peer *p) {
 
 static bool part_pull_under_way(const peer *p, uint32_t first, uint32_t part) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->chunks->pulls[i];
+        const chunk_pull *q = &p->chunks->pulls[i];
         if (q->used && q->what == GET_PART && q->first == first && q->part == part) return true;
     }
     return false;
 }
 
 static void start_reduce(peer *p, uint32_t g) {
-    aggregation *a = &p->chunks->aggregation;
-    task *t = task_add(p, JOB_REDUCE);
+    chunk_aggregation *a = &p->chunks->aggregation;
+    core_job *t = jobs_add(p, JOB_REDUCE);
     if (t == NULL) return;
-    t->work.first = segment_first(g);
-    t->work.count = segment_count(p, g);
+    t->work.first = chunk_group_first(g);
+    t->work.count = chunk_group_count(p, g);
     t->work.tokens = a->begin.tokens;
     t->work.version = a->begin.round;
     t->close = reduce_close(p);
@@ -230,7 +230,7 @@ static void start_reduce(peer *p, uint32_t g) {
 // As member_answers; what is done by it is good for as long as the answer is. Segments that follow each other often have one
 // holder.
 static bool answers(peer *p, member_id id) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (id == 0) return false;
     if (id == a->asked_of) return a->it_answers;
     uint64_t until = member_answers_until(p, id);
@@ -242,39 +242,39 @@ static bool answers(peer *p, member_id id) {
 
 // All at once they would share the line and all be late; and who is asked for the first ranges would be the only one whose lines are used. NULL: enough
 // are under way.
-static pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
-    aggregation *a = &p->chunks->aggregation;
+static chunk_pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
+    chunk_aggregation *a = &p->chunks->aggregation;
     bool straight = a->segment[g].straight;
-    bypass_choice way;
+    multipath_choice way;
     if (a->full == from) return NULL;
-    if (!bypass_choose(p, from, straight, &way)) {
+    if (!multipath_choose(p, from, straight, &way)) {
         if (!straight) a->full = from;
         return NULL;
     }
-    pull *q = pull_start(p, &result_pulls, what, p->stage, from, segment_first(g), segment_count(p, g), version);
-    if (q != NULL) bypass_take(p, q, &way);
+    chunk_pull *q = pull_start(p, &result_pulls, what, p->stage, from, chunk_group_first(g), chunk_group_count(p, g), version);
+    if (q != NULL) multipath_take(p, q, &way);
     return q;
 }
 
 static void collect_parts(peer *p, uint32_t g) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     bool all = true;
     for (uint16_t i = 0; i < a->begin.parts; i++) {
         const message_part *part = &a->begin.part[i];
         if (part->member == p->me || ((a->segment[g].arrived >> i) & 1)) continue;
         all = false;
-        if (part_pull_under_way(p, segment_first(g), i)) continue;
+        if (part_pull_under_way(p, chunk_group_first(g), i)) continue;
         if (!answers(p, part->member)) {  // it would answer every question when it wakes
             peer_wake_at(p, p->now + TIMING_RETRY_NS);
             reduce_stir(p);
             continue;
         }
-        pull *q = pull_segment(p, GET_PART, part->member, g, p->state.iteration);
+        chunk_pull *q = pull_segment(p, GET_PART, part->member, g, p->state.iteration);
         if (q == NULL) return;
         reduce_stir(p);
         q->part = i;
         q->round = a->begin.round;
-        q->digest = set_digest(&part->set);
+        q->digest = message_set_digest(&part->set);
         pull_send(p, q);
     }
     if (!all) return;
@@ -286,11 +286,11 @@ static void collect_parts(peer *p, uint32_t g) {
 
 void on_result(peer *p, const message *msg) {
     const message_result *body = &msg->u.result;
-    aggregation *a = &p->chunks->aggregation;
-    const member *from = member_find(p, msg->sender);
+    chunk_aggregation *a = &p->chunks->aggregation;
+    const cluster_member *from = member_find(p, msg->sender);
     if (p->me == 0 || from == NULL || body->stage != p->stage || from->stage != p->stage || body->first % PEER_SEGMENT_BLOCKS != 0) return;
     uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
-    if (g >= p->chunks->segments || body->count != segment_count(p, g)) return;
+    if (g >= p->chunks->segments || body->count != chunk_group_count(p, g)) return;
     // its announcer may have heard BEGIN before me, and says it once
     if (a->results != msg->iteration && (msg->iteration != p->state.iteration || !results_begin(p, msg->iteration))) return;
     bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
@@ -298,22 +298,22 @@ void on_result(peer *p, const message *msg) {
     a->segment[g].holder = msg->sender;
 }
 
-static bool askable(const peer *p, const member *m) {
+static bool askable(const peer *p, const cluster_member *m) {
     return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
 }
 
 static void list_candidates(peer *p, bool shadows) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     for (uint32_t i = 0; i < p->cluster->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if ((shadows ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
     }
 }
 
 // Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn, and where all of them died its
 // shadows.
-static member_id somebody(peer *p, segment *g) {
-    aggregation *a = &p->chunks->aggregation;
+static member_id somebody(peer *p, chunk_group *g) {
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (!a->candidates_known) {
         a->candidates = 0;
         list_candidates(p, false);
@@ -324,8 +324,8 @@ static member_id somebody(peer *p, segment *g) {
 }
 
 static void fetch_result(peer *p, uint32_t index) {
-    aggregation *a = &p->chunks->aggregation;
-    segment *g = &a->segment[index];
+    chunk_aggregation *a = &p->chunks->aggregation;
+    chunk_group *g = &a->segment[index];
     bool decided = p->state.has_final && p->state.final.u.final.iteration == a->results;
     member_id from = g->holder;
     if (!answers(p, from)) {
@@ -341,7 +341,7 @@ static void fetch_result(peer *p, uint32_t index) {
         from = somebody(p, g);
     }
     if (from == 0) return;
-    pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
+    chunk_pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
     if (q == NULL) return;
     reduce_stir(p);
     q->round = reduce_round(p);
@@ -350,8 +350,8 @@ static void fetch_result(peer *p, uint32_t index) {
     pull_send(p, q);
 }
 
-static void pull_again(peer *p, pull *q) {
-    segment *g = &p->chunks->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
+static void pull_again(peer *p, chunk_pull *q) {
+    chunk_group *g = &p->chunks->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
     g->straight = true;
     if (q->what == GET_RESULT && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     pull_end(p, q);
@@ -360,16 +360,16 @@ static void pull_again(peer *p, pull *q) {
 }
 
 // Should a state come that is older after all, it is asked for again.
-static void pull_needless(peer *p, pull *q) {
-    aggregation *a = &p->chunks->aggregation;
-    segment *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
+static void pull_needless(peer *p, chunk_pull *q) {
+    chunk_aggregation *a = &p->chunks->aggregation;
+    chunk_group *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
     if (q->version == a->results && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     pull_end(p, q);
     reduce_stir(p);
 }
 
-static void pull_failed(peer *p, const pull *was) {
-    segment *g = &p->chunks->aggregation.segment[was->first / PEER_SEGMENT_BLOCKS];
+static void pull_failed(peer *p, const chunk_pull *was) {
+    chunk_group *g = &p->chunks->aggregation.segment[was->first / PEER_SEGMENT_BLOCKS];
     if (was->what == GET_PART) {
         g->asked_ns = p->now;
         return;
@@ -382,12 +382,12 @@ static void pull_failed(peer *p, const pull *was) {
 
 static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     uint32_t index = get->first / PEER_SEGMENT_BLOCKS;
-    segment *g = &a->segment[index];
-    pull *q = NULL;
+    chunk_group *g = &a->segment[index];
+    chunk_pull *q = NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS && q == NULL; i++) {
-        pull *c = &p->chunks->pulls[i];
+        chunk_pull *c = &p->chunks->pulls[i];
         if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version && c->round == get->round) q = c;
     }
     if (q == NULL || q->digest != get->digest || get->version != a->results) {
@@ -405,7 +405,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
         g->arrived |= (uint64_t)1 << part;
         return;
     }
-    task *t = g->state == SEGMENT_PULLING ? task_add(p, JOB_RESULT_PUT) : NULL;
+    core_job *t = g->state == SEGMENT_PULLING ? jobs_add(p, JOB_RESULT_PUT) : NULL;
     if (t == NULL) {
         peer_release(p, &blob);
         if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
@@ -422,18 +422,18 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
 
 // ---- done ---------------------------------------------------------------------------------------------------------
 
-static void reduce_job_failed(peer *p, const task *t) {
+static void reduce_job_failed(peer *p, const core_job *t) {
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
-    segment *g = &p->chunks->aggregation.segment[index];
+    chunk_group *g = &p->chunks->aggregation.segment[index];
     segment_drop(p, index);
     g->state = SEGMENT_MISSING;
     g->holder = 0;
 }
 
-bool reduce_counts(const peer *p, const task *t) { return p->chunks->aggregation.results == t->work.iteration && t->close == reduce_close(p); }
+bool reduce_counts(const peer *p, const core_job *t) { return p->chunks->aggregation.results == t->work.iteration && t->close == reduce_close(p); }
 
-static void segment_finished(peer *p, const task *t, const job_result *r) {
-    aggregation *a = &p->chunks->aggregation;
+static void segment_finished(peer *p, const core_job *t, const job_result *r) {
+    chunk_aggregation *a = &p->chunks->aggregation;
     blob_id in = t->work.in, out = r->out;
     peer_release(p, &in);
     peer_release(p, &out);
@@ -443,7 +443,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
     }
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
     if (p->me == 0 || index >= p->chunks->segments || !reduce_counts(p, t)) return;
-    segment *g = &a->segment[index];
+    chunk_group *g = &a->segment[index];
     bool other_round = !p->run.reproducible && t->work.version != reduce_round(p);
     if (g->state != SEGMENT_WORKING) return;
     if (r->failed || other_round) {
@@ -456,8 +456,8 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
     if (t->work.kind == JOB_REDUCE) announce(p, index);
 }
 
-static void norm_finished(peer *p, const task *t, const job_result *r) {
-    aggregation *a = &p->chunks->aggregation;
+static void norm_finished(peer *p, const core_job *t, const job_result *r) {
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (p->me == 0 || a->results != t->work.iteration || !reduce_complete(p)) return;
     a->norm_asked = false;
     a->normed = true;
@@ -475,7 +475,7 @@ static void norm_finished(peer *p, const task *t, const job_result *r) {
     reduce_apply(p);
 }
 
-static void applied(peer *p, const task *t) {
+static void applied(peer *p, const core_job *t) {
     p->chunks->applying = false;
     for (uint32_t b = 0; b < p->chunks->blocks; b++)
         if (p->chunks->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->chunks->block_version[b] = t->work.iteration + 1;
@@ -484,7 +484,7 @@ static void applied(peer *p, const task *t) {
     transfer_check_ready(p);
 }
 
-void reduce_job_done(peer *p, const task *t, const job_result *r) {
+void reduce_job_done(peer *p, const core_job *t, const job_result *r) {
     if (t->work.kind == JOB_APPLY) {
         if (p->me != 0) applied(p, t);
     } else if (t->work.kind == JOB_NORM) norm_finished(p, t, r);
@@ -492,7 +492,7 @@ void reduce_job_done(peer *p, const task *t, const job_result *r) {
 }
 
 void reduce_apply(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (!p->state.has_final || p->chunks->applying || p->me == 0) return;
     const log_final *final = &p->state.final.u.final;
     if (final->iteration + 1 != p->state.iteration || !reduce_behind(p, final->iteration)) return;
@@ -504,7 +504,7 @@ void reduce_apply(peer *p) {
             return;
         }
     }
-    task *t = task_add(p, JOB_APPLY);
+    core_job *t = jobs_add(p, JOB_APPLY);
     if (t == NULL) return;
     t->work.iteration = final->iteration;
     t->work.skip = final->skip;
@@ -516,7 +516,7 @@ void reduce_apply(peer *p) {
 }
 
 static void send_reduced(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (a->results != p->state.iteration || !a->normed || !a->begun) return;
     if (a->reduced_ns != 0 && p->now < a->reduced_ns + TIMING_REPEAT_NS) {
         peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
@@ -532,7 +532,7 @@ static void send_reduced(peer *p) {
 }
 
 static void collect_when_due(peer *p, uint32_t index) {
-    const segment *g = &p->chunks->aggregation.segment[index];
+    const chunk_group *g = &p->chunks->aggregation.segment[index];
     uint64_t due = g->asked_ns == 0 ? 0 : g->asked_ns + TIMING_RETRY_NS;
     if (p->now >= due) collect_parts(p, index);
     else peer_wake_at(p, due);
@@ -546,10 +546,10 @@ static uint32_t collected_at_once(const peer *p) {
 }
 
 static void segments_tick(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     uint32_t collecting = 0, most = collected_at_once(p);
     for (uint32_t i = 0; i < p->chunks->segments; i++) {
-        segment *g = &a->segment[i];
+        chunk_group *g = &a->segment[i];
         if (g->state != SEGMENT_MISSING) continue;
         bool mine = g->mine && a->adopted && a->results == p->state.iteration;
         if (!mine) fetch_result(p, i);
@@ -560,7 +560,7 @@ static void segments_tick(peer *p) {
 
 // False: it would be another thing at the next step, though nothing comes.
 static bool reduce(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (a->begun && !a->adopted && a->results == p->state.iteration) {
         adopt(p);
         if (!a->adopted) {
@@ -573,7 +573,7 @@ static bool reduce(peer *p) {
     if (!wanted) return true;
     if (!reduce_complete(p)) segments_tick(p);
     bool norm = reduce_complete(p) && !a->normed && !a->norm_asked;
-    task *t = norm ? task_add(p, JOB_NORM) : NULL;
+    core_job *t = norm ? jobs_add(p, JOB_NORM) : NULL;
     if (t != NULL) {
         t->work.iteration = a->results;
         a->norm_asked = true;
@@ -584,7 +584,7 @@ static bool reduce(peer *p) {
 
 // Most steps are about other things, and a stage has many segments: what is not yet due is not looked at again.
 void reduce_tick(peer *p) {
-    aggregation *a = &p->chunks->aggregation;
+    chunk_aggregation *a = &p->chunks->aggregation;
     if (p->me == 0) return;
     if (p->now >= a->calm_until_ns) {
         uint64_t deadline = p->core.deadline;

@@ -31,7 +31,7 @@ void rollback_unreadable(peer *p) {
 void rollback_tick(peer *p) {
     stored_checkpoints *b = &p->chunks->stored;
     if (p->config.kind != MEMBER_DATA || b->looking || b->looked >= p->state.checkpoint_count) return;
-    task *t = task_add(p, JOB_SAVE_FIND);
+    core_job *t = jobs_add(p, JOB_SAVE_FIND);
     if (t == NULL) return;
     const log_checkpoint *said = &p->state.checkpoint[p->state.checkpoint_count - 1 - b->looked].entry;
     t->work.version = said->version;
@@ -39,7 +39,7 @@ void rollback_tick(peer *p) {
     b->looking = true;
 }
 
-void rollback_found(peer *p, const task *t, const job_result *r) {
+void rollback_found(peer *p, const core_job *t, const job_result *r) {
     stored_checkpoints *b = &p->chunks->stored;
     b->looking = false;
     if (b->looked >= p->state.checkpoint_count || p->state.checkpoint[p->state.checkpoint_count - 1 - b->looked].entry.version != t->work.version) return;  // it goes back no more

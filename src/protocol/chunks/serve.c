@@ -18,11 +18,11 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
 
 // The digest names what is wanted, so it may be given before BEGIN has come here: jobs that were asked for run before W.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !weights_pending(p);
+    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {
-    const aggregation *a = &p->chunks->aggregation;
+    const chunk_aggregation *a = &p->chunks->aggregation;
     if (get->stage != p->stage || get->version != a->results || get->digest != reduce_close(p)) return false;
     if (!p->run.reproducible && get->round != reduce_round(p)) return false;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
@@ -61,7 +61,7 @@ static uint64_t line_rate(const peer *p) {
 static bool stage_is_short(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->stage != p->stage || m->contact == NO_CONTACT || !member_answers(p, m->id)) continue;
         if (p->cluster->contacts[m->contact].beat.ready != 0) here += m->capacity;
         else coming += m->capacity;
@@ -72,8 +72,8 @@ static bool stage_is_short(const peer *p) {
 // For the iteration: by tensors, those that it carries for others among them, or by a reduction.
 static bool line_is_wanted(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
-    EACH_HELD(p, m) {
-        if (send_line(&p->microbatch->held[m].on) != 0 || send_line(&p->microbatch->held[m].back) != 0) return true;
+    EACH_INFLIGHT(p, m) {
+        if (send_line(&p->microbatch->inflight[m].on) != 0 || send_line(&p->microbatch->inflight[m].back) != 0) return true;
         if (p->stage == 0 && send_line(&p->microbatch->owned[m].back) != 0) return true;
     }
     return false;
@@ -83,7 +83,7 @@ static bool line_is_wanted(const peer *p) {
 // gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked where there is a share.
 // How long the last ones take is asked anew each time: a line that was silent when they went may carry again.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
-    const member *to = member_find(p, p->cluster->contacts[from].member);
+    const cluster_member *to = member_find(p, p->cluster->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;
     if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
     if (!line_is_wanted(p)) return 0;
@@ -110,7 +110,7 @@ static job_kind serves(peer *p, const message_get *get) {
 static bool is_clogged(const peer *p, uint32_t from) {
     uint32_t asked = 0;
     for (uint32_t i = 0; i < p->core.task_count; i++) {
-        const task *t = &p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS];
+        const core_job *t = &p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS];
         asked += t->contact == from && t->get.count > 0;
     }
     return asked > PEER_MOST_ASKED || p->core.waiting_bytes > (uint64_t)PEER_MOST_SERVED_MIB << 20;
@@ -122,7 +122,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
     uint64_t wait_ns = is_clogged(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for my own
     bool can = kind != JOB_NONE && wait_ns == 0 && p->core.task_count <= PEER_MAX_TASKS / 2;
-    task *t = can ? task_add(p, kind) : NULL;
+    core_job *t = can ? jobs_add(p, kind) : NULL;
     if (t == NULL) {
         refuse_get(p, from, get, wait_ns);
         return;
@@ -136,7 +136,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
     if (get->what == GET_STATE) t->work.version = get->stage == p->stage ? p->chunks->block_version[get->first] : p->state.start_version;
 }
 
-void serve_done(peer *p, const task *t, const job_result *r) {
+void serve_done(peer *p, const core_job *t, const job_result *r) {
     blob_id out = r->out;
     if (r->failed || out == 0) {
         if (t->work.stage != p->stage) rollback_unreadable(p);
@@ -144,7 +144,7 @@ void serve_done(peer *p, const task *t, const job_result *r) {
         peer_release(p, &out);
         return;
     }
-    bool carried = bypass_send(p, t, out);
+    bool carried = multipath_send(p, t, out);
     message_data *data = &peer_compose(p, MESSAGE_DATA)->u.data;
     data->get = t->get;
     if (!carried) data->get.by = data->get.serial = 0;

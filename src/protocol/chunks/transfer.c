@@ -5,7 +5,7 @@ static void initialise(peer *p) {
     p->chunks->initialised = true;
     bool fresh = !p->state.has_final && (p->state.start_version == 0 || rollback_holds(p));
     if (!fresh) return;
-    task *t = task_add(p, JOB_STATE_INIT);
+    core_job *t = jobs_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);
     t->work.version = p->state.start_version;
     p->chunks->applying = true;  // nothing else touches the state before it is there
@@ -45,7 +45,7 @@ void transfer_init_done(peer *p, const job_result *r) {
         begin_at(p, r->version);
         return;
     }
-    task *compare = task_add(p, JOB_STATE_ROOT);
+    core_job *compare = jobs_add(p, JOB_STATE_ROOT);
     BRAID_ASSERT(compare != NULL);
     compare->work.version = r->version;
     compare->of_start = true;

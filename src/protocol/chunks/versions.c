@@ -26,7 +26,7 @@ bool reduce_reaches(const peer *p, uint64_t *version) {
 }
 
 uint64_t reduce_left(const peer *p) {
-    const aggregation *a = &p->chunks->aggregation;
+    const chunk_aggregation *a = &p->chunks->aggregation;
     return a->normed && reduce_complete(p) ? a->results + 1 : 0;
 }
 

@@ -14,7 +14,7 @@ enum {
 typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
 
 // Whoever changes its member, its link, or a time of its that contacts_tick looks at, calls contact_touch.
-typedef struct contact {
+typedef struct cluster_contact {
     // what most steps look at, close together
     bool used;
     bool joining;       // leader: its MEMBER entry is on its way into the log
@@ -59,14 +59,14 @@ typedef struct contact {
     uint64_t vouched_ns, vouched_version;  // leader: when it was last told the root of its stage's state, and at which version
     char address[WIRE_MAX_ADDRESS];   // where it is, as far as is known
     char entered[WIRE_MAX_ADDRESS];   // where its MEMBER entry says that it was
-} contact;
+} cluster_contact;
 
 // Of PEER_CONTACT_BLOCK contacts: before `due_ns` there is nothing to do for any, but to wake at `wake_ns`.
 typedef struct contact_block {
     uint64_t due_ns, wake_ns;
 } contact_block;
 
-typedef struct member {
+typedef struct cluster_member {
     member_id id;
     uint32_t contact;    // NO_CONTACT: myself
     uint16_t stage;      // whose work it does; NO_STAGE: it is a shadow
@@ -76,16 +76,16 @@ typedef struct member {
     uint32_t capacity;
     bool expelling;      // leader: its EXPEL is on its way into the log
     bool was_ready;      // it has said that it has its state, though it may be busy applying a result now
-} member;
+} cluster_member;
 
 // Somebody who is a member no more; as long as its process lives it has the state that it had.
-typedef struct former {
+typedef struct former_member {
     uint64_t incarnation;
     uint16_t stage;
-} former;
+} former_member;
 
 // The leader, as far as this peer knows.
-typedef struct leadership {
+typedef struct known_leader {
     bool heard;         // it has said itself that it leads in this term
     uint64_t term;
     braid_id id;
@@ -95,18 +95,18 @@ typedef struct leadership {
     uint64_t miss_ns;   // when the user is told which voters are missing, unless a leader is elected by then
     uint64_t strange_ns;  // since when only unknown peers speak as leaders; 0: a known one may lead
     uint64_t farewell;    // newest entry that an unknown peer had read when it said that the run is over. A peer that has read more does not believe it
-} leadership;
+} known_leader;
 
 typedef struct peer_cluster {
-    contact *contacts;      // [PEER_MAX_CONTACTS]
+    cluster_contact *contacts;      // [PEER_MAX_CONTACTS]
     uint32_t contact_high;  // all used ones lie below
     contact_block contact_block[PEER_CONTACT_BLOCKS];
     uint16_t contact_at[PEER_CONTACT_HINTS];  // hash table of ids: 1 + index of the contact, 0: none
-    member *members;        // [WIRE_MAX_MEMBERS], ascending id
+    cluster_member *members;        // [WIRE_MAX_MEMBERS], ascending id
     uint32_t member_count;
-    former former[PEER_KEPT_FORMER];  // a ring
+    former_member former[PEER_KEPT_FORMER];  // a ring
     uint32_t next_former;
-    leadership lead;
+    known_leader lead;
     bool leads;             // this peer is the leader
     uint64_t own_term;      // ... of this term, or was last
     bool admitted;          // ... whose own MEMBER entry is on its way into the log
@@ -129,21 +129,21 @@ uint32_t contact_find(const peer *p, const braid_id *id);
 void contact_may_be_at(peer *p, const braid_id *id, const char *address);  // as somebody says who may be wrong
 uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
 void contacts_add_named(peer *p);  // by the user
-bool is_named(const peer *p, const braid_id *id);
+bool contact_is_named(const peer *p, const braid_id *id);
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
 // Who has been silent for `patience_ns`, since `from_ns` at the earliest, is waited for no longer; at the end of the run for a minute at least.
-uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns, uint64_t patience_ns);
+uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t patience_ns);
 void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
 void contacts_touch(peer *p);
 void contacts_tick(peer *p);
-void contact_forget(peer *p, contact *c);
-bool contact_answers(const peer *p, const contact *c);
+void contact_forget(peer *p, cluster_contact *c);
+bool contact_answers(const peer *p, const cluster_contact *c);
 void contacts_forgive(peer *p, uint64_t late_ns);  // silence of so long was not theirs
 
 // ---- members.c -----------------------------------------------------------------------------------------------------
-member *member_find(const peer *p, member_id id);
+cluster_member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
 bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not myself
 // Live and, as far as this peer can see, answering.
@@ -159,7 +159,7 @@ void members_forget(peer *p);
 // ---- leadership.c --------------------------------------------------------------------------------------------------
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself);
 void on_leader(peer *p, uint32_t from, const message *msg);
-void send_leader(peer *p, uint32_t contact_index);
+void lead_send(peer *p, uint32_t contact_index);
 void lead_renew_addresses(const peer *p, log_voters *v);  // where they are now; whoever comes back looks for them there
 bool lead_is_voter(const peer *p, const braid_id *id);
 void lead_ask(peer *p);
@@ -171,6 +171,6 @@ bool lead_may_be_in(const peer *p, uint64_t term);
 bool lead_may_come_from(const peer *p, uint32_t contact_index);
 
 
-static inline bool member_is_shadow(const member *m) { return m->stage == NO_STAGE; }
+static inline bool member_is_shadow(const cluster_member *m) { return m->stage == NO_STAGE; }
 
 #endif

@@ -16,7 +16,7 @@ static uint32_t hint_of(const braid_id *id) { return (id->bytes[0] | (uint32_t)i
 // Who is forgotten stays in the table until somebody new comes.
 uint32_t contact_find(const peer *p, const braid_id *id) {
     for (uint32_t at = hint_of(id); p->cluster->contact_at[at] != 0; at = (at + 1) % PEER_CONTACT_HINTS) {
-        const contact *c = &p->cluster->contacts[p->cluster->contact_at[at] - 1];
+        const cluster_contact *c = &p->cluster->contacts[p->cluster->contact_at[at] - 1];
         if (c->used && id_equal(&c->id, id)) return (uint32_t)(c - p->cluster->contacts);
     }
     return NO_CONTACT;
@@ -32,14 +32,14 @@ static void index_contacts(peer *p) {
     }
 }
 
-static bool is_sought(const peer *p, const contact *c);
+static bool is_sought(const peer *p, const cluster_contact *c);
 
 
 // The one that has been here longest and is nothing to the run: anybody may link, and say nothing for ever.
 static uint32_t stranger_leaves(peer *p) {
     uint32_t oldest = NO_CONTACT;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        const contact *c = &p->cluster->contacts[i];
+        const cluster_contact *c = &p->cluster->contacts[i];
         if (c->member != 0 || c->joining || c->link != LINK_UP || is_sought(p, c)) continue;
         if (oldest == NO_CONTACT || c->up_ns < p->cluster->contacts[oldest].up_ns) oldest = i;
     }
@@ -60,7 +60,7 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     }
     if (index == NO_CONTACT && unused == NO_CONTACT) unused = stranger_leaves(p);
     if (index == NO_CONTACT && unused == NO_CONTACT) return NO_CONTACT;
-    contact *c = &p->cluster->contacts[index == NO_CONTACT ? unused : index];
+    cluster_contact *c = &p->cluster->contacts[index == NO_CONTACT ? unused : index];
     if (index == NO_CONTACT) {
         memset(c, 0, sizeof *c);
         c->used = true;
@@ -84,7 +84,7 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
         contact_add(p, id, address);
         return;
     }
-    contact *c = &p->cluster->contacts[at];
+    cluster_contact *c = &p->cluster->contacts[at];
     if (address[0] == '\0' || memcmp(c->address, address, sizeof c->address) == 0 || memcmp(c->elsewhere, address, sizeof c->elsewhere) == 0) return;
     memcpy(c->elsewhere, address, sizeof c->elsewhere);
     c->turn_elsewhere = c->link != LINK_UP;
@@ -94,12 +94,12 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
 
 // No member, and wanted all the same: who leads, votes, or was named by the user of one who is no member either. Where who leads
 // is said to be it may be no more, and then that one is all that a joiner knows.
-static bool is_sought(const peer *p, const contact *c) {
+static bool is_sought(const peer *p, const cluster_contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id);
-    return leads || (p->me == 0 && is_named(p, &c->id)) || lead_is_voter(p, &c->id);
+    return leads || (p->me == 0 && contact_is_named(p, &c->id)) || lead_is_voter(p, &c->id);
 }
 
-bool is_named(const peer *p, const braid_id *id) { return id_equal(id, &p->config.leader_id) || id_equal(id, &p->config.named_id); }
+bool contact_is_named(const peer *p, const braid_id *id) { return id_equal(id, &p->config.leader_id) || id_equal(id, &p->config.named_id); }
 
 void contacts_add_named(peer *p) {
     static const braid_id nobody;
@@ -108,7 +108,7 @@ void contacts_add_named(peer *p) {
 }
 
 // Nobody needs it any more: not a member nor about to be one, not sought, no link.
-void contact_forget(peer *p, contact *c) {
+void contact_forget(peer *p, cluster_contact *c) {
     if (c->member == 0 && !c->joining && c->link == LINK_NONE && !is_sought(p, c)) c->used = false;
 }
 
@@ -119,7 +119,7 @@ void contact_up(peer *p, const braid_id *id) {
         if (e != NULL) e->id = *id;
         return;
     }
-    contact *c = &p->cluster->contacts[index];
+    cluster_contact *c = &p->cluster->contacts[index];
     contact_touch(p, index);
     c->turn_elsewhere = c->link == LINK_DIALING && !c->turn_elsewhere;  // where it was found it is looked for first
     c->link = LINK_UP;
@@ -139,7 +139,7 @@ void contact_up(peer *p, const braid_id *id) {
 void contact_down(peer *p, const braid_id *id, bool refused) {
     uint32_t index = contact_find(p, id);
     if (index == NO_CONTACT) return;
-    contact *c = &p->cluster->contacts[index];
+    cluster_contact *c = &p->cluster->contacts[index];
     contact_touch(p, index);
     if (c->link == LINK_UP) c->down_ns = p->now;
     c->link = LINK_NONE;
@@ -158,7 +158,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
 
 // When all is computed, whoever is only silent may stand still, or have ended the run and be cut off while it says so; where a port refuses
 // nobody is.
-uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns, uint64_t patience_ns) {
+uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t patience_ns) {
     uint64_t silent_ns = c->link == LINK_UP ? c->timing.heard_ns : c->down_ns;
     bool ends = run_state_is_complete(&p->state) && c->refused_ns == 0;
     if (silent_ns < from_ns) silent_ns = from_ns;
@@ -166,7 +166,7 @@ uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns
 }
 
 void contact_dial(peer *p, uint32_t index) {
-    contact *c = &p->cluster->contacts[index];
+    cluster_contact *c = &p->cluster->contacts[index];
     if (c->link != LINK_NONE || c->address[0] == '\0') return;
     effect *e = peer_effect(p, EFFECT_DIAL);
     if (e == NULL) return;
@@ -180,19 +180,19 @@ void contact_dial(peer *p, uint32_t index) {
 }
 
 // Its link is there, or fell so recently that a redial may bring it back: not when it had been silent before.
-bool contact_answers(const peer *p, const contact *c) {
+bool contact_answers(const peer *p, const cluster_contact *c) {
     if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);
     return c->refused_ns == 0 && p->now - c->down_ns < TIMING_LINK_GRACE_NS && !timing_suspect(&c->timing, c->down_ns);
 }
 
 // When its silence expels it. A data peer's slots do not come back to it, so it is waited for twice as long.
-static uint64_t silence_ends(const peer *p, const contact *c) {
+static uint64_t silence_ends(const peer *p, const cluster_contact *c) {
     uint64_t since = c->timing.heard_ns > c->admitted_ns ? c->timing.heard_ns : c->admitted_ns, limit = timing_expel_limit(&c->timing);
     if (member_find(p, c->member)->kind == MEMBER_DATA) limit *= 2;
     return since + (p->cluster->hears_most && limit < TIMING_EXPEL_SILENCE_NS ? limit : TIMING_EXPEL_SILENCE_NS);
 }
 
-static bool dead(const peer *p, const contact *c) {
+static bool dead(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_UP && c->refused_ns != 0) return p->now - c->refused_ns >= TIMING_EXPEL_REFUSED_NS;
     return p->now >= silence_ends(p, c) && (c->link != LINK_UP || timing_phi(&c->timing, p->now) >= TIMING_EXPEL_PHI);
 }
@@ -201,7 +201,7 @@ static bool dead(const peer *p, const contact *c) {
 static bool hears_most(const peer *p) {
     uint32_t heard = 0, others = 0;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        const contact *c = &p->cluster->contacts[i];
+        const cluster_contact *c = &p->cluster->contacts[i];
         if (!c->used || c->member == 0) continue;
         others++;
         heard += c->link == LINK_UP && p->now - c->timing.heard_ns < 2 * TIMING_HEARTBEAT_NS;
@@ -209,7 +209,7 @@ static bool hears_most(const peer *p) {
     return 2 * heard >= others;
 }
 
-static uint64_t dial_due(const peer *p, const contact *c) {
+static uint64_t dial_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
     if (c->member == 0 && !is_sought(p, c)) return UINT64_MAX;
     // the newer member dials, the older one only when that has not worked for a while
@@ -218,12 +218,12 @@ static uint64_t dial_due(const peer *p, const contact *c) {
 }
 
 static void contact_tick(peer *p, uint32_t index) {
-    contact *c = &p->cluster->contacts[index];
+    cluster_contact *c = &p->cluster->contacts[index];
     uint64_t dial = dial_due(p, c);
     if (dial <= p->now) contact_dial(p, index);
     else peer_wake_at(p, dial);
     bool due = p->now >= c->sent_ns + TIMING_HEARTBEAT_NS || p->now >= c->beat_sent_ns + TIMING_BEAT_NS;
-    if (c->link == LINK_UP && c->untold) send_leader(p, index);
+    if (c->link == LINK_UP && c->untold) lead_send(p, index);
     c->untold = false;
     if (c->link == LINK_UP && due) core_report(p, &(core_change){.kind = CHANGE_HEARTBEAT_DUE, .contact = index});
     if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
@@ -235,7 +235,7 @@ static void contact_tick(peer *p, uint32_t index) {
 
 void contacts_forgive(peer *p, uint64_t late_ns) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        contact *c = &p->cluster->contacts[i];
+        cluster_contact *c = &p->cluster->contacts[i];
         if (!c->used) continue;
         if (c->timing.heard_ns != 0) c->timing.heard_ns += late_ns;
         c->down_ns += late_ns;
@@ -246,7 +246,7 @@ void contacts_forgive(peer *p, uint64_t late_ns) {
 }
 
 // When contact_tick has to do something for it.
-static uint64_t contact_due(const peer *p, const contact *c) {
+static uint64_t contact_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_UP) return dial_due(p, c);
     uint64_t silent = c->sent_ns + TIMING_HEARTBEAT_NS, beat = c->beat_sent_ns + TIMING_BEAT_NS;
     return silent < beat ? silent : beat;

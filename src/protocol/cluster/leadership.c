@@ -16,8 +16,8 @@ bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->st
 // whom he was told to join may be gone.
 bool lead_may_come_from(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;
-    const contact *c = &p->cluster->contacts[from];
-    return c->member != 0 || id_equal(&c->id, &p->cluster->lead.id) || is_named(p, &c->id) || lead_is_voter(p, &c->id);
+    const cluster_contact *c = &p->cluster->contacts[from];
+    return c->member != 0 || id_equal(&c->id, &p->cluster->lead.id) || contact_is_named(p, &c->id) || lead_is_voter(p, &c->id);
 }
 
 // A stranger speaks as one that leads: I may have missed so much that I know none of the voters any more. One of those whom I
@@ -26,7 +26,7 @@ void lead_ask(peer *p) {
     if (p->cluster->member_count == 0 || p->now < p->cluster->lead.asked_ns + TIMING_REPEAT_NS) return;
     p->cluster->lead.asked_ns = p->now;
     for (uint32_t tries = 0; tries < p->cluster->member_count; tries++) {
-        const member *m = &p->cluster->members[p->cluster->lead.asked++ % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[p->cluster->lead.asked++ % p->cluster->member_count];
         if (m->contact == NO_CONTACT || p->cluster->contacts[m->contact].link != LINK_UP) continue;
         peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->state.position + 1;
         peer_send(p, m->contact, 0);
@@ -36,7 +36,7 @@ void lead_ask(peer *p) {
 
 static bool somebody_may_lead(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
-    const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
+    const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     if (c == NULL || (c->asks_in_ns != 0 && p->now < c->asks_in_ns + TIMING_HOME_NS)) return false;  // its next life, which knows less than I do
     return p->now < contact_awaited_until(p, c, 0, TIMING_HOME_NS);
 }
@@ -69,7 +69,7 @@ void lead_tell_all_again(peer *p) {
     contacts_touch(p);
     if (p->cluster->lead.term <= 1) return;  // the first one is no news
     for (uint32_t i = 0; i < p->cluster->contact_high; i++)  // who waits to be let in may know an older one
-        if (p->cluster->contacts[i].used && p->cluster->contacts[i].link == LINK_UP && p->cluster->contacts[i].member == 0) send_leader(p, i);
+        if (p->cluster->contacts[i].used && p->cluster->contacts[i].link == LINK_UP && p->cluster->contacts[i].member == 0) lead_send(p, i);
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     tell t = {.kind = TELL_LEADER, .id = p->cluster->lead.id, .iteration = p->state.iteration, .text = at == NO_CONTACT ? p->config.address : p->cluster->contacts[at].address};
     peer_tell(p, &t);
@@ -110,7 +110,7 @@ void on_leader(peer *p, uint32_t from, const message *msg) {
 }
 
 // For whoever knows an older one, or none.
-void send_leader(peer *p, uint32_t contact_index) {
+void lead_send(peer *p, uint32_t contact_index) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     if (p->cluster->lead.term <= 1 || (!p->cluster->leads && at == NO_CONTACT)) return;
     message_leader *body = &peer_compose(p, MESSAGE_LEADER)->u.leader;

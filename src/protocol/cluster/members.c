@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-member *member_find(const peer *p, member_id id) {
+cluster_member *member_find(const peer *p, member_id id) {
     uint32_t low = 0, high = p->cluster->member_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
@@ -16,21 +16,21 @@ member *member_find(const peer *p, member_id id) {
 bool member_live(const peer *p, member_id id) { return id != 0 && member_find(p, id) != NULL; }
 
 bool member_at(const peer *p, member_id id, uint16_t stage) {
-    const member *m = id == 0 ? NULL : member_find(p, id);
+    const cluster_member *m = id == 0 ? NULL : member_find(p, id);
     return m != NULL && m->stage == stage && m->contact != NO_CONTACT;
 }
 
 bool member_answers(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     if (m == NULL) return false;
     return m->contact == NO_CONTACT || contact_answers(p, &p->cluster->contacts[m->contact]);
 }
 
 // Somebody who does not answer may be heard at any time, so that may change; who is no member stays none.
 uint64_t member_answers_until(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     if (m == NULL || m->contact == NO_CONTACT) return UINT64_MAX;
-    const contact *c = &p->cluster->contacts[m->contact];
+    const cluster_contact *c = &p->cluster->contacts[m->contact];
     uint64_t sure = c->link == LINK_UP ? timing_sure_until(&c->timing) : 0;
     return sure > p->now ? sure : 0;
 }
@@ -59,10 +59,10 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     if (c != NO_CONTACT) p->cluster->contacts[c].joining = false;  // though there may be no room for it any more
     if (self) p->cluster->admitted = false;
     if (p->cluster->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
-    member *m = &p->cluster->members[p->cluster->member_count++];
+    cluster_member *m = &p->cluster->members[p->cluster->member_count++];
     contacts_touch(p);
     bool shadow = entry->kind == MEMBER_SHADOW;
-    *m = (member){.id = index, .contact = c, .stage = shadow ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
+    *m = (cluster_member){.id = index, .contact = c, .stage = shadow ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
     tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .shadow = shadow, .iteration = p->state.iteration};
     peer_tell(p, &t);
     if (self) {
@@ -72,7 +72,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         p->shadow = shadow;
         core_report(p, &(core_change){.kind = CHANGE_ADMITTED});
     } else {
-        contact *who = &p->cluster->contacts[c];
+        cluster_contact *who = &p->cluster->contacts[c];
         who->member = index;
         who->admitted_ns = p->now;
         who->itself = who->joining = false;
@@ -90,22 +90,22 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     core_report(p, &(core_change){.kind = CHANGE_MEMBERS});
 }
 
-static void tell_expelled(peer *p, const member *gone, uint8_t reason) {
+static void tell_expelled(peer *p, const cluster_member *gone, uint8_t reason) {
     tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .shadow = member_is_shadow(gone), .reason = reason, .iteration = p->state.iteration};
     t.id = gone->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[gone->contact].id;
     peer_tell(p, &t);
 }
 
-static void drop(peer *p, member *m, uint8_t reason) {
-    member gone = *m;
+static void drop(peer *p, cluster_member *m, uint8_t reason) {
+    cluster_member gone = *m;
     member_id id = gone.id;
     uint32_t at = (uint32_t)(m - p->cluster->members);
     memmove(m, m + 1, (p->cluster->member_count - at - 1) * sizeof *m);
     p->cluster->member_count--;
     contacts_touch(p);
     if (gone.contact != NO_CONTACT) {
-        contact *c = &p->cluster->contacts[gone.contact];
-        p->cluster->former[p->cluster->next_former++ % PEER_KEPT_FORMER] = (former){.incarnation = c->incarnation, .stage = gone.keeps};
+        cluster_contact *c = &p->cluster->contacts[gone.contact];
+        p->cluster->former[p->cluster->next_former++ % PEER_KEPT_FORMER] = (former_member){.incarnation = c->incarnation, .stage = gone.keeps};
         c->member = 0;
         c->departing = false;
         c->untold = c->link == LINK_UP;
@@ -120,7 +120,7 @@ static void drop(peer *p, member *m, uint8_t reason) {
 }
 
 void member_remove(peer *p, member_id id, uint8_t reason) {
-    member *m = member_find(p, id);
+    cluster_member *m = member_find(p, id);
     if (m == NULL) return;
     tell_expelled(p, m, reason);
     drop(p, m, reason);

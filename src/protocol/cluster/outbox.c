@@ -5,7 +5,7 @@ bool peer_is_leader(const peer *p) { return p->cluster->leads; }
 
 static bool send_part(peer *p, uint32_t contact_index, blob_id blob, uint64_t offset, uint64_t part) {
     if (contact_index == NO_CONTACT) return core_send_local(p, blob);
-    contact *c = &p->cluster->contacts[contact_index];
+    cluster_contact *c = &p->cluster->contacts[contact_index];
     if (c->link != LINK_UP) return false;
     const uint8_t *bytes;
     size_t count = core_encode(p, &bytes);
@@ -26,12 +26,12 @@ static bool send_part(peer *p, uint32_t contact_index, blob_id blob, uint64_t of
 bool peer_send(peer *p, uint32_t contact_index, blob_id blob) { return send_part(p, contact_index, blob, 0, 0); }
 
 bool peer_send_part(peer *p, member_id to, blob_id blob, uint64_t offset, uint64_t bytes) {
-    const member *m = member_find(p, to);
+    const cluster_member *m = member_find(p, to);
     return m != NULL && send_part(p, m->contact, blob, offset, bytes);
 }
 
 bool peer_send_member(peer *p, member_id to, blob_id blob) {
-    const member *m = member_find(p, to);
+    const cluster_member *m = member_find(p, to);
     return m != NULL && peer_send(p, m->contact, blob);
 }
 

@@ -80,7 +80,7 @@ uint64_t peer_deadline(const peer *p) { return p->core.deadline; }
 
 void core_report(peer *p, const core_change *c) { p->core.on_change(p, c); }
 
-uint64_t set_digest(const message_set *set) {
+uint64_t message_set_digest(const message_set *set) {
     uint64_t digest = 0x6272616964;
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, set->words[i]);
     return digest;

@@ -22,7 +22,7 @@ enum {
 };
 
 // A job with what to do when it is done.
-typedef struct task {
+typedef struct core_job {
     job work;
     uint32_t serial;        // of the microbatch
     member_id member;       // who I was; the answer means nothing to who I am later
@@ -31,7 +31,7 @@ typedef struct task {
     uint64_t close;         // reduction: the CLOSE that its blocks belong to
     uint64_t fence;         // as of past, when it was asked for
     bool of_start;          // JOB_STATE_ROOT: of a checkpoint's state, before it is taken
-} task;
+} core_job;
 
 typedef struct local_message {
     size_t offset, bytes;
@@ -51,9 +51,9 @@ typedef struct peer_core {
     uint32_t local_first, local_count;
     message received;       // one of these being decoded
     // jobs
-    task running;
+    core_job running;
     uint64_t next_job;
-    task *tasks;            // ring [PEER_MAX_TASKS]
+    core_job *tasks;            // ring [PEER_MAX_TASKS]
     uint32_t task_first, task_count;
     bool sum_dirty;         // the host's sum of weight gradients holds something
     uint64_t blobs_held;
@@ -101,12 +101,12 @@ effect *core_send_effect(peer *p);
 size_t core_encode(peer *p, const uint8_t **bytes);
 bool core_send_local(peer *p, blob_id blob);
 bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
-uint64_t set_digest(const message_set *set);
+uint64_t message_set_digest(const message_set *set);
 
 // ---- jobs.c --------------------------------------------------------------------------------------------------------
-task *task_add(peer *p, job_kind kind);  // NULL: too many wait
-void tasks_drop(peer *p);               // those that have not begun
-void task_release_inputs(peer *p, const task *t);
-void task_start(peer *p, const task *t);
+core_job *jobs_add(peer *p, job_kind kind);  // NULL: too many wait
+void jobs_drop(peer *p);               // those that have not begun
+void jobs_release_inputs(peer *p, const core_job *t);
+void jobs_start(peer *p, const core_job *t);
 
 #endif

@@ -9,10 +9,10 @@ static bool is_bulk(job_kind kind) {
            kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP || kind == JOB_JOIN;
 }
 
-task *task_add(peer *p, job_kind kind) {
+core_job *jobs_add(peer *p, job_kind kind) {
     uint32_t room = is_bulk(kind) ? PEER_MAX_TASKS - PEER_KEPT_TASKS : PEER_MAX_TASKS;
     if (p->core.task_count >= room) return NULL;
-    task *t = &p->core.tasks[(p->core.task_first + p->core.task_count++) % PEER_MAX_TASKS];
+    core_job *t = &p->core.tasks[(p->core.task_first + p->core.task_count++) % PEER_MAX_TASKS];
     memset(t, 0, sizeof *t);
     t->work.kind = kind;
     t->work.stage = p->stage;
@@ -23,7 +23,7 @@ task *task_add(peer *p, job_kind kind) {
     return t;
 }
 
-void task_release_inputs(peer *p, const task *t) {
+void jobs_release_inputs(peer *p, const core_job *t) {
     bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_NAMES_PUT || t->work.kind == JOB_SAVE_NAMES || t->work.kind == JOB_SAVE;
     blob_id in = own_in ? t->work.in : 0;
     peer_release(p, &in);
@@ -33,15 +33,15 @@ void task_release_inputs(peer *p, const task *t) {
     }
 }
 
-void tasks_drop(peer *p) {
+void jobs_drop(peer *p) {
     for (; p->core.task_count > 0; p->core.task_count--) {
         p->core.sum_dirty |= p->core.tasks[p->core.task_first].work.kind == JOB_SUM_CLEAR;
-        task_release_inputs(p, &p->core.tasks[p->core.task_first]);
+        jobs_release_inputs(p, &p->core.tasks[p->core.task_first]);
         p->core.task_first = (p->core.task_first + 1) % PEER_MAX_TASKS;
     }
 }
 
-void task_start(peer *p, const task *t) {
+void jobs_start(peer *p, const core_job *t) {
     p->core.running = *t;
     p->core.running.work.id = ++p->core.next_job;
     effect *e = peer_effect(p, EFFECT_JOB);

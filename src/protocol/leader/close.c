@@ -13,7 +13,7 @@ void on_settled(peer *p, const message *msg) {
     if (!peer_is_leader(p) || p->state.owner[slot] != msg->sender || p->state.owner_term[slot] != body->subject.owner_term || body->path.stages != p->run.stages) return;
     uint32_t sum = 0;
     for (uint16_t s = 0; s < p->run.stages; s++) sum += body->rev[s];
-    settled *known = &p->leader->settled[m];
+    settled_microbatch *known = &p->leader->settled[m];
     if (known->known && sum <= known->rev_sum) return;
     known->known = true;
     known->rev_sum = sum;
@@ -65,7 +65,7 @@ static void append_close(peer *p) {
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
 static bool holder_at(const peer *p, uint32_t m, uint16_t s, member_id *holder) {
-    const settled *known = &p->leader->settled[m];
+    const settled_microbatch *known = &p->leader->settled[m];
     *holder = known->body.path.member[s];
     return bitset_has(p->leader->close.counted.words, m);
 }
@@ -86,9 +86,9 @@ static bool manifest_possible(const peer *p, uint16_t s) {
     return p->leader->round[s].state_agreed;
 }
 
-bool leader_sees_at_version(const peer *p, const member *m) {
+bool leader_sees_at_version(const peer *p, const cluster_member *m) {
     if (m->contact == NO_CONTACT) return p->ready && p->version == p->state.iteration;
-    const contact *c = &p->cluster->contacts[m->contact];
+    const cluster_contact *c = &p->cluster->contacts[m->contact];
     return c->link == LINK_UP && c->beat.ready == p->state.iteration + 1;
 }
 
@@ -123,7 +123,7 @@ static void send_begin(peer *p, uint16_t s) {
     stage_round *r = &p->leader->round[s];
     r->sent_ns = p->now;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->keeps != s) continue;
         peer_compose(p, MESSAGE_BEGIN_AGGREGATION)->u.begin = r->begin;
         peer_send(p, m->contact, 0);
@@ -190,7 +190,7 @@ void close_member_gone(peer *p, member_id gone) {
 }
 
 static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
-    const member *m = member_find(p, who);
+    const cluster_member *m = member_find(p, who);
     return m != NULL && m->stage == stage;
 }
 
@@ -215,8 +215,8 @@ void on_reduced(peer *p, const message *msg) {
 }
 
 // Who is about to be expelled takes along what it has, as does who is about to be let in again.
-static bool goes(const peer *p, const member *m) { return m->expelling || (m->contact != NO_CONTACT && p->cluster->contacts[m->contact].joining); }
-static bool stays_at_version(const peer *p, const member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
+static bool goes(const peer *p, const cluster_member *m) { return m->expelling || (m->contact != NO_CONTACT && p->cluster->contacts[m->contact].joining); }
+static bool stays_at_version(const peer *p, const cluster_member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
 
 static bool somebody_stays(const peer *p, uint16_t s) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
@@ -231,7 +231,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
     for (uint32_t i = 0; i < r->reports; i++)
         if (!hash_equal(&r->root[i], &r->root[0])) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         bool counts = m->stage == s || (m->keeps == s && peer_breaks(p, PEER_MUTANT_COUNTS_SHADOWS));
         if (!counts || !stays_at_version(p, m)) continue;
         able++;
@@ -283,7 +283,7 @@ static double total_norm2(const peer *p) {
 
 static void decide(peer *p) {
     peer_leader *l = p->leader;
-    task *t = task_add(p, JOB_DECIDE);
+    core_job *t = jobs_add(p, JOB_DECIDE);
     if (t == NULL) return;
     bool overflow = false;
     for (uint16_t s = 0; s < p->run.stages; s++) overflow |= l->round[s].overflow;
@@ -295,7 +295,7 @@ static void decide(peer *p) {
     l->phase = LEADER_DECIDING;
 }
 
-void leader_decided(peer *p, const task *t, const job_result *r) {
+void leader_decided(peer *p, const core_job *t, const job_result *r) {
     peer_leader *l = p->leader;
     if (!p->cluster->leads || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
     memset(&l->final, 0, sizeof l->final);
@@ -362,7 +362,7 @@ static void end_unfinished(peer *p) {
 }
 
 static bool stays(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m != NULL && !goes(p, m);
 }
 
@@ -467,9 +467,9 @@ void leader_vouch(peer *p) {
     if (p->now < l->vouch_ns) return;
     l->vouch_ns = p->now + TIMING_VOUCH_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         const stage_round *r = &l->round[m->keeps];
-        contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
+        cluster_contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
         if (c == NULL || c->link != LINK_UP || c->beat.ready != 0 || (!r->state_agreed && !r->kept)) continue;
         peer_wake_at(p, l->vouch_ns);
         if (c->vouched_version == p->state.iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;

@@ -14,11 +14,11 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
 static uint16_t stage_before(const peer *p, uint32_t from, const message_join *join) {
     uint16_t was = 0;
     for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
-        const former *f = &p->cluster->former[(p->cluster->next_former + i) % PEER_KEPT_FORMER];
+        const former_member *f = &p->cluster->former[(p->cluster->next_former + i) % PEER_KEPT_FORMER];
         if (f->incarnation == join->incarnation) was = f->stage;
     }
-    const contact *c = from == NO_CONTACT ? NULL : &p->cluster->contacts[from];
-    const member *older = c == NULL || c->incarnation != join->incarnation ? NULL : member_find(p, c->member);
+    const cluster_contact *c = from == NO_CONTACT ? NULL : &p->cluster->contacts[from];
+    const cluster_member *older = c == NULL || c->incarnation != join->incarnation ? NULL : member_find(p, c->member);
     return older == NULL ? was : older->keeps;
 }
 
@@ -30,7 +30,7 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
     bool given = rollback_is_given(p) && rollback_to_be_had(p);
     if (was == 0 || !p->state.started || (join->kind == MEMBER_RELAY && given)) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->keeps != was || m->contact == from) continue;
         count++;
         if (leader_sees_at_version(p, m) && member_answers(p, m->id)) return false;
@@ -59,7 +59,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
             count++;
         }
         for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-            const contact *c = &p->cluster->contacts[i];
+            const cluster_contact *c = &p->cluster->contacts[i];
             if (!c->used || !c->joining || c->join_stage != s || c->join_kind == MEMBER_SHADOW) continue;
             capacity += c->join_capacity;
             count++;
@@ -155,7 +155,7 @@ static void leave_tick(peer *p) {
 }
 
 // Its first word, a heartbeat, says where its log stands.
-static bool has_spoken(const contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
+static bool has_spoken(const cluster_contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
 
 // The leader. Where that was said to be may be where an earlier life of it was: while no link to it comes about, the others in
 // turn, who say where it is (on_join). So does a voter that lacks the state: nobody may be elected without it, and who has the state
@@ -220,13 +220,13 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     contact_add(p, &p->cluster->contacts[from].id, join->address);  // where it is now; the log may name where it was
     if (!peer_is_leader(p)) {
         p->cluster->contacts[from].asks_in_ns = p->now;
-        send_leader(p, from);
+        lead_send(p, from);
         if (!lead_is_voter(p, &p->cluster->contacts[from].id)) return;
         if (msg->log_position < p->state.position) log_send_snapshot(p, from, p->state.position);
         else log_send_addresses(p, from);
         return;
     }
-    contact *c = &p->cluster->contacts[from];
+    cluster_contact *c = &p->cluster->contacts[from];
     if (c->joining || join->capacity == 0) return;
     // it is one, and does not know yet; but one that has read its MEMBER entry and asks all the same starts afresh
     if (c->member != 0 && c->incarnation == join->incarnation && msg->log_position < c->member) {
@@ -260,11 +260,11 @@ void on_join(peer *p, uint32_t from, const message *msg) {
 }
 
 // It has read that it is a member and is that one no more (its log began afresh): nobody else speaks for that one.
-static bool left_behind(const contact *c, const message *msg) { return c->member != 0 && msg->sender == 0 && msg->log_position >= c->member; }
+static bool left_behind(const cluster_contact *c, const message *msg) { return c->member != 0 && msg->sender == 0 && msg->log_position >= c->member; }
 
 void on_leave(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
-    contact *c = &p->cluster->contacts[from];
+    cluster_contact *c = &p->cluster->contacts[from];
     if (!msg->u.leave.dismissed) {
         if (peer_is_leader(p) && left_behind(c, msg)) leader_expel(p, c->member, EXPEL_LEFT);
         c->departing = peer_is_leader(p) && c->member != 0;
@@ -287,7 +287,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
 }
 
 void leader_expel(peer *p, member_id who, uint8_t reason) {
-    member *m = member_find(p, who);
+    cluster_member *m = member_find(p, who);
     if (m == NULL || m->expelling || who == p->me) return;
     log_entry entry = {.kind = LOG_EXPEL};
     entry.u.expel = (log_expel){.member = who, .reason = reason};
@@ -295,23 +295,23 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
 }
 
 // Heard a moment ago, not only not yet suspected: what only it has may depend on it.
-static bool has_state(const peer *p, const member *m) {
-    const contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
+static bool has_state(const peer *p, const cluster_member *m) {
+    const cluster_contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
     if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;  // at FINAL of the version before, as theirs is
     return c->beat.ready != 0 && c->beat.ready >= p->state.iteration;
 }
 
-static bool is_up_to_date(const peer *p, const member *m) {
+static bool is_up_to_date(const peer *p, const cluster_member *m) {
     return m->contact == NO_CONTACT ? p->ready && p->version == p->state.iteration : p->cluster->contacts[m->contact].beat.ready > p->state.iteration;
 }
 
-bool member_is_whole(const peer *p, const member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
+bool member_is_whole(const peer *p, const cluster_member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
 
 // Somebody else, who may be a shadow, answers and has the whole newest state: who is behind may need what this one has.
-bool stage_has_another(const peer *p, const member *m) {
+bool stage_has_another(const peer *p, const cluster_member *m) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *other = &p->cluster->members[i];
+        const cluster_member *other = &p->cluster->members[i];
         if (other != m && other->keeps == m->keeps && member_is_whole(p, other)) return true;
     }
     return false;
@@ -324,10 +324,10 @@ static bool has_reported(const stage_round *r, member_id who) {
 }
 
 // At FINAL: somebody else stays who has what version t + 1 is made of; `skip`: it is made of nothing new.
-static bool stage_keeps(const peer *p, const member *m, bool skip) {
+static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
     const stage_round *r = &p->leader->round[m->keeps];
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *other = &p->cluster->members[i];
+        const cluster_member *other = &p->cluster->members[i];
         bool stays = other->contact == NO_CONTACT || !p->cluster->contacts[other->contact].departing;
         if (other == m || other->stage != m->keeps || other->expelling || !stays || !has_state(p, other)) continue;
         if (skip || has_reported(r, other->id)) return true;
@@ -337,7 +337,7 @@ static bool stage_keeps(const peer *p, const member *m, bool skip) {
 
 // FINAL is on its way into the log. From then on the next version is needed, and only those have what it is made of who reported that; where
 // nothing counts, those who have this one. (Before, it is reduced again without whoever is expelled.)
-static bool makes_the_next(const peer *p, const member *m) {
+static bool makes_the_next(const peer *p, const cluster_member *m) {
     const peer_leader *l = p->leader;
     if (l->phase != LEADER_FINISHING || member_is_shadow(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
@@ -348,10 +348,10 @@ static bool makes_the_next(const peer *p, const member *m) {
 // the first FINAL is on its way into the log anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
 // checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
 void leader_lose(peer *p, member_id who) {
-    const member *m = member_find(p, who);
+    const cluster_member *m = member_find(p, who);
     bool refused = p->cluster->contacts[m->contact].refused_ns != 0;
     bool at_start = p->state.iteration == p->state.start_version && rollback_to_be_had(p);
-    bool replaceable = (at_start && takeover_has_heir(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
+    bool replaceable = (at_start && failover_has_successor(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
     if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_expel(p, who, EXPEL_DEAD);
 }
 
@@ -396,10 +396,10 @@ static void start_run(peer *p) {
 
 void leader_let_go(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        const contact *c = &p->cluster->contacts[i];
-        const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
+        const cluster_contact *c = &p->cluster->contacts[i];
+        const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || takeover_has_heir(p, m));
+        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || failover_has_successor(p, m));
         if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }
@@ -434,7 +434,7 @@ void leader_tick(peer *p) {
         return;
     }
     private_lead(p);
-    takeover_lead(p);
+    failover_lead(p);
     shadow_lead(p);
     rollback_lead(p);
     if (rollback_under_way(p)) return;

@@ -19,7 +19,7 @@ static bool gone_home(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
     uint64_t patience = patience_ns(p);
     if (at == NO_CONTACT) return p->now - p->microbatch->iteration_ns >= patience;  // whom I never met cannot have said goodbye
-    const contact *c = &p->cluster->contacts[at];
+    const cluster_contact *c = &p->cluster->contacts[at];
     if (p->now >= contact_awaited_until(p, c, 0, patience)) return true;
     if (c->link != LINK_UP) return false;
     if (c->store != 0 && c->store != v->store) return true;
@@ -41,7 +41,7 @@ bool lead_has_gone_home(const peer *p) {
         uint64_t since = at == NO_CONTACT ? 0 : p->cluster->contacts[at].refused_ns;
         return since != 0 && p->now - since >= patience_ns(p);
     }
-    const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
+    const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     // it goes before me: a joiner may know nobody else who votes; what it read last is old, and says who voted when the run was complete once
     bool may_lead = c != NULL && c->link == LINK_UP && (c->beat.leads != 0 || c->beat_position == 0);
     if (may_lead && p->now < contact_awaited_until(p, c, 0, 0)) return false;
@@ -77,10 +77,10 @@ void leader_begin(peer *p) {
     p->cluster->lead.term = p->cluster->own_term;
     p->cluster->lead.id = p->config.self;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        contact *c = &p->cluster->contacts[i];
+        cluster_contact *c = &p->cluster->contacts[i];
         c->joining = c->departing = false;
         c->beat_sent_ns = c->log_sent_ns = 0;
-        if (c->used && c->link == LINK_UP) send_leader(p, i);  // where I am is known to them from others, or from an earlier life of me
+        if (c->used && c->link == LINK_UP) lead_send(p, i);  // where I am is known to them from others, or from an earlier life of me
     }
     for (uint32_t i = 0; i < p->cluster->member_count; i++) p->cluster->members[i].expelling = false;
     if (p->state.end_index != 0) {
@@ -122,17 +122,17 @@ void leader_end(peer *p) {
 #define RANK_GONE (UINT64_C(1) << 62)
 #define RANK_SILENT (UINT64_C(1) << 63)
 
-static const contact *contact_of(const peer *p, const member *m) { return m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact]; }
+static const cluster_contact *contact_of(const peer *p, const cluster_member *m) { return m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact]; }
 
-static bool votes(const peer *p, const member *m) {
-    const contact *c = contact_of(p, m);
+static bool votes(const peer *p, const cluster_member *m) {
+    const cluster_contact *c = contact_of(p, m);
     return c == NULL ? raft_votes(&p->raft) : raft_is_voter(&p->raft, &c->id, c->store);
 }
 
 // Since it was last heard: a link that falls is no word from it.
-static uint64_t silence_ns(const peer *p, const contact *c) { return p->now - (c->timing.heard_ns != 0 ? c->timing.heard_ns : c->down_ns); }
+static uint64_t silence_ns(const peer *p, const cluster_contact *c) { return p->now - (c->timing.heard_ns != 0 ? c->timing.heard_ns : c->down_ns); }
 
-static bool listed(const log_voters *v, const contact *c) {
+static bool listed(const log_voters *v, const cluster_contact *c) {
     for (uint32_t i = 0; i < v->count; i++)
         if (v->voter[i].store == c->store && id_equal(&v->voter[i].id, &c->id)) return true;
     return false;
@@ -141,7 +141,7 @@ static bool listed(const log_voters *v, const contact *c) {
 // Another data peer is there that does not take its leave. Else who does so must stay to the end.
 static bool data_stays(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const contact *c = contact_of(p, &p->cluster->members[i]);
+        const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
         if (p->cluster->members[i].kind == MEMBER_DATA && c != NULL && !c->departing && member_answers(p, p->cluster->members[i].id)) return true;
     }
     return false;
@@ -154,14 +154,14 @@ static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA
 static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE_NS / 2; }
 
 // It has read of the last change of voters. Who has not may be heard and hear nothing: as a voter it would be dropped as silent, and chosen again.
-static bool is_informed(const peer *p, const contact *c) { return c->log_position >= p->state.voters_index; }
+static bool is_informed(const peer *p, const cluster_contact *c) { return c->log_position >= p->state.voters_index; }
 
 // The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
-static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
+static const cluster_member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
         for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-            const member *m = &p->cluster->members[i];
-            const contact *c = contact_of(p, m);
+            const cluster_member *m = &p->cluster->members[i];
+            const cluster_contact *c = contact_of(p, m);
             if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
             if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
             if (c->link == LINK_UP && c->itself && member_answers(p, m->id) && !is_silent(silence_ns(p, c)) && is_informed(p, c)) return m;
@@ -169,9 +169,9 @@ static const member *candidate(const peer *p, const log_voters *v, bool data_onl
     return NULL;
 }
 
-static const member *member_of(const peer *p, const log_voter *v) {
+static const cluster_member *member_of(const peer *p, const log_voter *v) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const contact *c = contact_of(p, &p->cluster->members[i]);
+        const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
         if (c == NULL ? id_equal(&v->id, &p->config.self) : c->store == v->store && id_equal(&v->id, &c->id)) return &p->cluster->members[i];
     }
     return NULL;
@@ -180,7 +180,7 @@ static const member *member_of(const peer *p, const log_voter *v) {
 // Members or not: who has left is there until it is replaced (leave_tick), and who was expelled and has no link is dead.
 static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
-    const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
+    const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     bool there = c != NULL && (c->store == 0 || c->store == v->store) && (c->member != 0 || c->link == LINK_UP);
     if (!there) return RANK_SILENT - 1;
     // the link may be that of its next life, which is no voter
@@ -196,7 +196,7 @@ static uint32_t least_wanted(const peer *p, const log_voters *v) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         if (id_equal(&v->voter[i].id, &p->config.self)) continue;
-        const member *m = member_of(p, &v->voter[i]);
+        const cluster_member *m = member_of(p, &v->voter[i]);
         uint64_t silence = voter_silence_ns(p, &v->voter[i]);
         uint64_t rank = m == NULL ? RANK_GONE : m->id + (m->kind == MEMBER_DATA ? 0 : RANK_RELAY);
         if (is_silent(silence)) rank = RANK_SILENT + silence;
@@ -217,7 +217,7 @@ static bool some_voter_relays(const peer *p) {
 // A relay leads, and of the data peers that vote all have taken their leave.
 static bool nobody_follows(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const contact *c = contact_of(p, &p->cluster->members[i]);
+        const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
         if (c != NULL && p->cluster->members[i].kind == MEMBER_DATA && votes(p, &p->cluster->members[i]) && !c->departing) return false;
     }
     return !leads_for_good(p);
@@ -239,8 +239,8 @@ static bool some_voter_has_left(const peer *p) {
     return false;
 }
 
-static void add_voter(const peer *p, const member *m, log_voters *v) {
-    const contact *c = contact_of(p, m);
+static void add_voter(const peer *p, const cluster_member *m, log_voters *v) {
+    const cluster_contact *c = contact_of(p, m);
     log_voter *more = &v->voter[v->count++];
     *more = (log_voter){.id = c->id, .store = c->store};
     memcpy(more->address, c->address, WIRE_MAX_ADDRESS);
@@ -248,7 +248,7 @@ static void add_voter(const peer *p, const member *m, log_voters *v) {
 
 // The one voter takes on two or four others at once: with one more it would be worse off than alone.
 static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
-    const member *m;
+    const cluster_member *m;
     while (v->count < target && (m = candidate(p, v, false)) != NULL) add_voter(p, m, v);
     if (v->count % 2 == 0) v->voter[--v->count] = (log_voter){.store = 0};
     return v->count > 1;
@@ -256,7 +256,7 @@ static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
 
 // Alone, and not for good: with the one that leads next it is two, until that one drops it.
 static bool heir_too(const peer *p, log_voters *v) {
-    const member *m = leads_for_good(p) ? NULL : candidate(p, v, true);
+    const cluster_member *m = leads_for_good(p) ? NULL : candidate(p, v, true);
     if (m != NULL) add_voter(p, m, v);
     return m != NULL;
 }
@@ -286,7 +286,7 @@ static bool other_voters(const peer *p, log_voters *v) {
     if (v->count == 1 && several_voters(p, target, v)) return true;
     if (v->count == 1) return heir_too(p, v);
     bool left = some_voter_has_left(p), silence = some_voter_is_silent(p), full = v->count == target;
-    const member *m = candidate(p, v, full && !silence && !left);
+    const cluster_member *m = candidate(p, v, full && !silence && !left);
     if (left && (m == NULL || silence)) return drop_voter(p, v);
     if (m == NULL || (full && !silence && !left && !some_voter_relays(p) && !nobody_follows(p))) return false;
     if (full && silence) return drop_voter(p, v);
@@ -301,7 +301,7 @@ static bool would_hold(const peer *p, const log_voters *v) {
     uint32_t answer = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
-        const contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
+        const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
         bool self = id_equal(&v->voter[i].id, &p->config.self);
         uint64_t silent_ns = voter_silence_ns(p, &v->voter[i]);
         answer += self || (c != NULL && c->link == LINK_UP && silent_ns < moment_ns && silent_ns < awake_ns);
@@ -334,8 +334,8 @@ static void hand_on(peer *p) {
     p->leader->handed_ns = p->now;
     for (int kind = MEMBER_DATA; kind >= (p->leaving ? MEMBER_RELAY : MEMBER_DATA); kind--)
         for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-            const member *m = &p->cluster->members[i];
-            const contact *c = contact_of(p, m);
+            const cluster_member *m = &p->cluster->members[i];
+            const cluster_contact *c = contact_of(p, m);
             if (m->kind != kind || c == NULL || (stays && c->departing) || !votes(p, m) || !member_answers(p, m->id)) continue;
             raft_transfer_leadership(&p->raft, &c->id);
             return;

@@ -6,11 +6,11 @@
 
 enum { PEER_MAX_SHADOWS = 4 };  // of one stage
 
-typedef struct settled {
+typedef struct settled_microbatch {
     bool known;
     message_settled body;   // path, revs
     uint32_t rev_sum;
-} settled;
+} settled_microbatch;
 
 typedef struct stage_round {
     uint64_t round, first;  // rounds before `first` belong to an older CLOSE
@@ -42,12 +42,12 @@ typedef struct stage_round {
 typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
 
 // How far the run is from a rollback. All peers measure the iterations; the rest is the leader's.
-typedef struct rollback {
+typedef struct leader_rollback {
     uint64_t began_ns, iteration_ns;    // when the present iteration began; how long the one before took
     uint64_t lost_ns[WIRE_MAX_STAGES];  // since when no member has the stage's state, 0: one may
     uint64_t lead_ns;       // since when this peer leads
     uint64_t decided;       // index of the RUN that rolls back, 0: none
-} rollback;
+} leader_rollback;
 
 typedef struct peer_leader {
     uint8_t phase;
@@ -55,7 +55,7 @@ typedef struct peer_leader {
     uint64_t begun_ns;      // when the present iteration began, as far as it knows
     uint64_t handed_ns;     // when it last asked another one to lead
     uint32_t appends;       // on their way into the log
-    settled *settled;       // [microbatches + eval]
+    settled_microbatch *settled;       // [microbatches + eval]
     log_close close;
     uint64_t close_index;
     stage_round *round;     // [stages]
@@ -76,7 +76,7 @@ typedef struct peer_leader {
     uint64_t vouch_ns;      // nobody is to be told a root before
     uint64_t eval_tokens;
     double eval_loss;
-    rollback rollback;
+    leader_rollback rollback;
 } peer_leader;
 
 // ---- shadow.c ------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generat
 uint64_t rollback_patience_ns(const peer *p);  // how long is waited for who may spare us the way back
 bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
 bool rollback_is_given(const peer *p);  // whoever comes to a stage gets its state from outside of it: nothing was applied yet
-bool rollback_needs(const peer *p, const member *m);  // nobody else here can read that state, and some stage has it from nobody yet
+bool rollback_needs(const peer *p, const cluster_member *m);  // nobody else here can read that state, and some stage has it from nobody yet
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
 void rollback_forgive(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to have what is lost
@@ -115,8 +115,8 @@ void join_tick(peer *p);
 void leader_tick(peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
 void leader_lose(peer *p, member_id who);  // it does not answer any more
-bool stage_has_another(const peer *p, const member *m);
-bool member_is_whole(const peer *p, const member *m);  // it answers, and has all of its stage's newest state
+bool stage_has_another(const peer *p, const cluster_member *m);
+bool member_is_whole(const peer *p, const cluster_member *m);  // it answers, and has all of its stage's newest state
 void leader_begin_iteration(peer *p);
 // Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.
 void leader_let_go(peer *p);
@@ -128,8 +128,8 @@ void on_mismatch(peer *p, const message *msg);
 void on_reduced(peer *p, const message *msg);
 void on_state(peer *p, uint32_t from, const message *msg);
 void leader_applied(peer *p, const log_entry *entry);
-bool leader_sees_at_version(const peer *p, const member *m);
-void leader_decided(peer *p, const task *t, const job_result *r);
+bool leader_sees_at_version(const peer *p, const cluster_member *m);
+void leader_decided(peer *p, const core_job *t, const job_result *r);
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 
@@ -145,6 +145,6 @@ bool lead_has_gone_home(const peer *p);
 void save_begin(peer *p, uint64_t version);
 void save_tick(peer *p);
 void save_drop_pulls(peer *p);
-void save_job_done(peer *p, const task *t, const job_result *r);
+void save_job_done(peer *p, const core_job *t, const job_result *r);
 
 #endif

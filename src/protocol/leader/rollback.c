@@ -16,17 +16,17 @@ static void tell_rolled_back(peer *p, const log_run *run) {
 static void forget_work(peer *p) {
     bool keeps = peer_breaks(p, PEER_MUTANT_KEEPS_THE_PAST);
     p->ready = p->microbatch->can_take = p->chunks->initialised = p->chunks->applying = false;  // first: slots that become free are not taken
-    if (!keeps) hold_free_all(p);
+    if (!keeps) inflight_free_all(p);
     own_free_all(p);
-    takeover_drop(p);
+    failover_drop(p);
     p->chunks->stored.looking = false;
-    tasks_drop(p);
+    jobs_drop(p);
     reduce_reset(p);
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) pull_end(p, &p->chunks->pulls[i]);
     p->chunks->state_asked = p->chunks->state_known = p->chunks->root_wanted = false;
     p->microbatch->can_take_sent = p->chunks->state_sent_ns = p->chunks->upload.bytes = 0;
     if (!p->core.sum_dirty || keeps) return;
-    task *clear = task_add(p, JOB_SUM_CLEAR);
+    core_job *clear = jobs_add(p, JOB_SUM_CLEAR);
     BRAID_ASSERT(clear != NULL);
     p->core.sum_dirty = false;
 }
@@ -34,7 +34,7 @@ static void forget_work(peer *p) {
 // Nobody has what he said that he has.
 static void forget_words(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        contact *c = &p->cluster->contacts[i];
+        cluster_contact *c = &p->cluster->contacts[i];
         uint64_t saved = c->beat.saved;
         memset(&c->beat, 0, sizeof c->beat);
         c->beat.saved = saved;  // a file is what it was
@@ -45,7 +45,7 @@ static void forget_words(peer *p) {
 }
 
 void rollback_run(peer *p, const log_run *run, bool newer) {
-    rollback *b = &p->leader->rollback;
+    leader_rollback *b = &p->leader->rollback;
     if (newer && p->me != 0) tell_rolled_back(p, run);  // a joiner's past is no news
     b->began_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
@@ -73,9 +73,9 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
 static bool readable(const peer *p, uint64_t version) {
     if (p->me != 0 && p->chunks->stored.saved == version + 1) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->contact == NO_CONTACT || m->expelling || m->kind != MEMBER_DATA) continue;
-        const contact *c = &p->cluster->contacts[m->contact];
+        const cluster_contact *c = &p->cluster->contacts[m->contact];
         if (c->link == LINK_UP && member_answers(p, m->id) && c->beat.saved == version + 1) return true;
     }
     return false;
@@ -92,7 +92,7 @@ static bool is_fetched(const peer *p, uint16_t stage) {
     return false;
 }
 
-bool rollback_needs(const peer *p, const member *m) {
+bool rollback_needs(const peer *p, const cluster_member *m) {
     uint64_t version = p->state.start_version;
     bool reads = m->contact != NO_CONTACT && p->cluster->contacts[m->contact].beat.saved == version + 1;
     if (version == 0 || p->state.iteration != version || !reads || readable(p, version)) return false;
@@ -123,14 +123,14 @@ static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
     return cost_ns < (double)TIMING_BACK_MOST_NS ? (uint64_t)cost_ns : TIMING_BACK_MOST_NS;
 }
 
-static bool may_have(peer *p, const member *m, uint64_t patience) {
+static bool may_have(peer *p, const cluster_member *m, uint64_t patience) {
     uint64_t reaches, newest = p->state.has_final ? p->state.final.index : 0;
     if (m->contact == NO_CONTACT) {
         bool finds = fetch_finds_its_own(p) && p->now < p->leader->rollback.lead_ns + patience;
         if (finds) peer_wake_at(p, p->leader->rollback.lead_ns + patience);
         return finds || (reduce_reaches(p, &reaches) && reaches >= p->state.iteration);
     }
-    const contact *c = &p->cluster->contacts[m->contact];
+    const cluster_contact *c = &p->cluster->contacts[m->contact];
     if (newest < p->state.fence) newest = p->state.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
     if (known && c->beat.reaches <= p->state.iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
@@ -165,7 +165,7 @@ bool rollback_under_way(const peer *p) { return p->leader->rollback.decided > p-
 
 // Whom this leader could not hear before it led is waited for from now on.
 void rollback_lead_begin(peer *p) {
-    rollback *b = &p->leader->rollback;
+    leader_rollback *b = &p->leader->rollback;
     b->decided = 0;
     b->lead_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
@@ -183,7 +183,7 @@ bool rollback_nears(const peer *p) {
 }
 
 // One that works alone, whose work a shadow could take. Who was a shadow itself comes back as one, which the empty stage may not need.
-static bool has_stand_in(const peer *p, const member *m, uint16_t empty) {
+static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
     return shadow_could_work(p, m->stage) && (m->promoted == 0 || !shadow_keeps(p, empty));
 }
 
@@ -192,7 +192,7 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling || m->contact == NO_CONTACT) continue;
         uint32_t count = member_count_stage(p, m->stage);
         if (count < most || (count == 1 && !has_stand_in(p, m, empty))) continue;
@@ -204,7 +204,7 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
 
 // Nobody has anything yet that could not be had elsewhere as well: who works where others do goes where nobody does.
 static void fill_the_empty(peer *p) {
-    rollback *b = &p->leader->rollback;
+    leader_rollback *b = &p->leader->rollback;
     for (uint16_t s = 1; s < p->run.stages; s++) {
         if (stage_has_workers(p, s)) {
             b->lost_ns[s] = 0;
@@ -221,7 +221,7 @@ static void fill_the_empty(peer *p) {
 
 // Entries under way may change who is there, so they come first.
 void rollback_lead(peer *p) {
-    rollback *b = &p->leader->rollback;
+    leader_rollback *b = &p->leader->rollback;
     uint64_t version;
     if (!p->state.started || p->raft.last != p->state.position) return;
     if (rollback_is_given(p)) {

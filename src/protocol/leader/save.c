@@ -8,11 +8,11 @@
 
 enum { SAVE_UNDER_WAY = 3 };
 
-static void pull_failed(peer *p, const pull *q);
+static void pull_failed(peer *p, const chunk_pull *q);
 static void pull_data(peer *p, const message *msg, blob_id blob);
 
 // Names and chunks of other stages' state, on their way into a checkpoint.
-static const pull_client checkpoint_pulls = {.failed = pull_failed, .data = pull_data};
+static const chunk_client checkpoint_pulls = {.failed = pull_failed, .data = pull_data};
 
 void save_drop_pulls(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
@@ -39,7 +39,7 @@ static uint32_t blocks_at(const peer *p, uint16_t stage, uint32_t first) {
 
 static bool ask_myself(peer *p, uint32_t first) {
     if (!p->ready || p->version != p->leader->save_version) return false;
-    task *t = task_add(p, JOB_STATE_GET);
+    core_job *t = jobs_add(p, JOB_STATE_GET);
     if (t == NULL) return false;
     t->work.stage = 0;
     t->work.first = first;
@@ -49,17 +49,17 @@ static bool ask_myself(peer *p, uint32_t first) {
     return true;
 }
 
-static bool has_it(const peer *p, const member *m, uint16_t stage) {
-    const contact *c = m->stage != stage || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
+static bool has_it(const peer *p, const cluster_member *m, uint16_t stage) {
+    const cluster_contact *c = m->stage != stage || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     return c != NULL && c->link == LINK_UP && member_answers(p, m->id) && c->beat.ready == p->leader->save_version + 1;
 }
 
 static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, uint32_t count) {
     peer_leader *l = p->leader;
     for (uint32_t tries = 0; tries < p->cluster->member_count; tries++) {
-        const member *m = &p->cluster->members[l->save_donor++ % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[l->save_donor++ % p->cluster->member_count];
         if (!has_it(p, m, stage) || p->cluster->contacts[m->contact].donor.lied) continue;
-        pull *q = pull_start(p, &checkpoint_pulls, what, stage, m->id, first, count, l->save_version);
+        chunk_pull *q = pull_start(p, &checkpoint_pulls, what, stage, m->id, first, count, l->save_version);
         if (q == NULL) return false;
         pull_send(p, q);
         return true;
@@ -102,7 +102,7 @@ static void ask_names(peer *p, uint16_t stage) {
 static bool all_lie(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->stage != stage || m->contact == NO_CONTACT) continue;
         if (!p->cluster->contacts[m->contact].donor.lied) return false;
         liars++;
@@ -110,7 +110,7 @@ static bool all_lie(const peer *p, uint16_t stage) {
     return liars > 0;
 }
 
-static void names_saved(peer *p, const task *t, const job_result *r) {
+static void names_saved(peer *p, const core_job *t, const job_result *r) {
     stage_round *at = &p->leader->round[t->work.stage];
     p->leader->save_naming = false;
     if (!r->failed && !state_is_sure(p, t->work.stage)) return;  // asked again, of another one
@@ -130,7 +130,7 @@ static bool ask(peer *p, uint16_t stage, uint32_t first) {
 
 static void save_end(peer *p, bool give_up) {
     peer_leader *l = p->leader;
-    task *t = task_add(p, JOB_SAVE_END);
+    core_job *t = jobs_add(p, JOB_SAVE_END);
     if (t == NULL) return;
     t->work.version = l->save_version;
     t->work.final = l->phase == LEADER_SAVING_LAST;
@@ -200,7 +200,7 @@ void save_tick(peer *p) {
 
 // `from`: the contact that sent it; NO_CONTACT: my own.
 static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from, blob_id blob) {
-    task *t = task_add(p, kind);
+    core_job *t = jobs_add(p, kind);
     if (t == NULL) {
         peer_release(p, &blob);
         return false;
@@ -229,7 +229,7 @@ static void ask_again(peer *p, uint16_t stage, uint32_t first) {
     }
 }
 
-static void pull_failed(peer *p, const pull *q) {
+static void pull_failed(peer *p, const chunk_pull *q) {
     if (!peer_is_leader(p) || !p->leader->saving || q->what != GET_STATE) return;
     ask_again(p, q->stage, q->first);
 }
@@ -237,7 +237,7 @@ static void pull_failed(peer *p, const pull *q) {
 static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; peer_is_leader(p) && i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
+        chunk_pull *q = &p->chunks->pulls[i];
         if (!q->used || q->what != get->what || q->from != msg->sender || q->stage != get->stage || q->first != get->first || q->count != get->count) continue;
         if (q->version != get->version) continue;  // the answer to an older question
         q->used = false;
@@ -271,7 +271,7 @@ static void saved_all(peer *p, const job_result *r) {
     if (t.failed) leader_dismiss(p, true);  // and no END: who goes on from the log computes it again
 }
 
-void save_job_done(peer *p, const task *t, const job_result *r) {
+void save_job_done(peer *p, const core_job *t, const job_result *r) {
     peer_leader *l = p->leader;
     bool current = l->saving && t->serial == l->save_serial;  // else it leads no more, or again
     if (t->work.kind == JOB_SAVE_END) {

@@ -11,7 +11,7 @@ enum {
 // ---- every member -------------------------------------------------------------------------------------------------
 
 void shadow_promote(peer *p, uint64_t index, member_id who) {
-    member *m = member_find(p, who);
+    cluster_member *m = member_find(p, who);
     if (m == NULL || !member_is_shadow(m)) return;
     m->stage = m->keeps;
     m->kind = MEMBER_RELAY;
@@ -34,11 +34,11 @@ void shadow_promote(peer *p, uint64_t index, member_id who) {
 static uint32_t shadows_of(const peer *p, uint16_t stage, uint32_t but) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         count += member_is_shadow(m) && m->keeps == stage && !m->expelling && m->contact != but;
     }
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        const contact *c = &p->cluster->contacts[i];
+        const cluster_contact *c = &p->cluster->contacts[i];
         count += c->used && c->joining && c->join_kind == MEMBER_SHADOW && c->join_stage == stage;
     }
     return count;
@@ -46,7 +46,7 @@ static uint32_t shadows_of(const peer *p, uint16_t stage, uint32_t but) {
 
 bool shadow_keeps(const peer *p, uint16_t stage) { return shadows_of(p, stage, NO_CONTACT) > 0; }
 
-static const member *member_of(const peer *p, const braid_id *id) {
+static const cluster_member *member_of(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     if (id_equal(id, &p->config.self)) return member_find(p, p->me);
     return at == NO_CONTACT ? NULL : member_find(p, p->cluster->contacts[at].member);
@@ -59,7 +59,7 @@ static bool works_alone(const braid_id *host) {
 
 // The stage with the fewest shadows, and of those the one with the fewest members, that is not its machine's own.
 bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
-    const member *host = member_of(p, &join->host);
+    const cluster_member *host = member_of(p, &join->host);
     uint64_t least = UINT64_MAX;
     if (host == NULL && !works_alone(&join->host)) return false;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -77,18 +77,18 @@ bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16
 bool stage_has_workers(const peer *p, uint16_t stage) {
     if (member_count_stage(p, stage) > 0) return true;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        const contact *c = &p->cluster->contacts[i];
+        const cluster_contact *c = &p->cluster->contacts[i];
         if (c->used && c->joining && c->join_kind != MEMBER_SHADOW && c->join_stage == stage) return true;
     }
     return false;
 }
 
-static bool fresh(const peer *p, const member *m) {
-    const contact *c = &p->cluster->contacts[m->contact];
+static bool fresh(const peer *p, const cluster_member *m) {
+    const cluster_contact *c = &p->cluster->contacts[m->contact];
     return !m->expelling && leader_sees_at_version(p, m) && p->now - c->timing.heard_ns < TIMING_FRESH_NS;
 }
 
-static bool could_work(const peer *p, const member *m) { return member_is_shadow(m) && m->contact != NO_CONTACT && fresh(p, m); }
+static bool could_work(const peer *p, const cluster_member *m) { return member_is_shadow(m) && m->contact != NO_CONTACT && fresh(p, m); }
 
 bool shadow_could_work(const peer *p, uint16_t stage) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
@@ -97,9 +97,9 @@ bool shadow_could_work(const peer *p, uint16_t stage) {
 }
 
 // A machine whose worker has come into the stage that it keeps would die with it.
-static bool shares_its_fate(const peer *p, const member *m) {
+static bool shares_its_fate(const peer *p, const cluster_member *m) {
     const braid_id *id = &p->cluster->contacts[m->contact].host;
-    const member *host = works_alone(id) ? NULL : member_of(p, id);
+    const cluster_member *host = works_alone(id) ? NULL : member_of(p, id);
     return host != NULL && host->stage == m->keeps && stage_has_another(p, m);
 }
 
@@ -107,7 +107,7 @@ static bool shares_its_fate(const peer *p, const member *m) {
 void shadow_lead(peer *p) {
     if (p->run.shadows == 0 || !p->state.started || p->raft.last != p->state.position || member_before(p) != 0) return;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!could_work(p, m)) continue;
         if (!stage_has_workers(p, m->keeps) || peer_breaks(p, PEER_MUTANT_PROMOTES_EARLY)) {
             log_entry entry = {.kind = LOG_PROMOTE, .u.promote.member = m->id};
@@ -121,7 +121,7 @@ void shadow_lead(peer *p) {
 // ---- the leader: the end of an iteration --------------------------------------------------------------------------
 
 bool shadow_of(const peer *p, member_id who, uint16_t stage) {
-    const member *m = member_find(p, who);
+    const cluster_member *m = member_find(p, who);
     return m != NULL && member_is_shadow(m) && m->keeps == stage;
 }
 
@@ -152,7 +152,7 @@ bool shadow_follows(peer *p, uint16_t stage) {
     uint64_t until = r->agreed_ns + (part > TIMING_SHADOW_NS ? part : TIMING_SHADOW_NS);
     if (p->now >= until) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->keeps != stage || !could_work(p, m)) continue;
         if (has_results(r, m->id)) return true;
         waits = true;

@@ -50,7 +50,7 @@ static void send_entry(peer *p, uint32_t contact_index, const log_entry *entry, 
 
 static void announce(peer *p, const log_entry *entry) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        contact *c = &p->cluster->contacts[i];
+        cluster_contact *c = &p->cluster->contacts[i];
         // those who are behind get theirs in order, from log_tick
         if (!c->used || c->link != LINK_UP || c->member == 0) continue;
         send_entry(p, i, entry, entry->index - 1, false);
@@ -108,7 +108,7 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
 // Who was elected and is not in charge yet says what holds as well: its voters may lack it, and without them it will never be.
 void on_get_log(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT || msg->u.get_log.from == 0) return;
-    if (!peer_is_leader(p) && !raft_leads(&p->raft)) send_leader(p, from);
+    if (!peer_is_leader(p) && !raft_leads(&p->raft)) lead_send(p, from);
     else log_send_from(p, from, msg->u.get_log.from);
 }
 
@@ -116,7 +116,7 @@ void on_get_log(peer *p, uint32_t from, const message *msg) {
 void log_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-        contact *c = &p->cluster->contacts[i];
+        cluster_contact *c = &p->cluster->contacts[i];
         if (!c->used || c->link != LINK_UP || c->member == 0 || !c->log_known) continue;
         if (c->log_position >= p->state.position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
         log_send_from(p, i, c->log_position + 1);
@@ -205,7 +205,7 @@ static bool hears_leader(const peer *p) {
 void log_vote_message(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     raft_receive(&p->raft, p->now, &p->cluster->contacts[from].id, msg);
-    if (msg->kind == MESSAGE_VOTE && hears_leader(p)) send_leader(p, from);
+    if (msg->kind == MESSAGE_VOTE && hears_leader(p)) lead_send(p, from);
 }
 
 // Where somebody was last, whether or not the entry holds. Who was named to be asked now may be where the user says.

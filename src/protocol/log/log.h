@@ -10,14 +10,14 @@ enum {
 };
 
 // What voters keep; others never touch it.
-typedef struct log_ring {
+typedef struct log_window {
     log_entry append[PEER_MAX_APPENDS];  // of this step's EFFECT_APPENDs
     log_entry entry[RAFT_WINDOW];
-} log_ring;
+} log_window;
 
 typedef struct peer_log {
     uint64_t asked_ns;        // when GET LOG was last sent
-    log_ring *ring;
+    log_window *ring;
     uint32_t step_appends;    // EFFECT_APPENDs in this step
     uint64_t store_until;     // behind this entry the store is begun anew
     uint32_t recall_entries;  // of the state that a store begins with, still to come

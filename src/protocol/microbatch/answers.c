@@ -4,10 +4,10 @@
 #include <string.h>
 
 // What the answer `subject` speaks of: my tensor on its way to that sender, or NULL when I no longer wait for it.
-static sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
-    held *h = &p->microbatch->held[subject->m];
+static tensor_sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
+    inflight_microbatch *h = &p->microbatch->inflight[subject->m];
     if (!h->used) return NULL;
-    sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
+    tensor_sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
     if (phase == PHASE_BACKWARD && p->stage == 0) s = &p->microbatch->owned[subject->m].back;
     bool waits = s->state == SEND_SENT || s->state == SEND_ACCEPTED;
     return waits && s->to == msg->sender ? s : NULL;
@@ -16,13 +16,13 @@ static sending *waiting_for(peer *p, const message *msg, const message_subject *
 // Who has computed nothing yet cannot say how long it takes: as long as I would, then, for all that it has of mine.
 static uint64_t newcomers_eta(peer *p, member_id to) {
     uint64_t given = 0;
-    EACH_HELD(p, m) given += send_waits_at(&p->microbatch->held[m].on, to) || send_waits_at(&p->microbatch->held[m].back, to);
+    EACH_INFLIGHT(p, m) given += send_waits_at(&p->microbatch->inflight[m].on, to) || send_waits_at(&p->microbatch->inflight[m].back, to);
     return (given > 0 ? given : 1) * (p->microbatch->forward_ns + p->microbatch->backward_ns);
 }
 
 void on_accept(peer *p, const message *msg) {
     const message_accept *body = &msg->u.accept;
-    sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
     timing_link *link = send_link_of(p, msg->sender);
     if (s == NULL || link == NULL) return;
     if (s->state == SEND_SENT && s->by != 0 && s->straight_ns != 0 && s->failures == 0) route_carried(p, msg->sender, p->now - s->sent_ns, s->straight_ns);
@@ -37,12 +37,12 @@ void on_accept(peer *p, const message *msg) {
 
 void on_complete(peer *p, const message *msg) {
     const message_complete *body = &msg->u.complete;
-    sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
     if (s != NULL) s->state = SEND_DONE;
 }
 
 static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     flow_peer *f = flow_find(&p->microbatch->flow, by);
     bool named = h->forward_to < p->run.stages;
     if (reason == DENY_STALE || reason == DENY_CLOSED) {
@@ -73,24 +73,24 @@ void on_deny(peer *p, const message *msg) {
     if (!member_live(p, msg->sender)) return;
     if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
         // it may hold it again by now, and count it: who was told to count says for itself whether it does
-        if (owns(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        if (microbatch_is_mine(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
-    if (body->phase == PHASE_RESUME && owns(p, m) && is_told_to_count(p, m, msg->sender)) {
+    if (body->phase == PHASE_RESUME && microbatch_is_mine(p, m) && is_told_to_count(p, m, msg->sender)) {
         own_commit_again(p, m, msg->sender);  // that it has nothing it must say to the COMMIT, which it refuses then for good
         return;
     }
     if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
         uint16_t s = body->subject.stage;
         // a late copy may refuse a COMMIT that came again and was kept, or one to an earlier holder
-        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && owns(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev);
-        if (present && owns(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && microbatch_is_mine(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev);
+        if (present && microbatch_is_mine(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     if (body->phase == PHASE_FORWARD && body->reason == DENY_NO_PEER && h->used && h->on.to == msg->sender && h->on.state == SEND_DONE)
         h->on.state = SEND_SENT;  // it had computed, and gives it back
-    sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
     if (s == NULL) return;
     if (body->phase == PHASE_FORWARD) {
         forward_denied(p, m, msg->sender, body->reason);
@@ -105,20 +105,20 @@ void on_deny(peer *p, const message *msg) {
     if (p->stage > 0) send_tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
     // who was told to count moves only when it refuses that; it is probed. Whose log is behind has lost nothing: another one is chosen
     // when its time is up, and until then it is asked again at leisure
-    else if (owns(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+    else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
 // It went over a link that has fallen since: it did not arrive, or the answer was lost.
-static bool fell(const peer *p, const sending *s, member_id to) {
+static bool fell(const peer *p, const tensor_sending *s, member_id to) {
     return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != send_links_of(p, to);
 }
 
 void send_link_back(peer *p, member_id to) {
     if (p->me == 0) return;
-    EACH_HELD(p, m) {
-        held *h = &p->microbatch->held[m];
+    EACH_INFLIGHT(p, m) {
+        inflight_microbatch *h = &p->microbatch->inflight[m];
         if (fell(p, &h->on, to)) send_forward_again(p, m);
         if (h->used && fell(p, &h->back, to)) send_backward(p, m);
-        if (owns(p, m) && fell(p, &p->microbatch->owned[m].back, to)) own_send_gradient(p, m);
+        if (microbatch_is_mine(p, m) && fell(p, &p->microbatch->owned[m].back, to)) own_send_gradient(p, m);
     }
 }

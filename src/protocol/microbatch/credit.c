@@ -5,16 +5,16 @@ void member_refresh_flow(peer *p) {
     if (p->me == 0) return;
     uint16_t next = (uint16_t)(p->stage + 1);
     for (uint32_t i = 0; i < p->microbatch->flow.count;) {
-        const member *m = member_find(p, p->microbatch->flow.peer[i].member);
+        const cluster_member *m = member_find(p, p->microbatch->flow.peer[i].member);
         if (m == NULL || m->stage != next) flow_drop(&p->microbatch->flow, p->microbatch->flow.peer[i].member);
         else i++;
     }
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->stage != next || m->contact == NO_CONTACT) continue;
         flow_peer *f = flow_add(&p->microbatch->flow, m->id);
         if (f == NULL) return;
-        const contact *c = &p->cluster->contacts[m->contact];
+        const cluster_contact *c = &p->cluster->contacts[m->contact];
         f->reachable = c->link == LINK_UP && !timing_suspect(&c->timing, p->now);
         f->can_take = c->beat.can_take == p->state.iteration + 1;
         f->link_ns = c->timing.accept_ns;
@@ -44,16 +44,16 @@ void can_take_update(peer *p, bool again) {
         message_can_take *body = &peer_compose(p, MESSAGE_CAN_TAKE)->u.can_take;
         body->iteration = p->state.iteration;
         body->stage = p->stage;
-        body->free_slots = hold_room(p);
+        body->free_slots = inflight_room(p);
         peer_send(p, p->cluster->members[i].contact, 0);
     }
 }
 
 void on_can_take(peer *p, const message *msg) {
-    const member *m = member_find(p, msg->sender);
+    const cluster_member *m = member_find(p, msg->sender);
     const message_can_take *body = &msg->u.can_take;
     if (m == NULL || m->contact == NO_CONTACT || m->stage != p->stage + 1) return;
-    contact *c = &p->cluster->contacts[m->contact];
+    cluster_contact *c = &p->cluster->contacts[m->contact];
     bool comes = body->iteration == p->state.iteration && c->beat.ready != p->state.iteration + 1;
     c->beat.can_take = body->iteration + 1;
     c->beat.ready = body->iteration + 1;

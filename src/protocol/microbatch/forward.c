@@ -6,7 +6,7 @@
 member_id forward_anybody(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[(start + i) % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[(start + i) % p->cluster->member_count];
         if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->cluster->contacts[m->contact].link == LINK_UP) return m->id;
     }
     return 0;
@@ -20,7 +20,7 @@ void forward_refuse(peer *p, member_id origin, uint32_t serial) {
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     if (msg->sender != piece->origin) return;  // one carrier is enough
-    bool room = p->core.waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
+    bool room = p->core.waiting_bytes + bytes <= FORWARD_MOST_TENSORS * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
     if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
         forward_refuse(p, piece->blocks > 0 ? piece->to : piece->origin, piece->serial);

@@ -3,11 +3,11 @@
 #define BRAID_PROTOCOL_MICROBATCH_MICROBATCH_H
 
 #include "protocol/log/log.h"
-#include "protocol/route/held.h"
+#include "protocol/route/inflight.h"
 #include "protocol/route/routing.h"
 
 enum {
-    PEER_MOST_CARRIED = 32,         // tensors, as bytes that wait on its lines: a forwarder takes no more
+    FORWARD_MOST_TENSORS = 32,         // tensors, as bytes that wait on its lines: a forwarder takes no more
 };
 
 // ---- credit.c ------------------------------------------------------------------------------------------------------
@@ -22,53 +22,53 @@ void on_cancel(peer *p, const message *msg);
 void on_commit(peer *p, const message *msg);
 void on_probe(peer *p, const message *msg);
 void on_resume(peer *p, const message *msg);
-void hold_tick(peer *p);
-void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path);
-void held_forward_done(peer *p, const task *t, const job_result *r);
-void held_backward_done(peer *p, const task *t, const job_result *r);
-void held_weight_done(peer *p, const task *t, const job_result *r);
+void inflight_tick(peer *p);
+void inflight_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path);
+void inflight_forward_done(peer *p, const core_job *t, const job_result *r);
+void inflight_backward_done(peer *p, const core_job *t, const job_result *r);
+void inflight_weight_done(peer *p, const core_job *t, const job_result *r);
 
 // ---- slots.c -------------------------------------------------------------------------------------------------------
-held *hold_open(peer *p, uint32_t m);
-bool hold_slot(peer *p, held *h);  // false: none free
-bool hold_claim(peer *p, uint32_t m);  // it has a slot, or gets one, in a repair somebody else's
-uint32_t hold_room(const peer *p);     // how many more may come
-bool hold_waits_for_slot(const held *h);
-uint32_t hold_waiting_places(const peer *p);
-bool hold_slot_is_due(const peer *p, uint32_t for_m);
-bool hold_passes_by(const peer *p, uint32_t m, bool repair);
-void hold_slot_free(peer *p, held *h);
-bool hold_gradient_came(const held *h);
-message_subject hold_subject(const peer *p, uint32_t m, const held *h);
-void hold_deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev);
-void hold_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason);
-void hold_free(peer *p, uint32_t m);
-void hold_free_all(peer *p);
-void hold_uncount(peer *p, uint32_t m);  // it is in K no more
-void hold_drop(peer *p, uint32_t m);  // as soon as no job works on it
-void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
-uint64_t hold_eta(const peer *p, uint8_t phase);
-bool weights_pending(const peer *p);  // a committed microbatch is still to be added
+inflight_microbatch *inflight_open(peer *p, uint32_t m);
+bool inflight_slot(peer *p, inflight_microbatch *h);  // false: none free
+bool inflight_claim(peer *p, uint32_t m);  // it has a slot, or gets one, in a repair somebody else's
+uint32_t inflight_room(const peer *p);     // how many more may come
+bool inflight_waits_for_slot(const inflight_microbatch *h);
+uint32_t inflight_waiting_places(const peer *p);
+bool inflight_slot_is_due(const peer *p, uint32_t for_m);
+bool inflight_passes_by(const peer *p, uint32_t m, bool repair);
+void inflight_slot_free(peer *p, inflight_microbatch *h);
+bool inflight_gradient_came(const inflight_microbatch *h);
+message_subject inflight_subject(const peer *p, uint32_t m, const inflight_microbatch *h);
+void inflight_deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev);
+void inflight_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason);
+void inflight_free(peer *p, uint32_t m);
+void inflight_free_all(peer *p);
+void inflight_uncount(peer *p, uint32_t m);  // it is in K no more
+void inflight_drop(peer *p, uint32_t m);  // as soon as no job works on it
+void inflight_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
+uint64_t inflight_eta(const peer *p, uint8_t phase);
+bool inflight_weights_pending(const peer *p);  // a committed microbatch is still to be added
 
 // ---- send.c --------------------------------------------------------------------------------------------------------
 void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
 // It is on its way there on a link that has not fallen since, to who answers: a second copy would only fill the line. (Not for ever.)
-bool send_is_under_way(peer *p, sending *s, member_id to);
+bool send_is_under_way(peer *p, tensor_sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to whom it went
 void send_forward_proven(peer *p, uint32_t m, member_id by);  // it has computed what I sent, whether or not its COMPLETE comes
 void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who);
-void send_add_tried(sending *s, member_id who);
+void send_add_tried(tensor_sending *s, member_id who);
 void send_forward_routed(peer *p, uint32_t m);
 uint32_t send_links_of(const peer *p, member_id id);
 timing_link *send_link_of(peer *p, member_id id);
-bool send_tensor(peer *p, sending *s, member_id to, blob_id blob, member_id planned);
-bool send_waits_at(const sending *s, member_id to);
+bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned);
+bool send_waits_at(const tensor_sending *s, member_id to);
 void send_retry_waiting(peer *p);
 void send_link_lost(peer *p, member_id to);    // one fell: who was trusted to have a tensor on the line is so for a second more
 void send_member_gone(peer *p, member_id gone);
 // Its time is up. True: it may lie on the line still, and the limit is a longer one now.
-bool send_waits_on(peer *p, sending *s);
+bool send_waits_on(peer *p, tensor_sending *s);
 void sends_tick(peer *p);
 
 // ---- answers.c -----------------------------------------------------------------------------------------------------
@@ -77,17 +77,17 @@ void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
 
-// ---- parcel_send.c -------------------------------------------------------------------------------------------------
+// ---- forwarded_send.c -------------------------------------------------------------------------------------------------
 // Sends p->core.scratch, a FORWARD or BACKWARD, with the tensor: by way of `planned`, straight if that is `to`, or, 0, by the best way.
-bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned);
+bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned);
 
 // ---- parcel.c ------------------------------------------------------------------------------------------------------
 // The tensor of that FORWARD or BACKWARD comes in pieces.
-bool parcel_announced(peer *p, const message *msg);
+bool forwarded_announced(peer *p, const message *msg);
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-void parcel_refused(peer *p, uint32_t serial);  // by its forwarder
-void parcel_joined(peer *p, const task *t, const job_result *r);
-void parcels_tick(peer *p);
+void forwarded_refused(peer *p, uint32_t serial);  // by its forwarder
+void forwarded_joined(peer *p, const core_job *t, const job_result *r);
+void forwarded_tick(peer *p);
 
 // ---- forward.c -----------------------------------------------------------------------------------------------------
 member_id forward_anybody(peer *p, member_id to);  // for tests: who might carry something there
@@ -95,12 +95,12 @@ void forward_refuse(peer *p, member_id origin, uint32_t serial);
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 
 // ---- ownership.c ---------------------------------------------------------------------------------------------------
-bool owns(const peer *p, uint32_t m);
+bool microbatch_is_mine(const peer *p, uint32_t m);
 bool microbatch_is_eval(const peer *p, uint32_t m);  // held-out text
 uint16_t microbatch_slot(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
 // m's slot is mine, and not all have told what they hold of it.
-bool takeover_pending(const peer *p, uint32_t m);
+bool failover_pending(const peer *p, uint32_t m);
 // Members: m's owner is gone, and what is not yet committed of it is of no use.
 bool private_orphan(const peer *p, uint32_t m);
 // CLOSE says that m does not count.
@@ -110,7 +110,7 @@ bool private_elastic(const peer *p);
 // ---- own.c ---------------------------------------------------------------------------------------------------------
 void own_launch(peer *p);
 void own_home(peer *p, const message *msg, blob_id x);
-void own_loss_done(peer *p, const task *t, const job_result *r);
+void own_loss_done(peer *p, const core_job *t, const job_result *r);
 void own_backward_done(peer *p, uint32_t m, bool finite);
 void own_send_gradient(peer *p, uint32_t m);
 void own_commit(peer *p, uint32_t m);
@@ -136,13 +136,13 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
 void repair_suspect(peer *p, const message *msg);
 
 // ---- takeover.c ----------------------------------------------------------------------------------------------------
-void takeover_owner(peer *p, uint16_t slot, member_id older);  // OWNER
-void takeover_drop(peer *p);
-void takeover_tick(peer *p);
+void failover_owner(peer *p, uint16_t slot, member_id older);  // OWNER
+void failover_drop(peer *p);
+void failover_tick(peer *p);
 void on_survey(peer *p, const message *msg);
 void on_holdings(peer *p, const message *msg);
-void takeover_lead(peer *p);  // the leader gives away slots without an owner
-bool takeover_has_heir(const peer *p, const member *of);
+void failover_lead(peer *p);  // the leader gives away slots without an owner
+bool failover_has_successor(const peer *p, const cluster_member *of);
 
 // ---- private.c -----------------------------------------------------------------------------------------------------
 void private_share(peer *p, uint16_t share, uint16_t freed);  // SHARE

@@ -5,24 +5,24 @@
 #include <string.h>
 
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     uint64_t step = p->microbatch->forward_ns + p->microbatch->backward_ns;
     o->deadline_ns = p->now + timing_owner_limit(eta_ns > step ? eta_ns : step) * (1 + o->patience);
     peer_wake_at(p, o->deadline_ns);
 }
 
 static void owned_clear(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     owned_stage *stages = o->stage;
     peer_release(p, &o->home);
     peer_release(p, &o->gradient);
     memset(stages, 0, p->run.stages * sizeof *stages);
-    *o = (owned){.stage = stages, .nonce = o->nonce};
+    *o = (owned_microbatch){.stage = stages, .nonce = o->nonce};
 }
 
 // Of an iteration that is closed only what counts is needed any more, and that to the end.
 static bool wanted(const peer *p, uint32_t m) {
-    if (!owns(p, m) || takeover_pending(p, m) || p->microbatch->owned[m].phase != OWNED_IDLE || p->microbatch->held[m].used) return false;
+    if (!microbatch_is_mine(p, m) || failover_pending(p, m) || p->microbatch->owned[m].phase != OWNED_IDLE || p->microbatch->inflight[m].used) return false;
     if (p->state.has_close) return !microbatch_is_eval(p, m) && bitset_has(p->state.close.counted.words, m);
     return microbatch_planned(p, m);
 }
@@ -30,7 +30,7 @@ static bool wanted(const peer *p, uint32_t m) {
 // The furthest stage that has computed it; what the last stage took home once is further than any. Where that stage has lost it since,
 // it must go home like others, and wait for a slot there that others may hold, though a repair has brought the gradient already.
 static uint32_t front_of(const peer *p, uint32_t m) {
-    const owned *o = &p->microbatch->owned[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
     uint32_t front = 0;
     bool past = o->phase > OWNED_FORWARD;
     for (uint16_t s = 1; s < p->run.stages && !past; s++) {
@@ -58,7 +58,7 @@ static uint32_t next_to_launch(const peer *p) {
 void own_restart(peer *p, uint32_t m) {
     own_cancel_path(p, m);
     owned_clear(p, m);
-    hold_free(p, m);  // a free slot launches the next
+    inflight_free(p, m);  // a free slot launches the next
 }
 
 // When no slot became free for long, what waits in others' slots may wait for this one's: the least advanced of those that
@@ -66,7 +66,7 @@ void own_restart(peer *p, uint32_t m) {
 static void give_up_one(peer *p, uint32_t for_m) {
     uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
     for (uint32_t m = p->microbatches; m-- > 0;) {
-        const held *h = &p->microbatch->held[m];
+        const inflight_microbatch *h = &p->microbatch->inflight[m];
         if (!h->used || p->microbatch->owned[m].phase != OWNED_FORWARD || h->forward == WORK_RUNNING) continue;
         uint32_t front = front_of(p, m);
         if (front > least || (front == least && (victim != UINT32_MAX || m < for_m))) continue;
@@ -74,11 +74,11 @@ static void give_up_one(peer *p, uint32_t for_m) {
         least = front;
     }
     if (victim == UINT32_MAX) return;
-    owned *o = &p->microbatch->owned[victim];
+    owned_microbatch *o = &p->microbatch->owned[victim];
     if (o->adopted) {  // its members keep what they have, and who was told to count must not be forgotten
         o->phase = OWNED_IDLE;
         o->probe_ns = 0;
-        hold_free(p, victim);  // a free slot launches the next
+        inflight_free(p, victim);  // a free slot launches the next
     } else {
         own_restart(p, victim);
     }
@@ -95,14 +95,14 @@ static void starve(peer *p, uint32_t m) {
 }
 
 static bool launch(peer *p, uint32_t m) {
-    held *h = hold_open(p, m);
-    if (!hold_slot(p, h)) {
-        hold_free(p, m);
+    inflight_microbatch *h = inflight_open(p, m);
+    if (!inflight_slot(p, h)) {
+        inflight_free(p, m);
         starve(p, m);
         return false;
     }
     p->microbatch->starved_ns = 0;
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     h->forward_to = o->adopted ? 0 : p->run.stages;  // others have computed with y0 already
     h->forward = WORK_QUEUED;
     h->path.member[0] = p->me;
@@ -110,7 +110,7 @@ static bool launch(peer *p, uint32_t m) {
     for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].rev = 1;
     o->stage[0].rev = 1;
     o->stage[0].member = p->me;
-    own_touch(p, m, hold_eta(p, PHASE_FORWARD));
+    own_touch(p, m, inflight_eta(p, PHASE_FORWARD));
     if (o->adopted) repair_begin(p, m);
     return true;
 }
@@ -122,7 +122,7 @@ void own_launch(peer *p) {
 }
 
 void own_cancel(peer *p, uint32_t m, member_id who) {
-    const member *at = who == p->me ? NULL : member_find(p, who);
+    const cluster_member *at = who == p->me ? NULL : member_find(p, who);
     if (at == NULL || member_is_shadow(at)) return;
     message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
     cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->state.owner_term[m % p->run.slots]};
@@ -157,7 +157,7 @@ static void answer_home(peer *p, const message *msg, bool accepted) {
 
 // The path that brought it home is the path, but for members that died since and were replaced.
 static void adopt_path(peer *p, uint32_t m, const message_path *path) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         member_id came = path->member[s];
@@ -177,8 +177,8 @@ static void adopt_path(peer *p, uint32_t m, const message_path *path) {
 void own_home(peer *p, const message *msg, blob_id x) {
     const message_forward *body = &msg->u.forward;
     uint32_t m = body->subject.m;
-    held *h = m < p->microbatches ? &p->microbatch->held[m] : NULL;
-    bool mine = h != NULL && owns(p, m) && msg->iteration == p->state.iteration && h->used;
+    inflight_microbatch *h = m < p->microbatches ? &p->microbatch->inflight[m] : NULL;
+    bool mine = h != NULL && microbatch_is_mine(p, m) && msg->iteration == p->state.iteration && h->used;
     bool last = mine && (p->run.stages == 1 || body->path.member[p->run.stages - 1] == msg->sender);
     if (!last || body->path.stages != p->run.stages) {
         answer_home(p, msg, false);
@@ -186,7 +186,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
         return;
     }
     answer_home(p, msg, true);
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (o->phase != OWNED_FORWARD) {  // a second copy: who is not on the chosen path lets it go
         if (o->stage[p->run.stages - 1].member != msg->sender) own_cancel(p, m, msg->sender);
         peer_release(p, &x);
@@ -196,21 +196,21 @@ void own_home(peer *p, const message *msg, blob_id x) {
     o->phase = OWNED_LOSS;
     o->home = x;
     o->patience = 0;
-    own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
+    own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
 }
 
 static bool was_told_to_count(const peer *p, uint32_t m) {
-    const owned *o = &p->microbatch->owned[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
     bool told = p->state.has_close && bitset_has(p->state.close.counted.words, m);  // whoever was told may be dead
     for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
     return told;
 }
 
-void own_loss_done(peer *p, const task *t, const job_result *r) {
+void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
-    held *h = &p->microbatch->held[m];
-    owned *o = &p->microbatch->owned[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (!h->used || h->serial != t->serial || o->phase != OWNED_LOSS) {
         peer_release(p, &out);
         p->microbatch->wasted_ns += r->cost_ns;
@@ -231,7 +231,7 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
             h->spent_ns = 0;
         }
         own_cancel_path(p, m);
-        hold_free(p, m);
+        inflight_free(p, m);
         own_settle(p, m);
         own_launch(p);
         return;
@@ -257,8 +257,8 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
 // ---- commit -------------------------------------------------------------------------------------------------------
 
 static void send_commit(peer *p, uint32_t m, uint16_t s) {
-    owned *o = &p->microbatch->owned[m];
-    const held *h = &p->microbatch->held[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_commit *commit = &peer_compose(p, MESSAGE_COMMIT)->u.commit;
     commit->subject = (message_subject){.m = m, .stage = s, .owner_term = h->owner_term};
     commit->rev = o->stage[s].rev;
@@ -271,13 +271,13 @@ static void send_commit(peer *p, uint32_t m, uint16_t s) {
 
 // Whatever becomes of its way, what was home with a finite loss counts: who has its gradient need not keep its slot until all others have
 // theirs. But what may begin again, or be left out, is committed as a whole.
-static bool commits(const peer *p, const owned *o) {
+static bool commits(const peer *p, const owned_microbatch *o) {
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
 }
 
 // COMMIT to every holder whose input gradient is done; said again until COUNTED comes.
 void own_commit(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 0; s < p->run.stages; s++) {
         const owned_stage *st = &o->stage[s];
         if (st->member != 0 && st->backward_done && !st->counted) send_commit(p, m, s);
@@ -286,13 +286,13 @@ void own_commit(peer *p, uint32_t m) {
 
 // In any phase, even an heir's that is not home yet: who was told may have begun to count, and takes nothing more from it than that it may.
 void own_commit_again(peer *p, uint32_t m, member_id who) {
-    const owned *o = &p->microbatch->owned[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (o->stage[s].member == who && o->stage[s].committed && !o->stage[s].counted) send_commit(p, m, s);
 }
 
 void own_backward_done(peer *p, uint32_t m, bool finite) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (o->phase != OWNED_BACKWARD) return;
     o->overflow |= !finite;  // too late to leave it out: others may have counted it
     o->phase = OWNED_COMMITTED;
@@ -308,8 +308,8 @@ void on_counted(peer *p, const message *msg) {
     const message_counted *body = &msg->u.counted;
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
-    if (!owns(p, m) || s >= p->run.stages) return;
-    owned *o = &p->microbatch->owned[m];
+    if (!microbatch_is_mine(p, m) || s >= p->run.stages) return;
+    owned_microbatch *o = &p->microbatch->owned[m];
     owned_stage *st = &o->stage[s];
     bool may_count = o->phase == OWNED_COMMITTED || o->phase == OWNED_BACKWARD;
     if (!may_count || st->member != msg->sender || body->rev != st->rev) return;
@@ -324,7 +324,7 @@ void on_counted(peer *p, const message *msg) {
 }
 
 void own_settle(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     o->phase = OWNED_SETTLED;
     o->settled_ns = p->now;
     message_settled *settled_body = &peer_compose(p, MESSAGE_SETTLED)->u.settled;
@@ -379,17 +379,17 @@ void on_trace(peer *p, const message *msg) {
     const message_trace *body = &msg->u.trace;
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
-    if (!owns(p, m) || s == 0 || s >= p->run.stages || !member_at(p, msg->sender, s)) return;
-    owned *o = &p->microbatch->owned[m];
+    if (!microbatch_is_mine(p, m) || s == 0 || s >= p->run.stages || !member_at(p, msg->sender, s)) return;
+    owned_microbatch *o = &p->microbatch->owned[m];
     owned_stage *st = &o->stage[s];
     bool chosen = st->member == msg->sender;
-    bool waits = o->phase == OWNED_IDLE && (o->adopted || takeover_pending(p, m));
+    bool waits = o->phase == OWNED_IDLE && (o->adopted || failover_pending(p, m));
     bool open = waits || o->phase == OWNED_FORWARD;
     if (!open && (!chosen || o->is_void || microbatch_is_eval(p, m) || o->phase == OWNED_IDLE)) {
         own_cancel(p, m, msg->sender);
         return;
     }
-    if (takeover_pending(p, m) && !chosen && member_live(p, st->member)) return;  // its HOLDINGS says which of them is further
+    if (failover_pending(p, m) && !chosen && member_live(p, st->member)) return;  // its HOLDINGS says which of them is further
     if (open && !chosen && member_live(p, st->member) && st->rev > 1) {
         own_cancel(p, m, msg->sender);  // a repair has chosen another one
         return;
@@ -409,22 +409,22 @@ void on_trace(peer *p, const message *msg) {
 
 // The others have counted it, and its gradient is here: however long this peer's own work takes, nobody needs to be asked.
 static bool only_mine_is_left(const peer *p, uint32_t m) {
-    const owned *o = &p->microbatch->owned[m];
-    const held *h = &p->microbatch->held[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (!o->stage[s].counted) return false;
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && h->used && h->dy != 0);
 }
 
 static void own_one_tick(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (o->phase == OWNED_IDLE) return;
     if (o->phase == OWNED_SETTLED) {
         if (p->now >= o->settled_ns + TIMING_REPEAT_NS) own_settle(p, m);
         peer_wake_at(p, o->settled_ns + TIMING_REPEAT_NS);
         return;
     }
-    sending *back = &o->back;
+    tensor_sending *back = &o->back;
     bool pending = back->state != SEND_NONE && back->state != SEND_DONE;
     if (pending && back->deadline_ns <= p->now && !send_waits_on(p, back)) {
         back->state = SEND_NONE;
@@ -434,7 +434,7 @@ static void own_one_tick(peer *p, uint32_t m) {
     repair_tick(p, m);
     if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
         if (o->phase == OWNED_COMMITTED) own_commit(p, m);
-        if (only_mine_is_left(p, m)) own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
+        if (only_mine_is_left(p, m)) own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
         else repair_begin(p, m);
     }
     if (o->probe_ns == 0) peer_wake_at(p, o->deadline_ns);
@@ -444,13 +444,13 @@ void own_tick(peer *p) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->state.started) return;
     own_launch(p);
     for (uint32_t m = 0; m < p->microbatches; m++)
-        if (owns(p, m)) own_one_tick(p, m);
+        if (microbatch_is_mine(p, m)) own_one_tick(p, m);
 }
 
 // The owner's gradient to the last stage.
 void own_send_gradient(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
-    const held *h = &p->microbatch->held[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     uint16_t last = (uint16_t)(p->run.stages - 1);
     member_id to = o->stage[last].member;
     message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;

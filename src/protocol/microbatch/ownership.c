@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool owns(const peer *p, uint32_t m) {
+bool microbatch_is_mine(const peer *p, uint32_t m) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->state.started || m >= p->microbatches) return false;
     return p->state.owner[m % p->run.slots] == p->me;
 }
@@ -24,4 +24,4 @@ bool private_closed_out(const peer *p, uint32_t m) { return private_elastic(p) &
 
 uint16_t microbatch_slot(const peer *p, uint32_t m) { return (uint16_t)(m % p->run.slots); }
 
-bool takeover_pending(const peer *p, uint32_t m) { return p->microbatch->takeover.open && p->microbatch->takeover.slot[microbatch_slot(p, m)]; }
+bool failover_pending(const peer *p, uint32_t m) { return p->microbatch->failover.open && p->microbatch->failover.slot[microbatch_slot(p, m)]; }

@@ -11,13 +11,13 @@ static member_id member_of(const peer *p, const run_share *s) {
     if (s->index == 0) return 0;
     if (id_equal(&s->entry.peer, &p->config.self)) return p->me;
     uint32_t at = contact_find(p, &s->entry.peer);
-    const member *m = at == NO_CONTACT ? NULL : member_find(p, p->cluster->contacts[at].member);
+    const cluster_member *m = at == NO_CONTACT ? NULL : member_find(p, p->cluster->contacts[at].member);
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
 // As far as its heartbeats say, or I know myself.
 static bool has_newest_state(const peer *p, member_id who) {
-    const member *m = member_find(p, who);
+    const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
     return m->contact == NO_CONTACT ? p->ready : p->cluster->contacts[m->contact].beat.ready == p->state.iteration + 1;
 }
@@ -83,7 +83,7 @@ void private_lead_begin(peer *p) {
 
 // It had the state of the iteration that is over: it needs no more than all others for the next one.
 static bool keeps_up(const peer *p, member_id who) {
-    const member *m = member_find(p, who);
+    const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
     if (m->contact != NO_CONTACT) return p->cluster->contacts[m->contact].beat.ready >= p->state.iteration;
     return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;
@@ -117,33 +117,33 @@ void private_lead(peer *p) {
 // Others may need the slots, and nobody would carry it on.
 void private_gone(peer *p, member_id gone) {
     if (!private_elastic(p)) return;
-    EACH_HELD(p, m)
-        if (p->state.owner[m % p->run.slots] == gone && !p->microbatch->held[m].counted && p->microbatch->held[m].weight == WORK_NONE) hold_drop(p, m);
+    EACH_INFLIGHT(p, m)
+        if (p->state.owner[m % p->run.slots] == gone && !p->microbatch->inflight[m].counted && p->microbatch->inflight[m].weight == WORK_NONE) inflight_drop(p, m);
 }
 
 // What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
 static void take_back(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     if (h->weight == WORK_RUNNING) return;
     if (!h->counted) {
-        hold_drop(p, m);
+        inflight_drop(p, m);
         return;
     }
     if (peer_breaks(p, PEER_MUTANT_KEEPS_LEFT_OUT)) {
-        hold_uncount(p, m);
+        inflight_uncount(p, m);
         return;
     }
     if (!h->taking_back) core_report(p, &(core_change){.kind = CHANGE_SUM});
     h->taking_back = true;
-    if (h->slot != NO_SLOT || !hold_slot(p, h)) return;
-    h->on = h->back = (sending){0};  // whoever has not said that he has it needs it no more
+    if (h->slot != NO_SLOT || !inflight_slot(p, h)) return;
+    h->on = h->back = (tensor_sending){0};  // whoever has not said that he has it needs it no more
     h->forward = WORK_QUEUED;
     h->backward = h->weight = WORK_NONE;
 }
 
 static void take_all_back(peer *p) {
     if (!private_elastic(p) || !p->state.has_close || p->me == 0) return;
-    EACH_HELD(p, m)
+    EACH_INFLIGHT(p, m)
         if (private_closed_out(p, m)) take_back(p, m);
 }
 

@@ -14,13 +14,13 @@ static bool committed_and_live(const peer *p, const owned_stage *st) {
 }
 
 static bool self_sends_forward(const peer *p, uint32_t m) {
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     return h->forward != WORK_DONE || send_pending(&h->on);
 }
 
 // A repair has chosen its holder, and y is on its way there: the last one on the left that has it says that it sends. On a slow line
 // that takes long; but not for ever, for it may send to somebody else, whom it was told to earlier.
-static bool filling(const peer *p, const owned *o, uint16_t s) {
+static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
     while (s-- > 1) {
         const owned_stage *left = &o->stage[s];
@@ -32,10 +32,10 @@ static bool filling(const peer *p, const owned *o, uint16_t s) {
 }
 
 // Who says that it goes on is not told again what to do; but not for ever, for what it waits for may never come.
-static bool believed(const peer *p, const owned *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
+static bool believed(const peer *p, const owned_microbatch *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
 
 // Holds what stage s needs to go on: x or y, or it was told to count and nobody may take that away from it.
-static bool usable(const peer *p, const owned *o, uint16_t s) {
+static bool usable(const peer *p, const owned_microbatch *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
     if (o->phase == OWNED_FORWARD && st->member == 0) return true;  // only its TRACE is missing
@@ -54,7 +54,7 @@ static void forget_holder(owned_stage *st) {
 // ---- probing ------------------------------------------------------------------------------------------------------
 
 void repair_begin(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (o->probe_ns != 0 || o->phase == OWNED_IDLE || o->phase == OWNED_LOSS) {
         if (o->phase == OWNED_LOSS) own_touch(p, m, 0);
         return;
@@ -65,7 +65,7 @@ void repair_begin(peer *p, uint32_t m) {
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         st->answered = st->has_x = st->has_y = st->has_dy = st->has_dx = st->working = st->forwarding = false;
-        const member *who = member_find(p, st->member);
+        const cluster_member *who = member_find(p, st->member);
         if (who == NULL || who->contact == NO_CONTACT || !member_answers(p, st->member)) continue;
         message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
         probe->subject = (message_subject){.m = m, .stage = s, .owner_term = p->state.owner_term[m % p->run.slots]};
@@ -82,8 +82,8 @@ void on_status(peer *p, const message *msg) {
     const message_status *body = &msg->u.status;
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
-    if (!owns(p, m) || s == 0 || s >= p->run.stages) return;
-    owned *o = &p->microbatch->owned[m];
+    if (!microbatch_is_mine(p, m) || s == 0 || s >= p->run.stages) return;
+    owned_microbatch *o = &p->microbatch->owned[m];
     owned_stage *st = &o->stage[s];
     if (o->probe_ns == 0 || body->nonce != o->nonce || st->member != msg->sender) return;
     st->answered = true;
@@ -105,7 +105,7 @@ void on_status(peer *p, const message *msg) {
 // ---- acting -------------------------------------------------------------------------------------------------------
 
 // What is not home may be evicted for what is, and is known by a way that is open in the last stage, though somebody may wait there.
-static void path_of(const peer *p, const owned *o, message_path *path) {
+static void path_of(const peer *p, const owned_microbatch *o, message_path *path) {
     memset(path, 0, sizeof *path);
     path->stages = p->run.stages;
     for (uint16_t s = 0; s < p->run.stages; s++) path->member[s] = s == 0 ? p->me : o->stage[s].member;
@@ -113,11 +113,11 @@ static void path_of(const peer *p, const owned *o, message_path *path) {
 }
 
 static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uint16_t until) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     message_path path;
     path_of(p, o, &path);
     if (stage == 0) {
-        hold_resend(p, m, phase, until, &path);
+        inflight_resend(p, m, phase, until, &path);
         return;
     }
     message_resume *resume = &peer_compose(p, MESSAGE_RESUME)->u.resume;
@@ -140,12 +140,12 @@ static uint64_t link_cost(const peer *p, member_id who) {
 }
 
 // Its free slots, less those that repairs have given away since it can have said so.
-static uint64_t free_slots(const peer *p, const member *c) {
+static uint64_t free_slots(const peer *p, const cluster_member *c) {
     uint32_t used = p->cluster->contacts[c->contact].beat.queued;
     uint64_t slots = used < c->capacity ? c->capacity - used : 0;
     for (uint32_t m = 0; m < p->microbatches && slots > 0; m++) {
         const owned_stage *st = &p->microbatch->owned[m].stage[c->stage];
-        slots -= owns(p, m) && st->member == c->id && st->chosen_ns + TIMING_BEAT_NS > p->now;
+        slots -= microbatch_is_mine(p, m) && st->member == c->id && st->chosen_ns + TIMING_BEAT_NS > p->now;
     }
     return slots < 255 ? slots : 255;
 }
@@ -154,7 +154,7 @@ static uint64_t free_slots(const peer *p, const member *c) {
 static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id beside, uint16_t its_stage) {
     uint64_t crowd = 1;
     for (uint32_t m = 0; m < p->microbatches; m++) {
-        if (!owns(p, m)) continue;
+        if (!microbatch_is_mine(p, m)) continue;
         const owned_stage *st = &p->microbatch->owned[m].stage[stage];
         member_id other = its_stage == 0 ? p->me : p->microbatch->owned[m].stage[its_stage].member;
         crowd += st->member == who && st->chosen_ns != 0 && !st->backward_done && other == beside;
@@ -163,8 +163,8 @@ static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id
 }
 
 // What it costs to bring a microbatch to `c` from both sides, where data peers are told what lines cost; 0: they are not.
-static uint64_t way_through(const peer *p, uint32_t m, const member *c) {
-    const owned *o = &p->microbatch->owned[m];
+static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) {
+    const owned_microbatch *o = &p->microbatch->owned[m];
     uint16_t before = (uint16_t)(c->stage - 1), behind = (uint16_t)((c->stage + 1) % p->run.stages);
     member_id left = before == 0 ? p->me : o->stage[before].member, right = behind == 0 ? p->me : o->stage[behind].member;
     if (!route_by_time(p)) return 0;
@@ -178,9 +178,9 @@ static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_i
     member_id best = 0;
     uint64_t best_score = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *c = &p->cluster->members[i];
+        const cluster_member *c = &p->cluster->members[i];
         if (c->stage != stage || c->id == instead_of || c->contact == NO_CONTACT) continue;
-        const contact *at = &p->cluster->contacts[c->contact];
+        const cluster_contact *at = &p->cluster->contacts[c->contact];
         if (at->link != LINK_UP || at->beat.ready != p->state.iteration + 1) continue;
         uint64_t slots = free_slots(p, c), way = way_through(p, m, c), far = way != 0 ? way : link_cost(p, c->id);
         uint64_t near = far > ROUTER_MAX_COST ? 1 : ROUTER_MAX_COST + 1 - far;
@@ -194,7 +194,7 @@ static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_i
 }
 
 static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
-    const owned *o = &p->microbatch->owned[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
     tell t = {.kind = TELL_REPAIR, .iteration = p->state.iteration, .m = m, .stage = stage, .member = lost};
     t.phase = o->phase == OWNED_FORWARD ? REPAIR_FORWARD : o->phase == OWNED_BACKWARD ? REPAIR_BACKWARD : REPAIR_COMMITTED;
     if (p->state.has_close) t.phase = REPAIR_AGGREGATION;
@@ -203,7 +203,7 @@ static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
 
 // Fills stages first .. last, none of which has a usable member. False: some stage has nobody who could.
 static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = first; s <= last; s++)
         if (replacement(p, m, s, 0, m) == 0) return false;
     for (uint16_t s = first; s <= last; s++) {
@@ -223,7 +223,7 @@ static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
 
 // Gaps among stages 1 .. below - 1.
 static bool fill_gaps(peer *p, uint32_t m, uint16_t below) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     bool any = false;
     for (uint16_t s = 1; s < below; s++) {
         if (usable(p, o, s)) continue;
@@ -236,14 +236,14 @@ static bool fill_gaps(peer *p, uint32_t m, uint16_t below) {
 }
 
 static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     if (s == 0) return h->backward == WORK_NONE && h->dy == 0;
     const owned_stage *st = &p->microbatch->owned[m].stage[s];
     return !st->counted && !st->backward_done && !st->has_dx && !st->has_dy;
 }
 
 static void repair_forward(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     uint16_t front = 0;
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (o->stage[s].member != 0 && usable(p, o, s)) front = s;
@@ -259,14 +259,14 @@ static void repair_forward(peer *p, uint32_t m) {
 
 // Stage s has the gradient that stage s - 1 needs.
 static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
-    const owned *o = &p->microbatch->owned[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
     if (s == p->run.stages) return o->gradient != 0;
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
 }
 
 // It was sent, to who still is to have it, and that one may yet accept: a second copy would only fill the line.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
-    const owned *o = &p->microbatch->owned[m];
+    const owned_microbatch *o = &p->microbatch->owned[m];
     const owned_stage *to = &o->stage[s - 1];
     if (to->chosen_ns != 0 && (!to->dy_ordered || p->now >= to->chosen_ns + TIMING_FILL_MOST_NS)) return false;
     if (!believed(p, o)) return false;
@@ -287,14 +287,14 @@ static void repair_backward(peer *p, uint32_t m) {
     }
 }
 
-static bool broken(const peer *p, const owned *o) {
+static bool broken(const peer *p, const owned_microbatch *o) {
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (!usable(p, o, s)) return true;
     return false;
 }
 
 static void repair_decide(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     o->probe_ns = 0;
     if (p->run.restarts && o->phase == OWNED_BACKWARD && !o->adopted && broken(p, o)) {
         own_restart(p, m);
@@ -311,7 +311,7 @@ static void repair_decide(peer *p, uint32_t m) {
 }
 
 void repair_tick(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (o->probe_ns == 0) return;
     if (o->probe_ns <= p->now) repair_decide(p, m);
     else peer_wake_at(p, o->probe_ns);
@@ -321,7 +321,7 @@ void repair_tick(peer *p, uint32_t m) {
 
 // `who` no longer has stage `stage` of m: it was evicted, or answered MISSING.
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     if (stage == 0 || stage >= p->run.stages || o->stage[stage].member != who || o->phase == OWNED_IDLE) return;
     if (peer_breaks(p, PEER_MUTANT_RECORDS_ARE_TRUTH)) return;
     if (o->stage[stage].counted || o->is_void || o->phase == OWNED_SETTLED) return;
@@ -335,9 +335,9 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
 void repair_stage_filled(peer *p, uint16_t stage) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || stage >= p->run.stages) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
-        owned *o = &p->microbatch->owned[m];
+        owned_microbatch *o = &p->microbatch->owned[m];
         bool under_way = o->phase >= OWNED_FORWARD && o->phase <= OWNED_COMMITTED;
-        if (!owns(p, m) || !under_way || member_answers(p, o->stage[stage].member) || usable(p, o, stage)) continue;
+        if (!microbatch_is_mine(p, m) || !under_way || member_answers(p, o->stage[stage].member) || usable(p, o, stage)) continue;
         o->patience = 0;
         repair_begin(p, m);
     }
@@ -347,8 +347,8 @@ void repair_stage_filled(peer *p, uint16_t stage) {
 void repair_member_gone(peer *p, member_id gone, bool expelled) {
     if (p->config.kind != MEMBER_DATA || p->me == 0) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
-        owned *o = &p->microbatch->owned[m];
-        if (!owns(p, m) || o->phase == OWNED_IDLE || o->is_void) continue;
+        owned_microbatch *o = &p->microbatch->owned[m];
+        if (!microbatch_is_mine(p, m) || o->phase == OWNED_IDLE || o->is_void) continue;
         for (uint16_t s = 1; s < p->run.stages; s++) {
             owned_stage *st = &o->stage[s];
             if (st->member != gone || (!expelled && (st->committed || st->counted))) continue;
@@ -364,5 +364,5 @@ void repair_member_gone(peer *p, member_id gone, bool expelled) {
 void repair_suspect(peer *p, const message *msg) {
     const message_suspect *body = &msg->u.suspect;
     uint32_t m = body->subject.m;
-    if (owns(p, m) && p->microbatch->owned[m].phase != OWNED_IDLE && p->microbatch->owned[m].phase != OWNED_SETTLED) repair_begin(p, m);
+    if (microbatch_is_mine(p, m) && p->microbatch->owned[m].phase != OWNED_IDLE && p->microbatch->owned[m].phase != OWNED_SETTLED) repair_begin(p, m);
 }

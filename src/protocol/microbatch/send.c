@@ -6,19 +6,19 @@
 enum { MOST_TRUSTED = 4 };
 
 uint32_t send_links_of(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m == NULL || m->contact == NO_CONTACT ? 0 : p->cluster->contacts[m->contact].links;
 }
 
-bool send_is_under_way(peer *p, sending *s, member_id to) {
+bool send_is_under_way(peer *p, tensor_sending *s, member_id to) {
     bool here = s->state == SEND_SENT && s->to == to && s->links == send_links_of(p, to) && member_answers(p, to);
     if (!here || (s->by != 0 && !member_answers(p, s->by)) || s->trusted == MOST_TRUSTED) return false;
     s->trusted++;
     return true;
 }
 
-static void sent(peer *p, sending *s, member_id to) {
-    const member *m = member_find(p, to);
+static void sent(peer *p, tensor_sending *s, member_id to) {
+    const cluster_member *m = member_find(p, to);
     const timing_link none = {0};
     const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing;
     uint64_t before = (uint64_t)route_on_line(p, to);  // what is on that line leaves first
@@ -32,15 +32,15 @@ static void sent(peer *p, sending *s, member_id to) {
 }
 
 // When it is sent again, the copy before lies on that line still; but not if it went by way of somebody, or if the link has fallen.
-bool send_tensor(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
+bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned) {
     if (s->state == SEND_SENT && (s->by != 0 || s->links != send_links_of(p, to))) s->state = SEND_NONE;
-    if (!parcel_send(p, s, to, blob, planned)) return false;
+    if (!forwarded_send(p, s, to, blob, planned)) return false;
     sent(p, s, to);
     return true;
 }
 
 // However often it is tried meanwhile, when its time has come those who refused it are asked again: they may be all that there are.
-static void wait_for_somebody(peer *p, sending *s) {
+static void wait_for_somebody(peer *p, tensor_sending *s) {
     s->to = 0;
     if (s->state == SEND_WAITING) return;
     s->state = SEND_WAITING;
@@ -48,14 +48,14 @@ static void wait_for_somebody(peer *p, sending *s) {
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
 }
 
-void send_add_tried(sending *s, member_id who) {
+void send_add_tried(tensor_sending *s, member_id who) {
     if (who == 0) return;
     s->tried[s->tried_count % PEER_MAX_TRIED] = who;
     if (s->tried_count < PEER_MAX_TRIED) s->tried_count++;
 }
 
 void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
     suspect->member = who;
     suspect->has_subject = true;
@@ -67,7 +67,7 @@ void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
 // ---- forward ------------------------------------------------------------------------------------------------------
 
 static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     message_forward *body = &peer_compose(p, MESSAGE_FORWARD)->u.forward;
     body->subject = (message_subject){.m = m, .stage = home ? 0 : (uint16_t)(p->stage + 1), .owner_term = h->owner_term};
     body->owner = h->owner;
@@ -86,7 +86,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
 }
 
 void send_forward_routed(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     // (of more than so many it does not remember who was tried)
     for (uint32_t tries = 0; tries <= PEER_MAX_TRIED; tries++) {
         bool wait = false;
@@ -108,7 +108,7 @@ void send_forward_routed(peer *p, uint32_t m) {
 
 // The member of the path, in a repair; its owner chooses again when that one does not answer.
 static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     bool there = member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1));
     if (there && transmit_forward(p, m, to, home)) return;
     if (there && home) {
@@ -122,12 +122,12 @@ static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
 
 void send_forward_again(peer *p, uint32_t m) {
     bool home = p->stage + 1 == p->run.stages;
-    member_id to = p->microbatch->held[m].on.to;
+    member_id to = p->microbatch->inflight[m].on.to;
     if (!member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1)) || !transmit_forward(p, m, to, home)) send_forward(p, m);
 }
 
 void send_forward(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     BRAID_ASSERT(h->used && h->forward == WORK_DONE);
     if (h->forward_to <= p->stage) return;  // the last of a repair: it waits for dy
     uint16_t next = (uint16_t)(p->stage + 1);
@@ -148,7 +148,7 @@ void send_forward(peer *p, uint32_t m) {
 // ---- backward -----------------------------------------------------------------------------------------------------
 
 void send_backward(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     BRAID_ASSERT(h->used && h->backward == WORK_DONE);
     if (p->stage == 0 || p->stage <= h->back_to) return;
     member_id to = h->path.member[p->stage - 1];
@@ -170,16 +170,16 @@ void send_backward(peer *p, uint32_t m) {
 // ---- answers ------------------------------------------------------------------------------------------------------
 
 timing_link *send_link_of(peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m == NULL || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact].timing;
 }
 
-bool send_waits_at(const sending *s, member_id to) {
+bool send_waits_at(const tensor_sending *s, member_id to) {
     return s->to == to && (s->state == SEND_SENT || s->state == SEND_ACCEPTED);
 }
 
 void send_forward_proven(peer *p, uint32_t m, member_id by) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     if (h->used && (send_waits_at(&h->on, by) || h->on.state == SEND_WAITING)) h->on.state = SEND_DONE;
 }
 
@@ -187,31 +187,31 @@ void send_forward_proven(peer *p, uint32_t m, member_id by) {
 
 void send_retry_waiting(peer *p) {
     if (p->me == 0) return;
-    EACH_HELD(p, m)
-        if (p->microbatch->held[m].on.state == SEND_WAITING) send_forward(p, m);
+    EACH_INFLIGHT(p, m)
+        if (p->microbatch->inflight[m].on.state == SEND_WAITING) send_forward(p, m);
 }
 
-static void trust_ends(peer *p, sending *s, member_id to) {
+static void trust_ends(peer *p, tensor_sending *s, member_id to) {
     if (s->state != SEND_SENT || s->to != to || s->trusted == 0 || s->deadline_ns <= p->now + TIMING_LINK_GRACE_NS) return;
     s->deadline_ns = p->now + TIMING_LINK_GRACE_NS;
     peer_wake_at(p, s->deadline_ns);
 }
 
 void send_link_lost(peer *p, member_id to) {
-    EACH_HELD(p, m) {
-        trust_ends(p, &p->microbatch->held[m].back, to);
-        if (owns(p, m)) trust_ends(p, &p->microbatch->owned[m].back, to);
+    EACH_INFLIGHT(p, m) {
+        trust_ends(p, &p->microbatch->inflight[m].back, to);
+        if (microbatch_is_mine(p, m)) trust_ends(p, &p->microbatch->owned[m].back, to);
     }
 }
 
 void send_member_gone(peer *p, member_id gone) {
     if (p->me == 0) return;
-    EACH_HELD(p, m) {
-        held *h = &p->microbatch->held[m];
+    EACH_INFLIGHT(p, m) {
+        inflight_microbatch *h = &p->microbatch->inflight[m];
         bool on_way = h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
         if (on_way && h->on.to == gone) {
             send_add_tried(&h->on, gone);
-            if (p->stage == 0 && owns(p, m)) {
+            if (p->stage == 0 && microbatch_is_mine(p, m)) {
                 tell t = {.kind = TELL_REPAIR, .iteration = p->state.iteration, .m = m, .stage = 1, .member = gone, .phase = REPAIR_FORWARD};
                 peer_tell(p, &t);
             }
@@ -228,7 +228,7 @@ void send_member_gone(peer *p, member_id gone) {
 
 // A stage that has stayed empty: give the microbatch back, upstream may know somebody else.
 static bool nobody_left(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
@@ -236,20 +236,20 @@ static bool nobody_left(peer *p, uint32_t m) {
     deny->phase = PHASE_FORWARD;
     deny->reason = DENY_NO_PEER;
     if (!peer_send_member(p, h->upstream, 0)) return false;
-    hold_free(p, m);
+    inflight_free(p, m);
     return true;
 }
 
 // Who answers heartbeats and has not accepted has a slow line, or waits behind others on it; not whose link fell.
-static void overdue(peer *p, const sending *s) {
+static void overdue(peer *p, const tensor_sending *s) {
     timing_link *link = s->state == SEND_SENT && s->links == send_links_of(p, s->to) ? send_link_of(p, s->to) : NULL;
     if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);
 }
 
-bool send_waits_on(peer *p, sending *s) {
+bool send_waits_on(peer *p, tensor_sending *s) {
     overdue(p, s);
     if (!send_is_under_way(p, s, s->to)) return false;
-    const member *m = member_find(p, s->to);
+    const cluster_member *m = member_find(p, s->to);
     bool stands = m->contact == NO_CONTACT || p->cluster->contacts[m->contact].link == LINK_UP;
     s->deadline_ns = p->now + (stands ? timing_accept_limit(send_link_of(p, s->to), p->run.activation_bytes) : TIMING_LINK_GRACE_NS);
     peer_wake_at(p, s->deadline_ns);
@@ -257,7 +257,7 @@ bool send_waits_on(peer *p, sending *s) {
 }
 
 static void forward_overdue(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     switch (h->on.state) {
     case SEND_WAITING:
         if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
@@ -284,13 +284,13 @@ static void forward_overdue(peer *p, uint32_t m) {
 }
 
 static void backward_overdue(peer *p, uint32_t m) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     if (send_waits_on(p, &h->back)) return;
     if (h->back.state != SEND_LOST) send_tell_owner_lost(p, m, PHASE_BACKWARD, h->back.to);
     send_backward(p, m);
 }
 
-static bool guarded(const sending *s, uint64_t now, peer *p) {
+static bool guarded(const tensor_sending *s, uint64_t now, peer *p) {
     if (s->state == SEND_NONE || s->state == SEND_DONE) return false;
     if (s->deadline_ns <= now) return true;
     peer_wake_at(p, s->deadline_ns);
@@ -299,8 +299,8 @@ static bool guarded(const sending *s, uint64_t now, peer *p) {
 
 void sends_tick(peer *p) {
     if (p->me == 0) return;
-    EACH_HELD(p, m) {
-        held *h = &p->microbatch->held[m];
+    EACH_INFLIGHT(p, m) {
+        inflight_microbatch *h = &p->microbatch->inflight[m];
         if (guarded(&h->on, p->now, p)) forward_overdue(p, m);
         if (h->used && guarded(&h->back, p->now, p)) backward_overdue(p, m);
     }

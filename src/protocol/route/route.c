@@ -76,13 +76,13 @@ static void stop(peer *p) {
 // ---- what it may carry --------------------------------------------------------------------------------------------
 
 // One microbatch's time at a member of my stage; 0: not known.
-uint64_t route_time_at(const peer *p, const member *m) {
+uint64_t route_time_at(const peer *p, const cluster_member *m) {
     if (m->contact == NO_CONTACT) return p->microbatch->forward_ns + p->microbatch->backward_ns;
     const message_heartbeat *beat = &p->cluster->contacts[m->contact].beat;
     return beat->forward_ns + beat->backward_ns;
 }
 
-static bool shares(const peer *p, const member *m) {
+static bool shares(const peer *p, const cluster_member *m) {
     if (m->stage != p->stage || !member_answers(p, m->id)) return false;
     return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
 }
@@ -130,7 +130,7 @@ static uint32_t capacity_now(const peer *p) {
     uint64_t median = median_time(p), all = 0, mine = 0, meanwhile = computes_meanwhile(p);
     bool by_slots = meanwhile >= p->config.capacity;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!shares(p, m)) continue;
         uint64_t speed = by_slots ? m->capacity : speed_of(route_time_at(p, m), median);
         all += speed;
@@ -155,33 +155,33 @@ static void look_at_capacity(peer *p) {
 // ---- neighbours ---------------------------------------------------------------------------------------------------
 
 bool route_is_next(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m != NULL && m->stage == (p->stage + 1) % p->run.stages && m->stage != p->stage;
 }
 
 bool route_is_previous(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m != NULL && !member_is_shadow(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
 }
 
 // Among the members of `other`'s stage, it is one of the first for `self`, in an order of self's own that lasts.
-static bool among_first(const peer *p, member_id self, const member *other) {
+static bool among_first(const peer *p, member_id self, const cluster_member *other) {
     uint64_t rank = rng_seed(self, other->id);
     uint32_t before = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (m->stage == other->stage && m->id != self && rng_seed(self, m->id) < rank) before++;
     }
     return before < ROUTE_NEIGHBOURS;
 }
 
 // gwtf asks those of its own stage, and of many a choice that both ends know from the member numbers alone.
-static bool wanted_beside(const peer *p, const member *m) {
+static bool wanted_beside(const peer *p, const cluster_member *m) {
     if (p->run.routing != ROUTER_GWTF || p->stage == 0) return false;
     return among_first(p, p->me, m) && among_first(p, m->id, member_find(p, p->me));
 }
 
-static bool wanted(const peer *p, const member *m) {
+static bool wanted(const peer *p, const cluster_member *m) {
     if (m->contact == NO_CONTACT || !numbered(m->id)) return false;
     if (m->stage == 0 && !is_source(p->routing, m->id)) return false;
     if (m->stage == p->stage) return wanted_beside(p, m);
@@ -190,14 +190,14 @@ static bool wanted(const peer *p, const member *m) {
 }
 
 static bool link_stands(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m != NULL && m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP;
 }
 
 static void choose_neighbours(peer *p) {
     peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links;) {
-        const member *m = member_find(p, r->link[i].member);
+        const cluster_member *m = member_find(p, r->link[i].member);
         if (m != NULL && wanted(p, m)) {
             i++;
             continue;
@@ -207,7 +207,7 @@ static void choose_neighbours(peer *p) {
         r->link[i] = r->link[--r->links];
     }
     for (uint32_t i = 0; i < p->cluster->member_count && r->links < ROUTE_MAX_LINKS; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!wanted(p, m) || route_find(p, m->id) != NULL) continue;
         r->link[r->links] = (route_link){.member = m->id};
         route_view_opens(p, &r->link[r->links++]);
@@ -296,7 +296,7 @@ static void look_at_costs(peer *p) {
     int64_t mine = (int64_t)(p->microbatch->forward_ns + p->microbatch->backward_ns);
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
-        const member *m = member_find(p, l->member);
+        const cluster_member *m = member_find(p, l->member);
         if (!l->up || m == NULL || !route_is_next(p, l->member)) continue;
         int64_t theirs = (int64_t)route_time_at(p, m);
         if (!measured(&l->measured) && r->view == NULL) l->measured.guessed_rate = guess_rate(r, l);
@@ -349,7 +349,7 @@ static void begin_shares(peer *p) {
 }
 
 // The queue there is so much longer than elsewhere that waiting costs more than another way.
-static bool late(const peer *p, const flow_peer *f, const held *h) {
+static bool late(const peer *p, const flow_peer *f, const inflight_microbatch *h) {
     for (uint32_t i = 0; i < p->microbatch->flow.count; i++) {
         const flow_peer *other = &p->microbatch->flow.peer[i];
         if (!flow_usable(other, h->on.tried, h->on.tried_count)) continue;
@@ -360,7 +360,7 @@ static bool late(const peer *p, const flow_peer *f, const held *h) {
 
 member_id route_pick(peer *p, uint32_t m, bool *wait) {
     peer_routing *r = p->routing;
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
     if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
     begin_shares(p);
@@ -392,7 +392,7 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
 void route_sent(peer *p, uint32_t m, member_id to, bool by_unit) {
     peer_routing *r = p->routing;
     route_link *l = route_find(p, to);
-    uint32_t k = source_index(r, p->microbatch->held[m].owner);
+    uint32_t k = source_index(r, p->microbatch->inflight[m].owner);
     if (l != NULL && k < r->sources) l->share[k]++;
     if (by_unit) r->routed++;
     else r->unrouted++;

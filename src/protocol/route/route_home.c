@@ -65,7 +65,7 @@ bool route_by_time(const peer *p) {
     bool any = false;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
-        const member *m = l->up && route_is_next(p, l->member) ? member_find(p, l->member) : NULL;
+        const cluster_member *m = l->up && route_is_next(p, l->member) ? member_find(p, l->member) : NULL;
         if (m == NULL || l->measured.cost == 0) continue;
         if (l->measured.cost < (int64_t)(route_time_at(p, m) * m->capacity / MEASURE_UNIT_NS)) return false;
         any = true;
@@ -77,8 +77,8 @@ bool route_by_time(const peer *p) {
 static int64_t line_wait(const peer *p, const route_link *l) {
     int64_t waiting = 0, since = (int64_t)l->taken_ns;
     uint64_t first = UINT64_MAX;
-    EACH_HELD(p, m) {
-        const sending *s = &p->microbatch->held[m].on;
+    EACH_INFLIGHT(p, m) {
+        const tensor_sending *s = &p->microbatch->inflight[m].on;
         if (s->state != SEND_SENT || s->to != l->member) continue;
         waiting++;
         if (s->sent_ns < first) first = s->sent_ns;
@@ -94,7 +94,7 @@ int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { ret
 
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time) {
     const peer_routing *r = p->routing;
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     member_id best = 0;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];

@@ -57,7 +57,7 @@ static route_line *line_take(peer *p, member_id id) {
     return l;
 }
 
-static bool stands(const peer *p, const member *m) { return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP; }
+static bool stands(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP; }
 
 // The first soundings may meet other traffic, or a machine that is busy: the best of them counts.
 static void note_rate(route_line *l, uint64_t bytes, int64_t ns) {
@@ -85,7 +85,7 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
 static route_line *line_to_sound(peer *p, bool next_stage) {
     uint64_t many = p->cluster->member_count * TIMING_BANDWIDTH_RENEW_EACH_NS, renew = many > TIMING_BANDWIDTH_RENEW_NS ? many : TIMING_BANDWIDTH_RENEW_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
         if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->soundings < FIRST_SOUNDINGS ? TIMING_BANDWIDTH_AGAIN_NS : renew))) continue;
@@ -151,7 +151,7 @@ static uint32_t most(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us
 static void my_lines(peer *p, message_lines *lines) {
     lines->count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count && lines->count < WIRE_MAX_LINES; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         const route_line *known = stands(p, m) ? line_find(p, m->id) : NULL;
         const route_link *l = route_is_next(p, m->id) ? route_find(p, m->id) : NULL;
         if (known == NULL || known->rate == 0) continue;
@@ -237,9 +237,9 @@ uint16_t route_pieces(const peer *p) {
 
 int64_t route_on_line(const peer *p, member_id to) {
     int64_t count = 0;
-    EACH_HELD(p, m) {
-        count += send_line(&p->microbatch->held[m].on) == to;
-        count += send_line(&p->microbatch->held[m].back) == to;
+    EACH_INFLIGHT(p, m) {
+        count += send_line(&p->microbatch->inflight[m].on) == to;
+        count += send_line(&p->microbatch->inflight[m].back) == to;
         if (p->stage == 0) count += send_line(&p->microbatch->owned[m].back) == to;
     }
     return count;
@@ -256,7 +256,7 @@ static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, 
     for (uint32_t i = 0; i < first->count; i++) {
         member_id by = first->line[i].member;
         int64_t there = first->line[i].way;
-        const member *m = by == from || by == to || by == p->me || by == but || there >= straight ? NULL : member_find(p, by);
+        const cluster_member *m = by == from || by == to || by == p->me || by == but || there >= straight ? NULL : member_find(p, by);
         if (m == NULL || member_is_shadow(m) || !member_answers(p, by) || (from == p->me && !stands(p, m))) continue;
         int64_t on = way_in(route_lines_of(p, by), to), time = detour_time(there, on, route_pieces(p));
         if (on == 0 || !detour_pays(time, straight, before > 0)) continue;
@@ -268,8 +268,8 @@ static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, 
     return best;
 }
 
-route_detour route_carrier(const peer *p, member_id to, member_id but) {
-    route_detour d = {0};
+route_forwarding route_carrier(const peer *p, member_id to, member_id but) {
+    route_forwarding d = {0};
     const route_line *l = line_find(p, to);
     if (l == NULL || p->now < l->straight_until_ns || !small_enough(p)) return d;
     d.us = shortest(p, p->me, to, true, but, &d.by);
@@ -290,22 +290,22 @@ static int64_t quickest_end(const peer *p, const message_lines *first) {
 
 // One behind the other, so that each line is busy all the time. A way that is no wider than the straight line may share what is narrow with it; so it is
 // gone only as far as all together carry no more than one line out of there and one line to me are known to.
-uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_detour *way, uint32_t most) {
+uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_forwarding *way, uint32_t most) {
     const message_lines *first = small_enough(p) ? route_lines_of(p, from) : NULL;
-    route_detour found[ROUTE_MAX_WAYS];
+    route_forwarding found[ROUTE_MAX_WAYS];
     uint32_t count = 0, kept = 0;
     int64_t straight = *straight_us = way_in(first, p->me);
     for (uint32_t i = 0; straight > 0 && i < first->count; i++) {
         member_id by = first->line[i].member;
         int64_t there = first->line[i].way, on = there == 0 || by == p->me ? 0 : way_in(route_lines_of(p, by), p->me), time = there > on ? there : on;
-        const member *m = on == 0 || time > SLOWEST_WAY * straight ? NULL : member_find(p, by);
+        const cluster_member *m = on == 0 || time > SLOWEST_WAY * straight ? NULL : member_find(p, by);
         if (m == NULL || member_is_shadow(m) || !member_answers(p, by)) continue;
         uint32_t at = count < ROUTE_MAX_WAYS ? count++ : ROUTE_MAX_WAYS;
         while (at > 0 && found[at - 1].us > time) {
             if (at < ROUTE_MAX_WAYS) found[at] = found[at - 1];
             at--;
         }
-        if (at < ROUTE_MAX_WAYS) found[at] = (route_detour){by, time, straight};
+        if (at < ROUTE_MAX_WAYS) found[at] = (route_forwarding){by, time, straight};
     }
     if (count == 0) return 0;
     double seen = 1 / (double)quickest_end(p, first), used = 1 / (double)straight;
@@ -323,12 +323,12 @@ uint64_t route_round_trip(const peer *p, member_id to) {
     return l == NULL ? 0 : (uint64_t)l->round_trip_ns;
 }
 
-bool route_carrier_planned(const peer *p, member_id to, member_id by, route_detour *d) {
+bool route_carrier_planned(const peer *p, member_id to, member_id by, route_forwarding *d) {
     const route_line *l = line_find(p, to);
     const message_lines *mine = route_lines_of(p, p->me);
-    *d = (route_detour){0};
+    *d = (route_forwarding){0};
     if (by == to) return true;
-    const member *m = by == 0 || by == p->me || l == NULL || p->now < l->straight_until_ns ? NULL : member_find(p, by);
+    const cluster_member *m = by == 0 || by == p->me || l == NULL || p->now < l->straight_until_ns ? NULL : member_find(p, by);
     int64_t there = way_in(mine, by), on = m == NULL ? 0 : way_in(route_lines_of(p, by), to);
     if (there == 0 || on == 0 || !small_enough(p) || member_is_shadow(m) || !member_answers(p, by) || !stands(p, m)) return false;
     d->by = by;

@@ -217,7 +217,7 @@ static void come_up(peer *p, route_link *l, const message_route *frame) {
     l->up = true;
     l->heard = frame->session;
     l->told = frame->cost;
-    const member *m = member_find(p, l->member);
+    const cluster_member *m = member_find(p, l->member);
     if (m->stage == p->stage) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_SAME, 1);
     if (route_is_next(p, l->member)) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_NEXT, route_cost_of(l));
     if (frame->cost != 0 && route_is_previous(p, l->member)) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_PREVIOUS, frame->cost);

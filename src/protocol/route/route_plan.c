@@ -23,7 +23,7 @@ _Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a way names eve
 // Peers in the order of their numbers.
 typedef struct cast {
     uint32_t count;
-    const member *peer[SCHEDULE_MAX_PEERS];
+    const cluster_member *peer[SCHEDULE_MAX_PEERS];
 } cast;
 
 static uint32_t index_of(const cast *c, member_id who) {
@@ -32,7 +32,7 @@ static uint32_t index_of(const cast *c, member_id who) {
     return SCHEDULE_MAX_PEERS;
 }
 
-static bool takes_part(const peer *p, const member *m) {
+static bool takes_part(const peer *p, const cluster_member *m) {
     if (member_is_shadow(m) || !member_answers(p, m->id)) return false;
     if (m->kind == MEMBER_DATA) return true;
     return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
@@ -41,7 +41,7 @@ static bool takes_part(const peer *p, const member *m) {
 static bool gather(const peer *p, schedule *s, cast *c) {
     c->count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!takes_part(p, m)) continue;
         if (schedule_peer_add(s, (schedule_peer){m->id, m->stage, m->capacity}) == SCHEDULE_MAX_PEERS) return false;
         c->peer[c->count++] = m;
@@ -99,7 +99,7 @@ static bool plan_now(const peer *p) { return p->routing->plan != NULL && p->rout
 
 void route_plan_ahead(peer *p, uint32_t m) {
     route_plan *plan = p->routing->plan;
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     if (plan == NULL || m >= p->run.microbatches || h->ahead_count > 0) return;
     if (plan->planned != p->state.iteration + 1) {
         plan->planned = p->state.iteration + 1;
@@ -117,13 +117,13 @@ member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
 // Times of a plan count from the iteration's beginning, which who came later does not know.
 static bool saw_it_begin(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
 
-uint64_t route_plan_time(const peer *p, const held *h) {
+uint64_t route_plan_time(const peer *p, const inflight_microbatch *h) {
     return h->ahead_count > 0 && saw_it_begin(p) ? p->microbatch->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
 }
 
 // A slot or a line that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited for
 // as long as any other way would take longer, there and back, and at least as long as the way on takes.
-static bool waits(const peer *p, const held *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
+static bool waits(const peer *p, const inflight_microbatch *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
     if (p->now < from) return true;
     const flow_peer *f = flow_known(&p->microbatch->flow, l->member);
@@ -135,7 +135,7 @@ static bool waits(const peer *p, const held *h, const route_link *l, uint32_t so
 }
 
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait) {
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     int64_t time = 0;
     if (p->stage == 0) route_plan_ahead(p, m);
     member_id other = route_pick_by_time(p, m, source, &time), wanted = h->ahead_count == 0 ? 0 : h->ahead[0].member;

@@ -51,7 +51,7 @@ static route_known *known_find(peer *p, member_id id) {
 }
 
 // A relay whom my view may choose or ask: there, and its link stands.
-static bool concerns(const peer *p, const member *m) {
+static bool concerns(const peer *p, const cluster_member *m) {
     router_side side;
     if (m->contact == NO_CONTACT || m->id >= (member_id)1 << 31 || !side_of(p, m->stage, &side)) return false;
     if (p->cluster->contacts[m->contact].link != LINK_UP) return false;
@@ -61,7 +61,7 @@ static bool concerns(const peer *p, const member *m) {
 static void forget_the_gone(peer *p) {
     peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->known_count;) {
-        const member *m = member_find(p, r->known[i].member);
+        const cluster_member *m = member_find(p, r->known[i].member);
         if (m != NULL && concerns(p, m)) {
             i++;
             continue;
@@ -74,7 +74,7 @@ static void forget_the_gone(peer *p) {
 static void meet_the_new(peer *p) {
     peer_routing *r = p->routing;
     for (uint32_t i = 0; i < p->cluster->member_count && r->known_count < ROUTE_MAX_KNOWN; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!concerns(p, m) || known_find(p, m->id) != NULL) continue;
         r->known[r->known_count++] = (route_known){.member = m->id, .stage = m->stage};
         view_contact(r->view, (int64_t)p->now, (router_peer)m->id, m->stage);
@@ -120,7 +120,7 @@ static int64_t guess_rate(const peer *p, const route_known *k) {
 static int64_t my_time(const peer *p) { return (int64_t)(p->microbatch->forward_ns + p->microbatch->backward_ns); }
 
 static int64_t time_there(const peer *p, member_id id) {
-    const member *m = member_find(p, id);
+    const cluster_member *m = member_find(p, id);
     return m == NULL ? 0 : (int64_t)route_time_at(p, m);
 }
 
@@ -215,7 +215,7 @@ void route_view_refresh(peer *p) {
     tell_units(p);
 }
 
-bool route_view_wants(const peer *p, const member *m) {
+bool route_view_wants(const peer *p, const cluster_member *m) {
     const peer_routing *r = p->routing;
     router_side side;
     if (!side_of(p, m->stage, &side) || side == ROUTER_SAME) return false;

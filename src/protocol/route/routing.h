@@ -6,7 +6,7 @@
 #include "flow/measure.h"
 #include "flow/router.h"
 #include "flow/schedule.h"
-#include "protocol/route/held.h"
+#include "protocol/route/inflight.h"
 
 enum {
     ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses
@@ -138,17 +138,17 @@ void on_lines(peer *p, const message *msg);
 const message_lines *route_lines_of(const peer *p, member_id of);  // as it said; NULL: nothing
 uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of which nobody has spoken is dear
 // By whom, but for `but`, a tensor of mine comes there sooner than on my own line; 0: by nobody.
-typedef struct route_detour {
+typedef struct route_forwarding {
     member_id by;
     int64_t us, straight_us;  // what it takes so, and on my own line
-} route_detour;
+} route_forwarding;
 int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are on my line there
-route_detour route_carrier(const peer *p, member_id to, member_id but);
+route_forwarding route_carrier(const peer *p, member_id to, member_id but);
 // The same as was planned: by way of `by`, or straight if that is `to`. False: it cannot be.
-bool route_carrier_planned(const peer *p, member_id to, member_id by, route_detour *d);
+bool route_carrier_planned(const peer *p, member_id to, member_id by, route_forwarding *d);
 // What a tensor takes straight from that member to me, in microseconds (0: not known), and who, at most so many, might carry others at the same time: the
 // quickest first.
-uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_detour *way, uint32_t most);
+uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_forwarding *way, uint32_t most);
 uint64_t route_round_trip(const peer *p, member_id to);  // 0: not known
 int64_t route_best_hop(const peer *p, const route_link *l);  // its cost by the best ways
 uint16_t route_pieces(const peer *p);  // of a carried tensor
@@ -157,14 +157,14 @@ void on_sounded(peer *p, const message *msg);
 // route_plan.c
 size_t route_plan_bytes(const peer_run *run, const peer_config *config);
 void route_plan_ahead(peer *p, uint32_t m);  // at its owner: what it would like of the way
-uint64_t route_plan_time(const peer *p, const held *h);  // when it may set out for the next stage at the earliest
+uint64_t route_plan_time(const peer *p, const inflight_microbatch *h);  // when it may set out for the next stage at the earliest
 member_id route_plan_back(const peer *p, uint32_t m, member_id to);  // at its owner: who carries its gradient to that one of the last stage
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait);
-uint64_t route_time_at(const peer *p, const member *m);
+uint64_t route_time_at(const peer *p, const cluster_member *m);
 size_t route_view_bytes(const peer_run *run, const peer_config *config);
 void route_view_refresh(peer *p);  // members or links changed
 void route_view_stop(peer *p);
-bool route_view_wants(const peer *p, const member *m);  // a relay of a neighbouring stage
+bool route_view_wants(const peer *p, const cluster_member *m);  // a relay of a neighbouring stage
 void route_view_opens(peer *p, route_link *l);   // the router gets it, with what is known of it
 void route_view_closes(peer *p, const route_link *l);
 void route_view_look(peer *p);

@@ -8,33 +8,33 @@
 
 // ---- at the sender ------------------------------------------------------------------------------------------------
 
-static void send_otherwise(peer *p, uint32_t m, sending *s) {
+static void send_otherwise(peer *p, uint32_t m, tensor_sending *s) {
     s->failures += member_answers(p, s->by);
     s->failed = s->by;
     if (p->stage == 0 && s == &p->microbatch->owned[m].back) own_send_gradient(p, m);
-    else if (s == &p->microbatch->held[m].back) send_backward(p, m);
+    else if (s == &p->microbatch->inflight[m].back) send_backward(p, m);
     else send_forward_again(p, m);
 }
 
-static void each_sending(peer *p, bool (*due)(const peer *p, const sending *s, uint64_t what), uint64_t what) {
-    EACH_HELD(p, m) {
-        sending *all[] = {&p->microbatch->held[m].on, &p->microbatch->held[m].back, p->stage == 0 ? &p->microbatch->owned[m].back : NULL};
-        for (uint32_t i = 0; i < 3 && p->microbatch->held[m].used; i++) {
-            sending *s = all[i];
+static void each_sending(peer *p, bool (*due)(const peer *p, const tensor_sending *s, uint64_t what), uint64_t what) {
+    EACH_INFLIGHT(p, m) {
+        tensor_sending *all[] = {&p->microbatch->inflight[m].on, &p->microbatch->inflight[m].back, p->stage == 0 ? &p->microbatch->owned[m].back : NULL};
+        for (uint32_t i = 0; i < 3 && p->microbatch->inflight[m].used; i++) {
+            tensor_sending *s = all[i];
             if (s != NULL && s->state == SEND_SENT && s->by != 0 && due(p, s, what)) send_otherwise(p, m, s);
         }
     }
 }
 
-static bool has_serial(const peer *p, const sending *s, uint64_t serial) {
+static bool has_serial(const peer *p, const tensor_sending *s, uint64_t serial) {
     (void)p;
     return s->serial == serial;
 }
 
 // Whoever says so may not have read yet that it is the member that was to carry it.
-void parcel_refused(peer *p, uint32_t serial) { each_sending(p, has_serial, serial); }
+void forwarded_refused(peer *p, uint32_t serial) { each_sending(p, has_serial, serial); }
 
-static bool is_lost(const peer *p, const sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }
+static bool is_lost(const peer *p, const tensor_sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }
 
 // ---- at the carrier -----------------------------------------------------------------------------------------------
 
@@ -43,39 +43,39 @@ static bool is_lost(const peer *p, const sending *s, uint64_t now) { return s->d
 _Static_assert(PEER_MAX_ARRIVALS == 32, "a bit of one word each");
 
 #define EACH_ARRIVAL(p, a) \
-    for (arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->microbatch->arrival) + 1))
+    for (forwarded_arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->microbatch->arrival) + 1))
 
 // The first used one from `index` on, NULL: there is none. They are large and mostly unused, so they are not looked at for that.
-static arrival *arrival_from(peer *p, uint32_t index) {
+static forwarded_arrival *arrival_from(peer *p, uint32_t index) {
     uint32_t later = index < PEER_MAX_ARRIVALS ? p->microbatch->arrivals_used >> index : 0;
     return later == 0 ? NULL : &p->microbatch->arrival[index + (uint32_t)__builtin_ctz(later)];
 }
 
-static void arrival_forget(peer *p, arrival *a) {
-    *a = (arrival){0};
+static void arrival_forget(peer *p, forwarded_arrival *a) {
+    *a = (forwarded_arrival){0};
     p->microbatch->arrivals_used &= ~(1u << (a - p->microbatch->arrival));
 }
 
-static void arrival_clear(peer *p, arrival *a) {
+static void arrival_clear(peer *p, forwarded_arrival *a) {
     for (uint32_t i = 0; i < WIRE_MAX_PIECES; i++) peer_release(p, &a->piece[i]);
     arrival_forget(p, a);
 }
 
-static arrival *arrival_of(peer *p, member_id origin, uint32_t serial) {
+static forwarded_arrival *arrival_of(peer *p, member_id origin, uint32_t serial) {
     EACH_ARRIVAL(p, a)
         if (a->origin == origin && a->serial == serial) return a;
     if (p->microbatch->arrivals_used == UINT32_MAX) return NULL;
     uint32_t room = (uint32_t)__builtin_ctz(~p->microbatch->arrivals_used);
     p->microbatch->arrivals_used |= 1u << room;
-    p->microbatch->arrival[room] = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->state.fence};
+    p->microbatch->arrival[room] = (forwarded_arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->state.fence};
     return &p->microbatch->arrival[room];
 }
 
-static void join_if_whole(peer *p, arrival *a) {
+static void join_if_whole(peer *p, forwarded_arrival *a) {
     a->touched_ns = p->now;
     if (!a->announced || a->joining || a->got == 0 || a->got < a->count) return;
-    task *t = task_add(p, JOB_JOIN);
-    if (t == NULL) return;  // parcels_tick asks again
+    core_job *t = jobs_add(p, JOB_JOIN);
+    if (t == NULL) return;  // forwarded_tick asks again
     t->work.m = (uint32_t)(a - p->microbatch->arrival);
     t->serial = a->serial;
     for (uint32_t i = 0; i < a->count; i++) {
@@ -89,7 +89,7 @@ void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
     bool fits = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count);
-    arrival *a = alive && fits && mine && run_state_goes_on(&p->state) ? arrival_of(p, piece->origin, piece->serial) : NULL;
+    forwarded_arrival *a = alive && fits && mine && run_state_goes_on(&p->state) ? arrival_of(p, piece->origin, piece->serial) : NULL;
     bool twice = a != NULL && (a->joining || a->piece[piece->index] != 0);
     bool taken = a != NULL && !twice && (a->count == 0 || a->count == piece->count);
     if (!taken) {
@@ -104,7 +104,7 @@ void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     join_if_whole(p, a);
 }
 
-static const message_subject *subject_of(const arrival *a) {
+static const message_subject *subject_of(const forwarded_arrival *a) {
     return a->kind == MESSAGE_FORWARD ? &a->u.forward.subject : &a->u.backward.subject;
 }
 
@@ -116,12 +116,12 @@ static void supersede(peer *p, const message *msg, const message_subject *subjec
     }
 }
 
-bool parcel_announced(peer *p, const message *msg) {
+bool forwarded_announced(peer *p, const message *msg) {
     bool forward = msg->kind == MESSAGE_FORWARD;
     const message_parcel *parcel = forward ? &msg->u.forward.parcel : &msg->u.backward.parcel;
     supersede(p, msg, forward ? &msg->u.forward.subject : &msg->u.backward.subject, parcel->serial);
     if (parcel->pieces == 0) return false;
-    arrival *a = arrival_of(p, msg->sender, parcel->serial);
+    forwarded_arrival *a = arrival_of(p, msg->sender, parcel->serial);
     if (a == NULL || (a->count != 0 && a->count != parcel->pieces)) {
         forward_refuse(p, msg->sender, parcel->serial);
         return true;
@@ -137,8 +137,8 @@ bool parcel_announced(peer *p, const message *msg) {
     return true;
 }
 
-void parcel_joined(peer *p, const task *t, const job_result *r) {
-    arrival *a = &p->microbatch->arrival[t->work.m];
+void forwarded_joined(peer *p, const core_job *t, const job_result *r) {
+    forwarded_arrival *a = &p->microbatch->arrival[t->work.m];
     blob_id out = r->out;
     bool mine = a->joining && a->serial == t->serial && a->me == p->me;
     for (uint32_t i = 0; i < t->work.inputs; i++) {
@@ -174,12 +174,12 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
 
 // ---- time ---------------------------------------------------------------------------------------------------------
 
-static bool is_over(const peer *p, const arrival *a) {
+static bool is_over(const peer *p, const forwarded_arrival *a) {
     bool late = !run_state_goes_on(&p->state) || (a->announced && a->iteration != p->state.iteration);
     return p->me == 0 || a->me != p->me || a->fence != p->state.fence || !member_live(p, a->origin) || (!a->joining && late);
 }
 
-void parcels_tick(peer *p) {
+void forwarded_tick(peer *p) {
     if (p->me != 0) each_sending(p, is_lost, p->now);
     EACH_ARRIVAL(p, a) {
         bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + TIMING_PIECES_NS;

@@ -18,51 +18,51 @@ enum {
 
 // ---- which way ----------------------------------------------------------------------------------------------------
 
-static bypass_rest *rest_of(peer *p, member_id by) {
-    for (uint32_t i = 0; i < PEER_RESTING_CARRIERS; i++)
-        if (p->chunks->bypass.rest[i].by == by) return &p->chunks->bypass.rest[i];
+static multipath_rest *rest_of(peer *p, member_id by) {
+    for (uint32_t i = 0; i < CHUNK_RESTING_FORWARDERS; i++)
+        if (p->chunks->multipath.rest[i].by == by) return &p->chunks->multipath.rest[i];
     return NULL;
 }
 
 static void let_rest(peer *p, member_id by, uint64_t for_ns) {
-    bypass_rest *r = rest_of(p, by);
-    if (r == NULL) r = &p->chunks->bypass.rest[p->chunks->bypass.next_rest++ % PEER_RESTING_CARRIERS];
-    *r = (bypass_rest){by, p->now + for_ns};
+    multipath_rest *r = rest_of(p, by);
+    if (r == NULL) r = &p->chunks->multipath.rest[p->chunks->multipath.next_rest++ % CHUNK_RESTING_FORWARDERS];
+    *r = (multipath_rest){by, p->now + for_ns};
 }
 
 static bool may_carry(peer *p, member_id by) {
-    const bypass_rest *r = rest_of(p, by);
+    const multipath_rest *r = rest_of(p, by);
     return (r == NULL || p->now >= r->until_ns) && member_answers(p, by);
 }
 
-static bypass_ways *ways_known(peer *p, member_id from) {
-    for (uint32_t i = 0; i < PEER_KNOWN_BYPASSES; i++)
-        if (p->chunks->bypass.known[i].from == from) return &p->chunks->bypass.known[i];
+static multipath_paths *ways_known(peer *p, member_id from) {
+    for (uint32_t i = 0; i < CHUNK_KNOWN_PATHS; i++)
+        if (p->chunks->multipath.known[i].from == from) return &p->chunks->multipath.known[i];
     return NULL;
 }
 
-static void ways_look(peer *p, bypass_ways *w) {
-    const bypass_ways before = *w;
-    route_detour found[PEER_BYPASSES];
+static void ways_look(peer *p, multipath_paths *w) {
+    const multipath_paths before = *w;
+    route_forwarding found[CHUNK_MAX_PATHS];
     int64_t straight_us = 0;
-    uint32_t count = route_ways_from(p, w->from, &straight_us, found, PEER_BYPASSES);
+    uint32_t count = route_ways_from(p, w->from, &straight_us, found, CHUNK_MAX_PATHS);
     w->until_ns = p->now + TIMING_PATHS_NS;
     w->count = 1;
-    w->way[0] = (bypass_way){.us = (uint64_t)straight_us};
+    w->way[0] = (multipath_path){.us = (uint64_t)straight_us};
     for (uint32_t i = 0; i < count; i++) {
-        bypass_way *way = &w->way[w->count++];
-        *way = (bypass_way){.by = found[i].by, .us = (uint64_t)found[i].us};
+        multipath_path *way = &w->way[w->count++];
+        *way = (multipath_path){.by = found[i].by, .us = (uint64_t)found[i].us};
         for (uint32_t k = 1; k < before.count; k++)
             if (before.way[k].by == way->by)
-                *way = (bypass_way){way->by, way->us, before.way[k].percent, before.way[k].came_ns};
+                *way = (multipath_path){way->by, way->us, before.way[k].percent, before.way[k].came_ns};
     }
 }
 
-static bypass_ways *ways_of(peer *p, member_id from) {
-    bypass_ways *w = ways_known(p, from);
+static multipath_paths *ways_of(peer *p, member_id from) {
+    multipath_paths *w = ways_known(p, from);
     if (w == NULL) {
-        w = &p->chunks->bypass.known[p->chunks->bypass.next_known++ % PEER_KNOWN_BYPASSES];
-        *w = (bypass_ways){.from = from};
+        w = &p->chunks->multipath.known[p->chunks->multipath.next_known++ % CHUNK_KNOWN_PATHS];
+        *w = (multipath_paths){.from = from};
     }
     if (p->now >= w->until_ns) ways_look(p, w);
     return w;
@@ -79,17 +79,17 @@ static uint64_t blocks_ns(const peer *p, uint64_t us, uint32_t blocks) {
 }
 
 // On slower ways fewer are under way, for the last of all is not to be waited for; where what somebody carries is there sooner than the question for it, more.
-static uint32_t most_on(const peer *p, const bypass_ways *w, const bypass_way *way, uint64_t quickest_us) {
+static uint32_t most_on(const peer *p, const multipath_paths *w, const multipath_path *way, uint64_t quickest_us) {
     if (w->count == 1 || way->us == 0) return OF_ONE_WAY;
     uint64_t share = (OF_ONE_WAY * quickest_us + way->us - 1) / way->us;
     if (way->by != 0) share += 2 * route_round_trip(p, w->from) / (blocks_ns(p, way->us, PEER_SEGMENT_BLOCKS) + 1);
     return share < MOST_OF_ONE_WAY ? (uint32_t)share : MOST_OF_ONE_WAY;
 }
 
-static void count_open(const peer *p, const bypass_ways *w, uint32_t open[1 + PEER_BYPASSES]) {
-    memset(open, 0, (1 + PEER_BYPASSES) * sizeof *open);
+static void count_open(const peer *p, const multipath_paths *w, uint32_t open[1 + CHUNK_MAX_PATHS]) {
+    memset(open, 0, (1 + CHUNK_MAX_PATHS) * sizeof *open);
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->chunks->pulls[i];
+        const chunk_pull *q = &p->chunks->pulls[i];
         if (!q->used || q->from != w->from || (q->what != GET_PART && q->what != GET_RESULT)) continue;
         uint32_t k = w->count - 1;
         while (k > 0 && w->way[k].by != q->by) k--;  // none of these ways: it counts as straight
@@ -97,28 +97,28 @@ static void count_open(const peer *p, const bypass_ways *w, uint32_t open[1 + PE
     }
 }
 
-bool bypass_choose(peer *p, member_id from, bool straight, bypass_choice *out) {
-    const bypass_ways *w = ways_of(p, from);
+bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out) {
+    const multipath_paths *w = ways_of(p, from);
     uint64_t quickest_us = w->way[0].us, least = UINT64_MAX;
-    uint32_t ways = straight || p->shadow ? 1 : w->count, open[1 + PEER_BYPASSES];
+    uint32_t ways = straight || p->shadow ? 1 : w->count, open[1 + CHUNK_MAX_PATHS];
     count_open(p, w, open);
     for (uint32_t i = 1; i < ways; i++)
         if (w->way[i].us < quickest_us) quickest_us = w->way[i].us;
     for (uint32_t i = 0; i < ways; i++) {
-        const bypass_way *way = &w->way[i];
+        const multipath_path *way = &w->way[i];
         uint64_t until = (open[i] + 1) * (way->us > 0 ? way->us : 1);
         if (open[i] >= most_on(p, w, way, quickest_us) || until >= least || (way->by != 0 && !may_carry(p, way->by)))
             continue;
         least = until;
-        *out = (bypass_choice){way->by, until};
+        *out = (multipath_choice){way->by, until};
     }
     if (least == UINT64_MAX) return false;
     bool forced = !straight && p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
-    if (forced) *out = (bypass_choice){.by = forward_anybody(p, from)};
+    if (forced) *out = (multipath_choice){.by = forward_anybody(p, from)};
     return true;
 }
 
-void bypass_take(peer *p, pull *q, const bypass_choice *way) {
+void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way) {
     if (way->by == 0) return;
     q->by = way->by;
     q->serial = (uint32_t)rng_next(&p->random) | 1;
@@ -127,9 +127,9 @@ void bypass_take(peer *p, pull *q, const bypass_choice *way) {
 
 // ---- who answers --------------------------------------------------------------------------------------------------
 
-bool bypass_send(peer *p, const task *t, blob_id out) {
+bool multipath_send(peer *p, const core_job *t, blob_id out) {
     const message_get *get = &t->get;
-    const member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
+    const cluster_member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
     member_id to = p->cluster->contacts[t->contact].member;
     if (by == NULL || to == 0 || to == by->id || member_is_shadow(by) || !member_answers(p, by->id)) return false;
     peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me,
@@ -144,23 +144,23 @@ bool bypass_send(peer *p, const task *t, blob_id out) {
 
 // ---- who pulls ----------------------------------------------------------------------------------------------------
 
-static pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
+static chunk_pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->chunks->pulls[i];
+        chunk_pull *q = &p->chunks->pulls[i];
         if (q->used && q->by != 0 && q->by == by && q->serial == serial && (from == 0 || q->from == from)) return q;
     }
     return NULL;
 }
 
-static void failed(peer *p, pull *q) {
+static void failed(peer *p, chunk_pull *q) {
     let_rest(p, q->by, TIMING_FORWARDER_REST_NS);
     q->client->again(p, q);
 }
 
-static void join_if_whole(peer *p, pull *q) {
+static void join_if_whole(peer *p, chunk_pull *q) {
     if (!q->announced || q->piece == 0) return;
-    task *t = task_add(p, JOB_JOIN);
-    if (t == NULL) return;  // bypass_goes_on asks again
+    core_job *t = jobs_add(p, JOB_JOIN);
+    if (t == NULL) return;  // multipath_goes_on asks again
     t->work.m = (uint32_t)(q - p->chunks->pulls);
     t->work.first = q->first;
     t->work.count = q->count;
@@ -177,9 +177,9 @@ static void join_if_whole(peer *p, pull *q) {
     q->joining = true;
 }
 
-void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+void multipath_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
-    pull *q = pull_of(p, piece->origin, msg->sender, piece->serial);
+    chunk_pull *q = pull_of(p, piece->origin, msg->sender, piece->serial);
     bool fits = bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES;
     if (q == NULL || q->piece != 0 || q->joining || q->count != piece->blocks || !fits) {
         peer_release(p, &blob);
@@ -190,9 +190,9 @@ void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     join_if_whole(p, q);
 }
 
-void bypass_announced(peer *p, const message *msg) {
+void multipath_announced(peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
-    pull *q = pull_of(p, msg->sender, get->by, get->serial);
+    chunk_pull *q = pull_of(p, msg->sender, get->by, get->serial);
     bool same = q != NULL && !q->announced && q->what == get->what && q->stage == get->stage &&
                 q->first == get->first && q->count == get->count && q->version == get->version &&
                 q->round == get->round && q->digest == get->digest;
@@ -202,23 +202,23 @@ void bypass_announced(peer *p, const message *msg) {
     join_if_whole(p, q);
 }
 
-void bypass_refused(peer *p, member_id by, uint32_t serial) {
-    pull *q = pull_of(p, 0, by, serial);
+void multipath_refused(peer *p, member_id by, uint32_t serial) {
+    chunk_pull *q = pull_of(p, 0, by, serial);
     if (q != NULL) failed(p, q);
 }
 
 // What had not come by a link that fell is lost with it, and nobody was slow.
-void bypass_link_lost(peer *p, pull *q, member_id to) {
+void multipath_link_lost(peer *p, chunk_pull *q, member_id to) {
     bool here = q->piece != 0 || q->joining;
     if ((to == q->by && !here) || (to == q->from && !q->announced)) q->client->again(p, q);
 }
 
 // My state may have come in another way meanwhile.
-static bool is_over(const peer *p, const pull *q) {
+static bool is_over(const peer *p, const chunk_pull *q) {
     return q->what == GET_RESULT && q->version < p->state.iteration && q->version < p->oldest_block;
 }
 
-bool bypass_goes_on(peer *p, pull *q) {
+bool multipath_goes_on(peer *p, chunk_pull *q) {
     if (is_over(p, q)) q->client->needless(p, q);
     if (!q->used || q->joining) return false;
     if (q->deadline_ns <= p->now || (q->piece == 0 && !member_answers(p, q->by))) {
@@ -235,10 +235,10 @@ bool bypass_goes_on(peer *p, pull *q) {
 // How long this way needed for it, while it had something to do: no longer than the straight line would have, which may wait as long for the question, or
 // half as long again as it should where it is no wider. Where several share what is narrow, all are slow; so one of them rests, and what is asked for then says
 // whether the others are quick enough without him.
-static void note_came(peer *p, const pull *q) {
-    bypass_ways *w = ways_known(p, q->from);
+static void note_came(peer *p, const chunk_pull *q) {
+    multipath_paths *w = ways_known(p, q->from);
     for (uint32_t i = 1; w != NULL && i < w->count; i++) {
-        bypass_way *way = &w->way[i];
+        multipath_path *way = &w->way[i];
         if (way->by != q->by) continue;
         uint64_t since = way->came_ns > q->asked_ns ? way->came_ns : q->asked_ns;
         uint64_t most_us = detour_pays((int64_t)way->us, (int64_t)w->way[0].us, true) ? w->way[0].us
@@ -258,8 +258,8 @@ static void note_came(peer *p, const pull *q) {
     }
 }
 
-void bypass_joined(peer *p, const task *t, const job_result *r) {
-    pull *q = &p->chunks->pulls[t->work.m];
+void multipath_joined(peer *p, const core_job *t, const job_result *r) {
+    chunk_pull *q = &p->chunks->pulls[t->work.m];
     blob_id out = r->out, piece = t->work.input[0];
     peer_release(p, &piece);
     if (!q->used || !q->joining || q->serial != t->serial) {
@@ -282,7 +282,7 @@ void bypass_joined(peer *p, const task *t, const job_result *r) {
 void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     if (piece->to == p->me) {
-        bypass_piece(p, msg, blob, bytes);
+        multipath_piece(p, msg, blob, bytes);
         return;
     }
     if (member_live(p, piece->origin) && bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES) forward_pass_on(p, msg, blob, bytes);

@@ -4,14 +4,14 @@
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
 // As it was planned, once.
-static route_detour carrier_for(peer *p, const sending *s, member_id to, member_id planned) {
-    route_detour d;
-    if (s->failures == MOST_FAILURES) return (route_detour){0};
-    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_detour){.by = forward_anybody(p, to)};
+static route_forwarding carrier_for(peer *p, const tensor_sending *s, member_id to, member_id planned) {
+    route_forwarding d;
+    if (s->failures == MOST_FAILURES) return (route_forwarding){0};
+    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_forwarding){.by = forward_anybody(p, to)};
     return s->failed == 0 && route_carrier_planned(p, to, planned, &d) ? d : route_carrier(p, to, s->failed);
 }
 
-static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, uint16_t count) {
+static bool send_pieces(peer *p, const tensor_sending *s, member_id to, blob_id blob, uint16_t count) {
     uint64_t bytes = p->run.activation_bytes;
     for (uint16_t i = 0; i < count; i++) {
         peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me, .to = to, .serial = s->serial, .index = i, .count = count};
@@ -20,10 +20,10 @@ static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, u
     return true;
 }
 
-bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
+bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned) {
     bool forward = p->core.scratch.kind == MESSAGE_FORWARD;
     if (s->to != to) s->failed = s->failures = 0;
-    route_detour d = carrier_for(p, s, to, planned);
+    route_forwarding d = carrier_for(p, s, to, planned);
     s->by = d.by;
     if (s->by == 0) return peer_send_member(p, to, blob);
     s->serial = (uint32_t)rng_next(&p->random) | 1;

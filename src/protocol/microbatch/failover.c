@@ -8,21 +8,21 @@
 
 // What is held does not depend on who owns it, so it stays. What was on its way to the older owner, and gradients, which may be
 // on a way that it had mended, wait for orders.
-static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
+static void inflight_changes_owner(peer *p, uint16_t slot, member_id older) {
     for (uint32_t m = slot; m < p->microbatches; m += p->run.slots) {
-        held *h = &p->microbatch->held[m];
+        inflight_microbatch *h = &p->microbatch->inflight[m];
         h->refused_rev = 0;  // revisions are compared after the owner term
         if (!h->used) continue;
         h->owner = p->state.owner[slot];
         h->owner_term = p->state.owner_term[slot];
         h->touched_ns = p->now;
-        if (p->stage + 1 == p->run.stages && (h->on.to == older || h->on.state == SEND_LOST)) h->on = (sending){0};
-        h->back = (sending){0};
+        if (p->stage + 1 == p->run.stages && (h->on.to == older || h->on.state == SEND_LOST)) h->on = (tensor_sending){0};
+        h->back = (tensor_sending){0};
     }
 }
 
-static void tell_takeover(peer *p, uint16_t slot, member_id older) {
-    const member *m = member_find(p, p->state.owner[slot]);
+static void tell_failover(peer *p, uint16_t slot, member_id older) {
+    const cluster_member *m = member_find(p, p->state.owner[slot]);
     if (m == NULL) return;
     tell t = {.kind = TELL_TAKEOVER, .iteration = p->state.iteration, .member = m->id, .gone = older};
     t.id = m->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[m->contact].id;
@@ -30,11 +30,11 @@ static void tell_takeover(peer *p, uint16_t slot, member_id older) {
     peer_tell(p, &t);
 }
 
-void takeover_owner(peer *p, uint16_t slot, member_id older) {
-    held_changes_owner(p, slot, older);
-    if (p->state.started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot, older);  // a joiner's past is no news
+void failover_owner(peer *p, uint16_t slot, member_id older) {
+    inflight_changes_owner(p, slot, older);
+    if (p->state.started && p->me != 0 && p->run.shares == 0) tell_failover(p, slot, older);  // a joiner's past is no news
     if (!p->state.started || p->config.kind != MEMBER_DATA || p->state.owner[slot] != p->me || p->me == 0) return;
-    takeover *t = &p->microbatch->takeover;
+    failover_state *t = &p->microbatch->failover;
     t->open = true;
     t->slot[slot] = true;
     t->term = p->state.owner_term[slot];
@@ -42,16 +42,16 @@ void takeover_owner(peer *p, uint16_t slot, member_id older) {
     t->asked_ns = 0;
 }
 
-void takeover_drop(peer *p) {
-    p->microbatch->takeover.open = false;
+void failover_drop(peer *p) {
+    p->microbatch->failover.open = false;
     p->microbatch->starved_ns = 0;
-    memset(p->microbatch->takeover.slot, 0, sizeof p->microbatch->takeover.slot);
+    memset(p->microbatch->failover.slot, 0, sizeof p->microbatch->failover.slot);
 }
 
 void peer_holdings(const peer *p, member_id owner, message_holdings *out) {
     memset(out, 0, sizeof *out);
     for (uint32_t m = 0; m < p->microbatches && p->stage > 0; m++) {
-        const held *h = &p->microbatch->held[m];
+        const inflight_microbatch *h = &p->microbatch->inflight[m];
         if (!h->used || h->cancelled || (owner != 0 && p->state.owner[microbatch_slot(p, m)] != owner)) continue;
         bitset_add(out->held.words, m);
         if (h->forward == WORK_DONE) bitset_add(out->forward.words, m);
@@ -99,23 +99,23 @@ static void merge(peer *p, uint32_t m, uint16_t stage, const owned_stage *told) 
     if (better) *st = *told;
 }
 
-static bool has_answered(const takeover *t, member_id who) {
+static bool has_answered(const failover_state *t, member_id who) {
     for (uint32_t i = 0; i < t->answers; i++)
         if (t->answer[i] == who) return true;
     return false;
 }
 
 // Whoever was admitted later has read OWNER before it could hold anything.
-static bool must_answer(const peer *p, const member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->microbatch->takeover.term && !has_answered(&p->microbatch->takeover, m->id); }
+static bool must_answer(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->microbatch->failover.term && !has_answered(&p->microbatch->failover, m->id); }
 
 void on_holdings(peer *p, const message *msg) {
     const message_holdings *body = &msg->u.holdings;
-    takeover *t = &p->microbatch->takeover;
-    const member *from = member_find(p, msg->sender);
+    failover_state *t = &p->microbatch->failover;
+    const cluster_member *from = member_find(p, msg->sender);
     if (!t->open || body->owner_term != t->term || msg->iteration != p->state.iteration || !must_answer(p, from)) return;
     t->answer[t->answers++] = msg->sender;
     for (uint32_t m = 0; m < p->microbatches && from->stage > 0; m++) {
-        if (!owns(p, m) || !takeover_pending(p, m) || !bitset_has(body->held.words, m)) continue;
+        if (!microbatch_is_mine(p, m) || !failover_pending(p, m) || !bitset_has(body->held.words, m)) continue;
         const owned_stage told = told_of(body, m, from->id);
         merge(p, m, from->stage, &told);
     }
@@ -129,7 +129,7 @@ static bool all_have_answered(const peer *p) {
 
 // Now each stage of each microbatch has at most one member, which obeys nobody else.
 static void adopt(peer *p, uint32_t m) {
-    owned *o = &p->microbatch->owned[m];
+    owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         if (!member_live(p, st->member)) *st = (owned_stage){0};
@@ -142,18 +142,18 @@ static void adopt(peer *p, uint32_t m) {
 }
 
 static void ask(peer *p) {
-    takeover *t = &p->microbatch->takeover;
+    failover_state *t = &p->microbatch->failover;
     t->asked_ns = p->now;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!must_answer(p, m)) continue;
         peer_compose(p, MESSAGE_SURVEY)->u.survey.owner_term = t->term;
         peer_send(p, m->contact, 0);
     }
 }
 
-void takeover_tick(peer *p) {
-    takeover *t = &p->microbatch->takeover;
+void failover_tick(peer *p) {
+    failover_state *t = &p->microbatch->failover;
     if (!t->open || p->me == 0) return;
     if (!all_have_answered(p) && !(peer_breaks(p, PEER_MUTANT_COMMITS_UNANSWERED) && t->answers > 0)) {
         if (t->asked_ns == 0 || p->now >= t->asked_ns + TIMING_REPEAT_NS) ask(p);
@@ -161,19 +161,19 @@ void takeover_tick(peer *p) {
         return;
     }
     for (uint32_t m = 0; m < p->microbatches; m++)
-        if (owns(p, m) && takeover_pending(p, m)) adopt(p, m);
-    takeover_drop(p);
+        if (microbatch_is_mine(p, m) && failover_pending(p, m)) adopt(p, m);
+    failover_drop(p);
 }
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
 
-static bool may_inherit(const peer *p, const member *m) {
+static bool may_inherit(const peer *p, const cluster_member *m) {
     if (m->kind != MEMBER_DATA || m->expelling) return false;
     return m->contact == NO_CONTACT || (!p->cluster->contacts[m->contact].departing && member_answers(p, m->id));
 }
 
 // Private data wait for their peer, and nobody else could do anything.
-bool takeover_has_heir(const peer *p, const member *of) {
+bool failover_has_successor(const peer *p, const cluster_member *of) {
     if (p->run.shares > 0) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
         if (&p->cluster->members[i] != of && may_inherit(p, &p->cluster->members[i])) return true;
@@ -181,11 +181,11 @@ bool takeover_has_heir(const peer *p, const member *of) {
 }
 
 // Who has the state before who fetches it, then who owns least.
-static member_id heir(const peer *p, const member_id *owner) {
+static member_id successor(const peer *p, const member_id *owner) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const member *m = &p->cluster->members[i];
+        const cluster_member *m = &p->cluster->members[i];
         if (!may_inherit(p, m)) continue;
         bool ready = m->contact == NO_CONTACT ? p->ready : p->cluster->contacts[m->contact].beat.ready != 0;
         uint64_t owns_slots = ready ? 0 : WIRE_MAX_SLOTS;
@@ -198,7 +198,7 @@ static member_id heir(const peer *p, const member_id *owner) {
 }
 
 // Slots whose owner is no member any more get another one. Entries under way may change that, so they come first.
-void takeover_lead(peer *p) {
+void failover_lead(peer *p) {
     if (!p->state.started || p->raft.last != p->state.position) return;
     member_id owner[WIRE_MAX_SLOTS];
     memcpy(owner, p->state.owner, sizeof owner);
@@ -206,7 +206,7 @@ void takeover_lead(peer *p) {
         if (member_live(p, owner[s])) continue;
         log_entry entry = {.kind = LOG_OWNER};
         bool anybody = p->run.shares == 0 || peer_breaks(p, PEER_MUTANT_LENDS_SHARES);
-        entry.u.owner = (log_owner){.slot = s, .member = anybody ? heir(p, owner) : private_owner(p, s)};
+        entry.u.owner = (log_owner){.slot = s, .member = anybody ? successor(p, owner) : private_owner(p, s)};
         if (entry.u.owner.member == 0) continue;
         if (!log_append(p, &entry)) return;
         owner[s] = entry.u.owner.member;

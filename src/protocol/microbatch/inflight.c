@@ -6,8 +6,8 @@
 // ---- slots and entries --------------------------------------------------------------------------------------------
 
 // The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
-static held *entry_of(peer *p, const task *t, const job_result *r) {
-    held *h = &p->microbatch->held[t->work.m];
+static inflight_microbatch *entry_of(peer *p, const core_job *t, const job_result *r) {
+    inflight_microbatch *h = &p->microbatch->inflight[t->work.m];
     if (h->used && h->serial == t->serial) {
         h->spent_ns += r->cost_ns;
         h->touched_ns = p->now;
@@ -21,23 +21,23 @@ static held *entry_of(peer *p, const task *t, const job_result *r) {
 
 // Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
 static uint64_t forward_eta(const peer *p, uint32_t m) {
-    const held *h = &p->microbatch->held[m];
-    bool long_wait = hold_waits_for_slot(h) && !(h->repair && hold_slot_is_due(p, m));
-    return hold_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
+    bool long_wait = inflight_waits_for_slot(h) && !(h->repair && inflight_slot_is_due(p, m));
+    return inflight_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
 }
 
 static void answer_accept(peer *p, member_id to, const message_subject *subject, uint8_t phase) {
     message_accept *accept = &peer_compose(p, MESSAGE_ACCEPT)->u.accept;
     accept->subject = *subject;
     accept->phase = phase;
-    accept->eta_ns = phase == PHASE_FORWARD ? forward_eta(p, subject->m) : hold_eta(p, phase);
+    accept->eta_ns = phase == PHASE_FORWARD ? forward_eta(p, subject->m) : inflight_eta(p, phase);
     peer_send_member(p, to, 0);
 }
 
 static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, uint64_t cost_ns) {
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
-    complete->subject = hold_subject(p, m, h);
+    complete->subject = inflight_subject(p, m, h);
     complete->phase = phase;
     complete->hash = phase == PHASE_FORWARD ? h->y_hash : h->dx_hash;
     complete->compute_ns = cost_ns;
@@ -57,20 +57,20 @@ static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const 
 }
 
 // Where its gradient came it was home, and what was sent before that does not know all of the way.
-static void take_path(held *h, const message_path *path) {
+static void take_path(inflight_microbatch *h, const message_path *path) {
     const message_path known = h->path;
     h->path = *path;
-    for (uint16_t s = 0; hold_gradient_came(h) && known.member[0] == path->member[0] && s < known.stages; s++)
+    for (uint16_t s = 0; inflight_gradient_came(h) && known.member[0] == path->member[0] && s < known.stages; s++)
         if (h->path.member[s] == 0) h->path.member[s] = known.member[s];
 }
 
 // A second copy: what was answered is answered again, nothing is computed twice.
 static void forward_again(peer *p, const message_forward *body, member_id sender) {
     uint32_t m = body->subject.m;
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     h->upstream = sender;
     h->cancelled = false;  // it was let go while that was computed, and is wanted again
-    if (body->repair && hold_waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
+    if (body->repair && inflight_waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
         h->repair = true;
         take_path(h, &body->path);
     }
@@ -90,7 +90,7 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
 }
 
 // Where it was to come to somebody else, nobody is named who carries it to me or on from me.
-static void take_plan(const peer *p, held *h, const message_forward *body, member_id sender) {
+static void take_plan(const peer *p, inflight_microbatch *h, const message_forward *body, member_id sender) {
     bool mine = body->ahead_count > 0 && body->ahead[0].member == p->me;
     h->ahead_count = body->ahead_count > 0 ? body->ahead_count - 1 : 0;
     memcpy(h->ahead, body->ahead + 1, h->ahead_count * sizeof *h->ahead);
@@ -101,7 +101,7 @@ static void take_plan(const peer *p, held *h, const message_forward *body, membe
 
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_forward *body = &msg->u.forward;
-    if (parcel_announced(p, msg)) return;
+    if (forwarded_announced(p, msg)) return;
     if (body->home) {
         if (bytes == p->run.activation_bytes) own_home(p, msg, blob);
         else peer_release(p, &blob);
@@ -111,12 +111,12 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     // a repair after CLOSE replays what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason != DENY_REASONS || p->stage == 0) {
-        hold_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
+        inflight_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
         peer_release(p, &blob);
         return;
     }
-    held *h = &p->microbatch->held[body->subject.m];
-    if (!h->used) hold_open(p, body->subject.m);
+    inflight_microbatch *h = &p->microbatch->inflight[body->subject.m];
+    if (!h->used) inflight_open(p, body->subject.m);
     if (h->forward != WORK_NONE) {
         peer_release(p, &blob);
         forward_again(p, body, msg->sender);
@@ -124,11 +124,11 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     take_path(h, &body->path);
     h->repair = body->repair || h->dy != 0;
-    bool may_wait = h->repair ? hold_waiting_places(p) > 0 || hold_slot_is_due(p, body->subject.m) : hold_room(p) > 0;
-    bool claimed = !hold_passes_by(p, body->subject.m, h->repair) && hold_claim(p, body->subject.m);
+    bool may_wait = h->repair ? inflight_waiting_places(p) > 0 || inflight_slot_is_due(p, body->subject.m) : inflight_room(p) > 0;
+    bool claimed = !inflight_passes_by(p, body->subject.m, h->repair) && inflight_claim(p, body->subject.m);
     if (!claimed && !may_wait) {
-        if (h->dy == 0) hold_free(p, body->subject.m);
-        hold_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
+        if (h->dy == 0) inflight_free(p, body->subject.m);
+        inflight_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);
         return;
     }
@@ -138,21 +138,21 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     h->upstream = msg->sender;
     h->forward = WORK_QUEUED;
     answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);
-    hold_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
+    inflight_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
 }
 
 // Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.
 static bool backward_may_start(const peer *p, uint32_t m) {
-    return p->microbatch->held[m].forward == WORK_DONE && (p->stage > 0 || p->microbatch->owned[m].phase == OWNED_BACKWARD);
+    return p->microbatch->inflight[m].forward == WORK_DONE && (p->stage > 0 || p->microbatch->owned[m].phase == OWNED_BACKWARD);
 }
 
 // What it was made of stays while it may have to be taken back.
 static bool keeps_inputs(const peer *p) { return private_elastic(p) && p->stage > 0; }
 
-void held_forward_done(peer *p, const task *t, const job_result *r) {
+void inflight_forward_done(peer *p, const core_job *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
-    held *h = entry_of(p, t, r);
+    inflight_microbatch *h = entry_of(p, t, r);
     p->microbatch->forward_ns = timing_smooth(p->microbatch->forward_ns, r->cost_ns);
     if (h == NULL) {
         peer_release(p, &out);
@@ -169,20 +169,20 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
     h->y_hash = r->hash64;
     h->forward = WORK_DONE;
     if (h->cancelled) {
-        hold_free(p, m);
+        inflight_free(p, m);
         return;
     }
     if (p->stage > 0) answer_complete(p, h->upstream, m, PHASE_FORWARD, r->cost_ns);
     if (h->dy != 0 && backward_may_start(p, m)) h->backward = WORK_QUEUED;
     send_forward(p, m);
-    if (h->used) hold_trace(p, m, TRACE_FORWARD_DONE, 0, h->on.to);
+    if (h->used) inflight_trace(p, m, TRACE_FORWARD_DONE, 0, h->on.to);
 }
 
 // ---- BACKWARD -----------------------------------------------------------------------------------------------------
 
 static void backward_again(peer *p, const message_backward *body, member_id sender) {
     uint32_t m = body->subject.m;
-    held *h = &p->microbatch->held[m];
+    inflight_microbatch *h = &p->microbatch->inflight[m];
     h->downstream = sender;
     bool waits_at_home = p->stage == 0 && h->backward == WORK_NONE;
     if (h->backward != WORK_DONE && !waits_at_home) {
@@ -198,24 +198,24 @@ static void backward_again(peer *p, const message_backward *body, member_id send
 }
 
 void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
-    if (parcel_announced(p, msg)) return;
+    if (forwarded_announced(p, msg)) return;
     const message_backward *body = &msg->u.backward;
     uint32_t m = body->subject.m;
     uint8_t reason = refusal(p, msg, bytes, &body->subject);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
-    held *h = reason == DENY_REASONS ? &p->microbatch->held[m] : NULL;
+    inflight_microbatch *h = reason == DENY_REASONS ? &p->microbatch->inflight[m] : NULL;
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
     if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will ask for it
     if (reason != DENY_REASONS) {
-        hold_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
+        inflight_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
         peer_release(p, &blob);
         return;
     }
     // in a repair the gradient may come before the activation
-    if (!h->used) h = hold_open(p, m);
+    if (!h->used) h = inflight_open(p, m);
     h->cancelled = false;
     // its activation came as planned, and waits behind one that may wait for what this one holds elsewhere
-    if (hold_waits_for_slot(h)) h->repair = true;
+    if (inflight_waits_for_slot(h)) h->repair = true;
     send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
         peer_release(p, &blob);
@@ -229,13 +229,13 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (backward_may_start(p, m)) h->backward = WORK_QUEUED;
     if (p->stage == 0 && h->backward == WORK_NONE) answer_complete(p, msg->sender, m, PHASE_BACKWARD, 0);  // it is home, and waits for its loss
     else answer_accept(p, msg->sender, &body->subject, PHASE_BACKWARD);
-    hold_trace(p, m, TRACE_RETURNING, hold_eta(p, PHASE_BACKWARD), 0);
+    inflight_trace(p, m, TRACE_RETURNING, inflight_eta(p, PHASE_BACKWARD), 0);
 }
 
-void held_backward_done(peer *p, const task *t, const job_result *r) {
+void inflight_backward_done(peer *p, const core_job *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
-    held *h = entry_of(p, t, r);
+    inflight_microbatch *h = entry_of(p, t, r);
     p->microbatch->backward_ns = timing_smooth(p->microbatch->backward_ns, r->cost_ns);
     if (h == NULL) {
         peer_release(p, &out);
@@ -252,7 +252,7 @@ void held_backward_done(peer *p, const task *t, const job_result *r) {
     h->dx_hash = r->hash64;
     h->backward = WORK_DONE;
     if (h->cancelled) {
-        hold_free(p, m);
+        inflight_free(p, m);
         return;
     }
     if (h->downstream != p->me) answer_complete(p, h->downstream, m, PHASE_BACKWARD, r->cost_ns);
@@ -260,16 +260,16 @@ void held_backward_done(peer *p, const task *t, const job_result *r) {
         own_backward_done(p, m, r->finite);
         return;
     }
-    hold_trace(p, m, TRACE_BACKWARD_DONE, 0, 0);
+    inflight_trace(p, m, TRACE_BACKWARD_DONE, 0, 0);
     send_backward(p, m);
 }
 
 // ---- COMMIT -------------------------------------------------------------------------------------------------------
 
 static void answer_counted(peer *p, uint32_t m) {
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_counted *counted = &peer_compose(p, MESSAGE_COUNTED)->u.counted;
-    counted->subject = hold_subject(p, m, h);
+    counted->subject = inflight_subject(p, m, h);
     counted->rev = h->rev;
     counted->overflow = h->overflow;
     peer_send_member(p, h->owner, 0);
@@ -277,11 +277,11 @@ static void answer_counted(peer *p, uint32_t m) {
 
 void on_commit(peer *p, const message *msg) {
     const message_commit *body = &msg->u.commit;
-    held *h = &p->microbatch->held[body->subject.m];
+    inflight_microbatch *h = &p->microbatch->inflight[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
     if (private_closed_out(p, body->subject.m)) {
-        hold_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
+        inflight_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
         return;
     }
     bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
@@ -289,7 +289,7 @@ void on_commit(peer *p, const message *msg) {
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
         if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
-        hold_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
+        inflight_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
         return;
     }
     if (body->rev > h->rev || body->subject.owner_term > h->commit_term) h->rev = body->rev;
@@ -306,13 +306,13 @@ void on_commit(peer *p, const message *msg) {
     if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->microbatch->slot_taken[h->slot] = 0;
 }
 
-void held_weight_done(peer *p, const task *t, const job_result *r) {
+void inflight_weight_done(peer *p, const core_job *t, const job_result *r) {
     uint32_t m = t->work.m;
-    held *h = entry_of(p, t, r);
+    inflight_microbatch *h = entry_of(p, t, r);
     p->microbatch->weight_ns = timing_smooth(p->microbatch->weight_ns, r->cost_ns);
     if (h == NULL) return;
     if (h->taking_back) {
-        hold_uncount(p, m);
+        inflight_uncount(p, m);
         return;
     }
     h->weight = WORK_DONE;
@@ -322,7 +322,7 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
     p->microbatch->counted++;
     p->microbatch->useful_ns += h->spent_ns;
     h->spent_ns = 0;
-    if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) hold_slot_free(p, h);
+    if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) inflight_slot_free(p, h);
     answer_counted(p, m);
     if (p->stage == 0) own_launch(p);
 }
@@ -331,15 +331,15 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
 
 void on_cancel(peer *p, const message *msg) {
     const message_subject *s = &msg->u.cancel.subject;
-    held *h = &p->microbatch->held[s->m];
+    inflight_microbatch *h = &p->microbatch->inflight[s->m];
     if (!h->used || p->stage == 0 || h->counted || h->weight != WORK_NONE) return;
-    if (s->owner_term >= h->owner_term) hold_drop(p, s->m);
+    if (s->owner_term >= h->owner_term) inflight_drop(p, s->m);
 }
 
 void on_probe(peer *p, const message *msg) {
     const message_probe *body = &msg->u.probe;
     uint32_t m = body->subject.m;
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_status *status = &peer_compose(p, MESSAGE_STATUS)->u.status;
     status->subject = body->subject;
     status->subject.stage = p->stage;
@@ -356,34 +356,34 @@ void on_probe(peer *p, const message *msg) {
                           h->weight == WORK_RUNNING || send_pending(&h->back);
         status->counted = h->counted;
         status->rev = h->rev;
-        status->eta_ns = hold_eta(p, PHASE_BACKWARD);
+        status->eta_ns = inflight_eta(p, PHASE_BACKWARD);
     }
     peer_send_member(p, msg->sender, 0);
 }
 
 // What is under way already says all that is to be said.
-static bool says_the_same(const peer *p, const held *h, uint8_t phase, uint16_t until, const message_path *path) {
+static bool says_the_same(const peer *p, const inflight_microbatch *h, uint8_t phase, uint16_t until, const message_path *path) {
     bool forward = phase == PHASE_FORWARD;
     for (uint16_t s = 0; s < (forward ? p->run.stages : p->stage); s++)
         if (s != p->stage && path->member[s] != h->path.member[s]) return false;  // that I am on it goes without saying
     return forward ? until == h->forward_to : until >= h->back_to;
 }
 
-void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
-    held *h = &p->microbatch->held[m];
-    sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
+void inflight_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
+    inflight_microbatch *h = &p->microbatch->inflight[m];
+    tensor_sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
     if (says_the_same(p, h, phase, until, path) && send_is_under_way(p, s, s->to)) return;
     take_path(h, path);
     h->touched_ns = p->now;
     if (phase == PHASE_FORWARD) {
         h->forward_to = until;
-        if (until < p->run.stages && hold_waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
-        h->on = (sending){0};
+        if (until < p->run.stages && inflight_waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
+        h->on = (tensor_sending){0};
         if (h->forward == WORK_DONE) send_forward(p, m);
     } else {
         h->back_to = until;
         h->repair = true;  // the receiver may still be waiting for its activation
-        h->back = (sending){0};
+        h->back = (tensor_sending){0};
         if (h->backward == WORK_DONE) send_backward(p, m);
     }
 }
@@ -391,25 +391,25 @@ void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const messa
 void on_resume(peer *p, const message *msg) {
     const message_resume *body = &msg->u.resume;
     uint32_t m = body->subject.m;
-    const held *h = &p->microbatch->held[m];
+    const inflight_microbatch *h = &p->microbatch->inflight[m];
     bool forward = body->phase == PHASE_FORWARD;
     bool holds = h->used && !h->cancelled && body->subject.stage == p->stage && (forward ? h->forward != WORK_NONE : h->dy != 0 || h->dx != 0);
-    if (holds) hold_resend(p, m, body->phase, body->until, &body->path);
-    else hold_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
+    if (holds) inflight_resend(p, m, body->phase, body->until, &body->path);
+    else inflight_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
 }
 
 // A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).
-void hold_tick(peer *p) {
+void inflight_tick(peer *p) {
     if (p->stage == 0 || p->me == 0 || peer_breaks(p, PEER_MUTANT_KEEPS_LOSERS)) return;
-    EACH_HELD(p, m) {
-        held *h = &p->microbatch->held[m];
+    EACH_INFLIGHT(p, m) {
+        inflight_microbatch *h = &p->microbatch->inflight[m];
         if (h->counted) continue;
         if (p->now >= h->touched_ns + TIMING_TRACE_NS) {
             uint8_t phase = h->backward == WORK_DONE ? TRACE_BACKWARD_DONE
                           : h->dy != 0               ? TRACE_RETURNING
                           : h->forward == WORK_DONE  ? TRACE_FORWARD_DONE
                                                      : TRACE_ACCEPTED;
-            hold_trace(p, m, phase, hold_eta(p, PHASE_BACKWARD), h->on.to);
+            inflight_trace(p, m, phase, inflight_eta(p, PHASE_BACKWARD), h->on.to);
         }
         peer_wake_at(p, h->touched_ns + TIMING_TRACE_NS);
     }

@@ -1,7 +1,7 @@
 // Microbatches as data: at a member, on their way, at their owner. This is the part of the folder microbatch; it is defined
 // here because routing looks at it as well.
-#ifndef BRAID_PROTOCOL_ROUTE_HELD_H
-#define BRAID_PROTOCOL_ROUTE_HELD_H
+#ifndef BRAID_PROTOCOL_ROUTE_INFLIGHT_H
+#define BRAID_PROTOCOL_ROUTE_INFLIGHT_H
 
 #include "flow/flow.h"
 #include "protocol/cluster/cluster.h"
@@ -20,7 +20,7 @@ typedef enum send_state {
     SEND_LOST,      // the receiver died or refused; the owner was told and will say what to do
 } send_state;
 
-typedef struct sending {
+typedef struct tensor_sending {
     uint8_t state;
     member_id to;
     member_id by;           // it goes in pieces by way of this member, as parcel `serial`; 0: straight
@@ -34,13 +34,13 @@ typedef struct sending {
     uint32_t trusted;       // so often it was not sent again because it is still on its way
     uint32_t tried_count;
     member_id tried[PEER_MAX_TRIED];
-} sending;
+} tensor_sending;
 
 // The member on whose line it is; 0: none.
-static inline member_id send_line(const sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
-static inline bool send_pending(const sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
+static inline member_id send_line(const tensor_sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
+static inline bool send_pending(const tensor_sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
 
-typedef struct held {
+typedef struct inflight_microbatch {
     bool used;
     uint32_t serial;         // grows when the entry is freed, so that late job answers are known as such
     uint64_t owner_term;
@@ -62,15 +62,15 @@ typedef struct held {
     uint32_t ahead_count;
     message_ahead ahead[WIRE_MAX_AHEAD];  // its owner's plan for its way on, the next stage first, home last
     member_id back_from, back_by;         // ... for the gradient to whom it came from; 0: the sender chooses
-    sending on, back;
+    tensor_sending on, back;
     uint64_t touched_ns;     // last change, for the waiting-stash TRACE
     uint64_t spent_ns;       // compute booked on it so far
-} held;
+} inflight_microbatch;
 
 enum { PEER_MAX_ARRIVALS = 32 };  // tensors on their way that a forwarder carries
 
 // A tensor that somebody carries, on its way to me.
-typedef struct arrival {
+typedef struct forwarded_arrival {
     member_id origin;
     uint32_t serial;
     member_id me;            // who I was when it was first heard of,
@@ -85,7 +85,7 @@ typedef struct arrival {
         message_forward forward;
         message_backward backward;
     } u;
-} arrival;
+} forwarded_arrival;
 
 typedef enum owned_phase {
     OWNED_IDLE,       // not launched
@@ -108,12 +108,12 @@ typedef struct owned_stage {
     bool answered, has_x, has_y, has_dy, has_dx, working, forwarding;
 } owned_stage;
 
-typedef struct owned {
+typedef struct owned_microbatch {
     uint8_t phase;
     bool is_void, overflow;
     blob_id home, gradient;      // x of the ends, dx of the head (this owner's own record)
     uint64_t gradient_hash;
-    sending back;                // the gradient to the last stage
+    tensor_sending back;                // the gradient to the last stage
     uint32_t tokens;
     double loss;
     uint64_t deadline_ns;        // then the path is probed
@@ -124,17 +124,17 @@ typedef struct owned {
     uint64_t believed_ns;        // since when its members say that they go on, and nothing has come of it
     bool adopted;                // of another owner's: members hold it already
     owned_stage *stage;          // [stages]
-} owned;
+} owned_microbatch;
 
 // Slots that became mine in the middle of an iteration: nothing is ordered before every member has told what it holds.
-typedef struct takeover {
+typedef struct failover_state {
     bool open;
     uint64_t term;               // of the newest OWNER entry
     uint64_t asked_ns;
     bool slot[WIRE_MAX_SLOTS];
     uint32_t answers;
     member_id *answer;           // [WIRE_MAX_MEMBERS]
-} takeover;
+} failover_state;
 
 // Private data: whose a share of the slots is, and whether it is there.
 typedef struct share_state {
@@ -147,8 +147,8 @@ typedef struct share_state {
 
 typedef struct peer_microbatches {
     flow flow;              // next stage
-    held *held;             // [microbatches]
-    uint64_t held_set[WIRE_SET_WORDS];  // those that are used
+    inflight_microbatch *inflight;             // [microbatches]
+    uint64_t inflight_set[WIRE_SET_WORDS];  // those that are used
     uint32_t slots_used;
     uint8_t *slot_taken;    // [capacity]
     uint64_t forward_ns, backward_ns, weight_ns;  // smoothed cost of a job
@@ -158,11 +158,11 @@ typedef struct peer_microbatches {
     uint64_t iteration_ns;  // when the iteration began here
     bool can_take;
     uint64_t can_take_sent; // iteration + 1
-    owned *owned;           // [microbatches]
-    takeover takeover;
+    owned_microbatch *owned;           // [microbatches]
+    failover_state failover;
     uint64_t starved_ns;    // since when a slot of a dead owner finds no free slot here, 0: it does
     share_state share[WIRE_MAX_SLOTS];  // [run.shares]
-    arrival arrival[PEER_MAX_ARRIVALS];
+    forwarded_arrival arrival[PEER_MAX_ARRIVALS];
     uint32_t arrivals_used; // one bit each
     uint64_t useful_ns, wasted_ns, wasted;
     uint64_t carried, carried_bytes;
@@ -170,7 +170,7 @@ typedef struct peer_microbatches {
 } peer_microbatches;
 
 // Each microbatch that is held here, in order; the loop may free it.
-#define EACH_HELD(p, m) \
-    for (uint32_t m = bitset_next((p)->microbatch->held_set, 0, (p)->microbatches); m < (p)->microbatches; m = bitset_next((p)->microbatch->held_set, m + 1, (p)->microbatches))
+#define EACH_INFLIGHT(p, m) \
+    for (uint32_t m = bitset_next((p)->microbatch->inflight_set, 0, (p)->microbatches); m < (p)->microbatches; m = bitset_next((p)->microbatch->inflight_set, m + 1, (p)->microbatches))
 
 #endif
