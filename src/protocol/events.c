@@ -17,7 +17,7 @@ static uint64_t whole_version(const peer *p) {
 // whose log ends before may send me his.
 static void forget_membership(peer *p) {
     p->cluster->join_floor = p->me;
-    p->chunks->lies_version = whole_version(p);
+    p->chunks->cached_version = whole_version(p);
     p->ready = p->microbatch->can_take = false;
     if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) inflight_free_all(p);
     own_free_all(p);
@@ -70,7 +70,7 @@ static void final_applied(peer *p, const log_final *final, const run_change *c) 
         p->core.sum_dirty = false;
     }
     if (was_ready || p->chunks->initialised) reduce_apply(p);
-    member_refresh_flow(p);
+    credit_refresh(p);
 }
 
 static void run_applied(peer *p, const log_run *run, const run_change *c) {
@@ -81,7 +81,7 @@ static void run_applied(peer *p, const log_run *run, const run_change *c) {
     if (!c->first) return;
     tell t = {.kind = TELL_STARTED, .iteration = p->state.iteration};
     peer_tell(p, &t);
-    can_take_update(p, false);
+    credit_update(p, false);
 }
 
 // ---- entries of the log -------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
 
 static void members_changed(peer *p) {
     p->routing->stale = true;
-    member_refresh_flow(p);
+    credit_refresh(p);
 }
 
 static void link_is_up(peer *p, uint32_t index) {
@@ -126,7 +126,7 @@ static void link_is_up(peer *p, uint32_t index) {
     p->cluster->join_sent_ns = 0;
     p->routing->stale = true;
     lead_send(p, index);
-    member_refresh_flow(p);
+    credit_refresh(p);
     if (c->member != 0) send_link_back(p, c->member);
     send_retry_waiting(p);
 }
@@ -146,7 +146,7 @@ static void admitted(peer *p) {
     p->chunks->blocks = p->run.blocks[p->stage];
     p->chunks->segments = (p->chunks->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
     for (uint32_t b = 0; b < p->chunks->blocks; b++) p->chunks->block_version[b] = UINT64_MAX;
-    reduce_blocks_changed(p);
+    versions_changed(p);
     reduce_enter(p);
     fetch_reset(p);
 }
@@ -164,7 +164,7 @@ static void leader_is_another(peer *p) {
         if (p->microbatch->owned[m].phase == OWNED_SETTLED) p->microbatch->owned[m].settled_ns = 0;
     p->chunks->aggregation.reduced_ns = p->chunks->aggregation.mismatch_ns = 0;
     p->chunks->state_sent_ns = p->cluster->join_sent_ns = 0;
-    reduce_stir(p);
+    reduce_invalidate(p);
 }
 
 static void is_home(peer *p, uint32_t m) {
@@ -186,7 +186,7 @@ void events_handle(peer *p, const core_change *c) {
         if (c->reason == EXPEL_LEFT) leave_when_free(p);
         break;
     case CHANGE_MEMBER_GONE: member_is_gone(p, c->member); break;
-    case CHANGE_MEMBER_DEAD: leader_lose(p, c->member); break;
+    case CHANGE_MEMBER_DEAD: leader_remove_silent(p, c->member); break;
     case CHANGE_HEARTBEAT_DUE: send_heartbeat(p, c->contact); break;
     case CHANGE_LEADER: leader_is_another(p); break;
     case CHANGE_LEADS: leader_begin(p); break;

@@ -12,7 +12,7 @@ void send_heartbeat(peer *p, uint32_t index) {
     beat->forward_ns = p->microbatch->forward_ns;
     beat->backward_ns = p->microbatch->backward_ns;
     beat->leads = p->cluster->leads ? p->cluster->own_term : 0;
-    beat->reaches = reduce_reaches(p, &reaches) ? reaches + 1 : 0;
+    beat->reaches = versions_reach(p, &reaches) ? reaches + 1 : 0;
     beat->saved = p->chunks->stored.saved;
     if (peer_send(p, index, 0)) p->cluster->contacts[index].beat_sent_ns = p->now;
 }
@@ -21,8 +21,8 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     cluster_contact *c = &p->cluster->contacts[from];
     const message_heartbeat *beat = &msg->u.heartbeat;
-    if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_strange(p);
-    else if (beat->leads != 0 && lead_may_be_in(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
+    if (beat->leads != 0 && !lead_trusts(p, from)) lead_unknown_claims(p);
+    else if (beat->leads != 0 && lead_term_is_plausible(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
     if (!peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id)) log_compare(p, msg->log_position);
     if (msg->sender != c->member || c->member == 0 || core_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
     if (beat->progress != c->beat.progress) c->progress_ns = p->now;
@@ -33,7 +33,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     m->was_ready |= beat->ready != 0;
     if (comes) repair_stage_filled(p, m->stage);
     if (m->stage != p->stage + 1) {
-        if (m->stage == p->stage) can_take_update(p, false);
+        if (m->stage == p->stage) credit_update(p, false);
         return;
     }
     flow_peer *f = flow_add(&p->microbatch->flow, m->id);
@@ -41,7 +41,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     bool more = beat->free_slots > f->free_slots;
     f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one may wait for a slot
     f->queued = beat->queued < m->capacity ? beat->queued : m->capacity;
-    member_refresh_flow(p);
-    can_take_update(p, false);
+    credit_refresh(p);
+    credit_update(p, false);
     if (more) send_retry_waiting(p);
 }

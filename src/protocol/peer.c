@@ -116,8 +116,8 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->microbatches = run->microbatches + run->eval_microbatches;
     run_state_open(&p->state, run->stages, run->slots, run->shares, run->start_version);
     p->microbatch->iteration_ns = now_ns;
-    reduce_blocks_changed(p);
-    rollback_open(p);
+    versions_changed(p);
+    stored_open(p);
     p->leader->rollback.began_ns = now_ns;
     fetch_open(p);
     p->chunks->agreed_state = leader_agreed_state;
@@ -135,9 +135,9 @@ void peer_look(const peer *p, peer_view *view) {
     view->member = p->me;
     view->stage = p->stage;
     view->shadow = p->shadow;
-    view->whole = reduce_reaches(p, &view->reaches);
-    view->left = p->me == 0 ? reduce_left(p) : 0;
-    view->stands_again = p->cluster->stands_again;
+    view->whole = versions_reach(p, &view->reaches);
+    view->left = p->me == 0 ? versions_results_left(p) : 0;
+    view->stands_again = p->cluster->rejoin_first;
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->state.iteration;

@@ -98,7 +98,7 @@ static void on_suspect(peer *p, const message *msg) {
 }
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
-    if (!is_trifle(msg->kind)) reduce_stir(p);
+    if (!is_trifle(msg->kind)) reduce_invalidate(p);
     if (blob != 0) p->core.blobs_held++;
     if (core_outdates(p, msg)) {
         peer_release(p, &blob);
@@ -108,9 +108,9 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
         peer_release(p, &blob);
         return;
     }
-    if (leads_others(msg->kind) && !lead_may_come_from(p, from)) {
+    if (leads_others(msg->kind) && !lead_trusts(p, from)) {
         peer_release(p, &blob);
-        lead_strange(p);
+        lead_unknown_claims(p);
         return;
     }
     if (speaks_of_microbatch(msg->kind)) {
@@ -170,7 +170,7 @@ static void deliver_remote(peer *p, const event *e) {
     cluster_contact *c = &p->cluster->contacts[from];
     uint64_t sure_ns = timing_sure_until(&c->timing);
     timing_heard(&c->timing, p->now);
-    if (timing_sure_until(&c->timing) < sure_ns) reduce_stir(p);
+    if (timing_sure_until(&c->timing) < sure_ns) reduce_invalidate(p);
     c->log_position = e->msg->log_position;
     c->log_known = true;
     c->itself |= c->member != 0 && e->msg->sender == c->member;
@@ -202,7 +202,7 @@ static void drain(peer *p, bool whole) {
 }
 
 static void handle(peer *p, const event *e) {
-    if (e->kind != EVENT_TICK && e->kind != EVENT_MESSAGE) reduce_stir(p);
+    if (e->kind != EVENT_TICK && e->kind != EVENT_MESSAGE) reduce_invalidate(p);
     switch (e->kind) {
     case EVENT_LINK_UP: contact_up(p, &e->id); break;
     case EVENT_LINK_DOWN: contact_down(p, &e->id, e->refused); break;
@@ -215,10 +215,10 @@ static void handle(peer *p, const event *e) {
 }
 
 // A step that comes much later than it was due says that I stood still, not that the others fell silent, nor that they did not come.
-static void wake(peer *p, uint64_t late_ns) {
-    contacts_forgive(p, late_ns);
-    rollback_forgive(p, late_ns);
-    private_forgive(p, late_ns);
+static void resume_after_pause(peer *p, uint64_t late_ns) {
+    contacts_compensate_pause(p, late_ns);
+    rollback_compensate_pause(p, late_ns);
+    private_compensate_pause(p, late_ns);
     raft_compensate_pause(&p->raft, p->now, late_ns);
     p->woke_ns = p->now;
     log_progress(p);
@@ -233,7 +233,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
     p->log->step_appends = 0;
     p->core.waiting_bytes = e->waiting_bytes;
     p->core.deadline = p->now + TIMING_HEARTBEAT_NS;
-    if (late_ns > TIMING_ASLEEP_NS) wake(p, late_ns);
+    if (late_ns > TIMING_ASLEEP_NS) resume_after_pause(p, late_ns);
     handle(p, e);
     log_progress(p);
     deliver_local(p);
@@ -245,7 +245,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         log_tick(p);
         leader_tick(p);
         route_tick(p);
-        rollback_tick(p);
+        stored_tick(p);
         transfer_tick(p);
         reduce_tick(p);
         failover_tick(p);

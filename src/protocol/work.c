@@ -153,7 +153,7 @@ void work_done(peer *p, const job_result *r) {
     case JOB_DECIDE: leader_decided(p, &t, r); break;
     case JOB_JOIN: (t.get.count > 0 ? multipath_joined : forwarded_joined)(p, &t, r); break;
     case JOB_SAVE_NAMES: case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
-    case JOB_SAVE_FIND: rollback_found(p, &t, r); break;
+    case JOB_SAVE_FIND: stored_found(p, &t, r); break;
     default: break;
     }
 }

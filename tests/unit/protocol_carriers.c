@@ -51,7 +51,7 @@ static void test_who_has_wide_lines_carries(void **state) {
     assert_false(w.with_blob[MESSAGE_FORWARD]);
     assert_int_equal(w.sent[MESSAGE_CARRY], route_pieces(w.p));
     route_forwarding planned;
-    assert_true(route_carrier_planned(w.p, 3, 1, &planned));
+    assert_true(route_forwarder_planned(w.p, 3, 1, &planned));
     assert_int_equal(planned.by, 1);
     free(w.p);
 }
@@ -67,7 +67,7 @@ static void test_whose_link_has_fallen_carries_nothing(void **state) {
         assert_true(w.with_blob[MESSAGE_FORWARD]);
         assert_int_equal(w.sent[MESSAGE_CARRY], 0);
         route_forwarding planned;
-        assert_false(route_carrier_planned(w.p, 3, 1, &planned));  // though a plan says so
+        assert_false(route_forwarder_planned(w.p, 3, 1, &planned));  // though a plan says so
         free(w.p);
     }
 }

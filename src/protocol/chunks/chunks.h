@@ -45,7 +45,7 @@ struct chunk_pull {
     uint64_t hash;
     blob_id piece;          // the bytes, so many
     uint64_t bytes;
-    uint64_t patience_ns;   // it is waited for so long
+    uint64_t timeout_ns;    // of a forwarded answer
 };
 
 // By which ways a member's blocks may come to me. The first one is straight.
@@ -83,16 +83,16 @@ typedef struct state_fetch {
     } names[2];             // by version % 2
     bool naming;            // names are on their way to the host
     uint64_t names_ns;      // when they were last asked for
-    bool vouched;           // the leader has told the root at `vouched_version`
-    uint64_t vouched_version;
-    braid_hash vouched_root;
+    bool attested;          // the leader has told the root at `attested_version`
+    uint64_t attested_version;
+    braid_hash attested_root;
     bool keeps, keeping;    // blocks of this stage lie at the host, of an earlier membership or a checkpoint; one look is under way
     uint32_t keep_next;     // segment to look at next
     uint64_t own_version;   // at which all blocks lie here, UINT64_MAX: they do not
     bool own_asked, own_known;
     braid_hash own_root;    // of these
     uint64_t own_told_ns;   // when the leader was last told
-    uint32_t next_donor;    // whom to ask first among equals
+    uint32_t next_source;    // whom to ask first among equals
 } state_fetch;
 
 typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
@@ -124,8 +124,8 @@ typedef struct chunk_aggregation {
     message_reduced reduced;
     uint64_t results;       // iteration of the result blocks
     uint32_t done;          // finished segments
-    uint64_t calm_until_ns; // before this reduce_tick has nothing to do, unless something other than a trifle comes
-    uint64_t calm_wake_ns;  // ... but to wake then
+    uint64_t idle_until_ns; // before this reduce_tick has nothing to do, unless something other than a trifle comes
+    uint64_t idle_wake_ns;  // ... but to wake then
     member_id asked_of;     // in this reduce_tick, of whom it was seen last whether he answers; 0: of nobody
     bool it_answers;
     member_id full;        // ... and of whom as much as may be is under way
@@ -145,7 +145,7 @@ typedef struct stored_checkpoints {
 
 typedef struct peer_chunks {
     uint32_t blocks, segments;
-    uint64_t *block_version;  // [blocks of this stage], UINT64_MAX: not there. A change is followed by reduce_blocks_changed
+    uint64_t *block_version;  // [blocks of this stage], UINT64_MAX: not there. A change is followed by versions_changed
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
     bool applying;          // an APPLY is queued or running
     bool state_asked, state_known;
@@ -154,8 +154,8 @@ typedef struct peer_chunks {
     uint64_t state_sent_ns;
     bool root_wanted;       // a peer waits for the names of the blocks here
     state_fetch fetching;
-    uint32_t state_lies;    // 1 + the stage of which the host has blocks, 0: none
-    uint64_t lies_version;  // at which all of them were when this peer was expelled, UINT64_MAX: they were not
+    uint32_t cached_stage;    // 1 + the stage of which the host has blocks, 0: none
+    uint64_t cached_version;  // at which all of them were when this peer was expelled, UINT64_MAX: they were not
     struct {
         uint64_t ns, bytes; // when state went out last within this line's share, and how much
     } upload;
@@ -205,12 +205,12 @@ uint32_t chunk_group_count(const peer *p, uint32_t segment_index);
 
 // ---- versions.c ----------------------------------------------------------------------------------------------------
 // Which version I can have without asking anybody; false: none whole.
-bool reduce_reaches(const peer *p, uint64_t *version);
-uint64_t reduce_left(const peer *p);  // 1 + the iteration of results that are whole; 0: they are not
-void reduce_blocks_changed(peer *p);
-bool reduce_behind(const peer *p, uint64_t version);
-bool reduce_complete(const peer *p); // all result blocks of p->chunks->aggregation.results are here
-void transfer_check_ready(peer *p);
+bool versions_reach(const peer *p, uint64_t *version);
+uint64_t versions_results_left(const peer *p);  // 1 + the iteration of results that are whole; 0: they are not
+void versions_changed(peer *p);
+bool versions_are_behind(const peer *p, uint64_t version);
+bool versions_results_complete(const peer *p); // all result blocks of p->chunks->aggregation.results are here
+void versions_check_ready(peer *p);
 
 // ---- serve.c -------------------------------------------------------------------------------------------------------
 void on_get(peer *p, uint32_t from, const message *msg);
@@ -227,8 +227,8 @@ void pulls_drop(peer *p, uint8_t what);
 void pull_end(peer *p, chunk_pull *q);
 void pulls_link_lost(peer *p, member_id from);
 // The shadow's line: at most a share of it. False: not now.
-bool shadow_may_pull(peer *p);
-void shadow_pulled(peer *p, uint64_t took_ns);
+bool pulls_may_start(peer *p);
+void pulls_pause_shadow(peer *p, uint64_t took_ns);
 
 // ---- transfer.c ----------------------------------------------------------------------------------------------------
 void transfer_tick(peer *p);
@@ -244,20 +244,20 @@ void fetch_tick(peer *p);
 void fetch_open(peer *p);
 bool fetch_counts(const peer *p, const core_job *t);
 void fetch_job_done(peer *p, const core_job *t, const job_result *r);
-void fetch_note_lie(peer *p, uint32_t contact_index, uint16_t stage);
-void fetch_vouched(peer *p, uint32_t from, const message *msg);  // the leader's word on the root of my stage's state
+void fetch_note_corrupt(peer *p, uint32_t contact_index, uint16_t stage);
+void fetch_attested(peer *p, uint32_t from, const message *msg);  // the leader's word on the root of my stage's state
 
 // ---- saved.c -------------------------------------------------------------------------------------------------------
-void rollback_open(peer *p);
-uint64_t saved_at_least(const peer *p);
-bool rollback_compares(const peer *p, uint64_t version, braid_hash *root);  // ... which a state of my host's must have
+void stored_open(peer *p);
+uint64_t stored_at_least(const peer *p);
+bool stored_compares(const peer *p, uint64_t version, braid_hash *root);  // ... which a state of my host's must have
 // Every stage's state, as of the version that the run began at or went back to, lies at my host.
-bool rollback_holds(const peer *p);
-void rollback_unreadable(peer *p);  // ... but cannot be read
-void rollback_tick(peer *p);
-void rollback_found(peer *p, const core_job *t, const job_result *r);
+bool stored_is_start(const peer *p);
+void stored_unreadable(peer *p);  // ... but cannot be read
+void stored_tick(peer *p);
+void stored_found(peer *p, const core_job *t, const job_result *r);
 
 // Something came that the aggregation may have to do with.
-static inline void reduce_stir(peer *p) { p->chunks->aggregation.calm_until_ns = 0; }
+static inline void reduce_invalidate(peer *p) { p->chunks->aggregation.idle_until_ns = 0; }
 
 #endif

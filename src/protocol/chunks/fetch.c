@@ -20,16 +20,16 @@ static void take_up(peer *p) {
     bool fits = p->state.has_final && version == p->chunks->root_version && version == final->iteration && version + 1 == p->state.iteration;
     if (!fits || !hash_equal(&p->chunks->state_root, &final->state_root[p->stage])) return;
     for (uint32_t b = 0; b < p->chunks->blocks; b++) p->chunks->block_version[b] = version;
-    reduce_blocks_changed(p);
-    p->chunks->state_lies = 1u + p->stage;
+    versions_changed(p);
+    p->chunks->cached_stage = 1u + p->stage;
     reduce_apply(p);
 }
 
 void fetch_reset(peer *p) {
     memset(&p->chunks->fetching, 0, sizeof p->chunks->fetching);
-    p->chunks->fetching.keeps = p->config.has_checkpoint || p->chunks->state_lies == 1u + p->stage;
-    p->chunks->fetching.own_version = p->chunks->state_lies == 1u + p->stage ? p->chunks->lies_version : UINT64_MAX;
-    p->chunks->state_lies = 0;
+    p->chunks->fetching.keeps = p->config.has_checkpoint || p->chunks->cached_stage == 1u + p->stage;
+    p->chunks->fetching.own_version = p->chunks->cached_stage == 1u + p->stage ? p->chunks->cached_version : UINT64_MAX;
+    p->chunks->cached_stage = 0;
     take_up(p);
 }
 
@@ -55,17 +55,17 @@ static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
     if (p->state.has_final && p->state.final.u.final.iteration == version) *root = p->state.final.u.final.state_root[p->stage];
     else if (run_state_names_root(&p->state, version, p->stage, root)) return true;
     else if (version == p->state.iteration && p->chunks->agreed_state(p, root)) return true;
-    else if (f->vouched && f->vouched_version == version) *root = f->vouched_root;
+    else if (f->attested && f->attested_version == version) *root = f->attested_root;
     else return false;
     return true;
 }
 
-void fetch_vouched(peer *p, uint32_t from, const message *msg) {
+void fetch_attested(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
     if (p->me == 0 || from == NO_CONTACT || !id_equal(&p->cluster->contacts[from].id, &p->cluster->lead.id) || body->stage != p->stage) return;
-    p->chunks->fetching.vouched = true;
-    p->chunks->fetching.vouched_version = body->version;
-    p->chunks->fetching.vouched_root = body->state_root;
+    p->chunks->fetching.attested = true;
+    p->chunks->fetching.attested_version = body->version;
+    p->chunks->fetching.attested_root = body->state_root;
 }
 
 // ---- donors -------------------------------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ static bool says_that_it_has_the_start(const peer *p, const cluster_member *m) {
 // each in turn; until one has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
-    if (p->state.iteration != p->state.start_version || rollback_holds(p)) return 0;
+    if (p->state.iteration != p->state.start_version || stored_is_start(p)) return 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const cluster_member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[(p->chunks->fetching.next_source + i) % p->cluster->member_count];
         if (says_that_it_has_the_start(p, m)) return m->id;
     }
     return p->state.fence != 0 || first == NO_CONTACT ? 0 : p->cluster->contacts[first].member;
@@ -97,44 +97,44 @@ static member_id start_holder(const peer *p) {
 
 // Whether it can be asked now; else when.
 static bool rests(peer *p, const cluster_contact *c) {
-    if (c->donor.rest_ns <= p->now) return false;
-    peer_wake_at(p, c->donor.rest_ns);
+    if (c->source.rest_ns <= p->now) return false;
+    peer_wake_at(p, c->source.rest_ns);
     return true;
 }
 
 // Of those with the whole state at this version the one that would be done first; those who have not been tried before all,
 // those who have lied after all, then who has the state of the start. `busy`: who has so much under way already is
 // not asked. 0: nobody just now.
-static member_id choose_donor(peer *p, uint32_t busy) {
+static member_id choose_source(peer *p, uint32_t busy) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const cluster_member *m = &p->cluster->members[(p->chunks->fetching.next_donor + i) % p->cluster->member_count];
+        const cluster_member *m = &p->cluster->members[(p->chunks->fetching.next_source + i) % p->cluster->member_count];
         if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
         const cluster_contact *c = &p->cluster->contacts[m->contact];
         if (c->link != LINK_UP || c->beat.ready != p->state.iteration + 1 || !member_answers(p, m->id) || rests(p, c)) continue;
         uint32_t open = open_pulls(p, m->id);
-        if (open >= (c->donor.paced && busy > 1 ? 1 : busy)) continue;
-        uint64_t until = (open + 1) * c->donor.block_ns;
-        if (c->donor.lied) until = UINT64_MAX - 1;
+        if (open >= (c->source.paced && busy > 1 ? 1 : busy)) continue;
+        uint64_t until = (open + 1) * c->source.block_ns;
+        if (c->source.corrupt) until = UINT64_MAX - 1;
         if (until >= least) continue;
         least = until;
         best = m->id;
     }
-    p->chunks->fetching.next_donor++;
+    p->chunks->fetching.next_source++;
     if (best != 0) return best;
     const cluster_contact *c = contact_of(p, start_holder(p));
     return c == NULL || !member_answers(p, c->member) || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
 }
 
-static void measure_donor(peer *p, cluster_contact *c, const chunk_pull *q) {
-    uint64_t since = c->donor.came_ns > q->asked_ns ? c->donor.came_ns : q->asked_ns;
-    c->donor.block_ns = timing_smooth(c->donor.block_ns, (p->now - since) / q->count + 1);
+static void measure_source(peer *p, cluster_contact *c, const chunk_pull *q) {
+    uint64_t since = c->source.came_ns > q->asked_ns ? c->source.came_ns : q->asked_ns;
+    c->source.block_ns = timing_smooth(c->source.block_ns, (p->now - since) / q->count + 1);
 }
 
 static void pull_overdue(peer *p, const chunk_pull *q) {
     cluster_contact *c = is_mine(p, q) ? contact_of(p, q->from) : NULL;
-    if (c != NULL && c->donor.block_ns < (p->now - q->asked_ns) / q->count) c->donor.block_ns = (p->now - q->asked_ns) / q->count;
+    if (c != NULL && c->source.block_ns < (p->now - q->asked_ns) / q->count) c->source.block_ns = (p->now - q->asked_ns) / q->count;
 }
 
 static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny) {
@@ -142,14 +142,14 @@ static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny)
     if (c == NULL) return;
     uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->rev < most_ms ? deny->rev : most_ms;
     bool waits = deny->reason == DENY_FULL && wait_ms > 0;
-    c->donor.paced |= waits;
-    c->donor.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : TIMING_SOURCE_REST_NS);
+    c->source.paced |= waits;
+    c->source.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : TIMING_SOURCE_REST_NS);
 }
 
-void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
+void fetch_note_corrupt(peer *p, uint32_t index, uint16_t stage) {
     cluster_contact *c = &p->cluster->contacts[index];
-    c->donor.lied = true;
-    c->donor.rest_ns = p->now + TIMING_CORRUPT_REST_NS;
+    c->source.corrupt = true;
+    c->source.rest_ns = p->now + TIMING_CORRUPT_REST_NS;
     tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->state.iteration};
     peer_tell(p, &say);
 }
@@ -211,8 +211,8 @@ static void ask_names(peer *p) {
     f->names_ns = p->now;
     peer_wake_at(p, p->now + TIMING_SOURCE_REST_NS);
     bool vouched = root_of(p, p->state.iteration, &root);
-    member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
-    if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
+    member_id from = vouched ? choose_source(p, STATE_PULLS) : start_holder(p);
+    if (!vouched) f->next_source++;  // who does not give them is not asked for ever
     chunk_pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->chunks->blocks, p->state.iteration);
     if (q != NULL) pull_send(p, q);
 }
@@ -288,7 +288,7 @@ static void names_put_done(peer *p, const core_job *t, const job_result *r) {
     bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
     if (!told && (version != p->state.iteration || !begins)) return;
     if (r->failed || (told && !hash_equal(&root, &r->hash))) {
-        if (from != NULL) fetch_note_lie(p, t->contact, t->work.stage);
+        if (from != NULL) fetch_note_corrupt(p, t->contact, t->work.stage);
         return;
     }
     f->names[version % 2].known = true;
@@ -324,13 +324,13 @@ static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {
         uint64_t *at = &p->chunks->block_version[first + i];
         if ((blocks >> i & 1) && (*at == UINT64_MAX || *at < version)) *at = version;
     }
-    reduce_blocks_changed(p);
+    versions_changed(p);
     for (uint32_t b = 0; b < p->chunks->blocks; b++) there += p->chunks->block_version[b] != UINT64_MAX;
-    p->chunks->state_lies = 1u + p->stage;
+    p->chunks->cached_stage = 1u + p->stage;
     tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->chunks->blocks, .iteration = p->state.iteration};
     peer_tell(p, &say);
     reduce_apply(p);
-    transfer_check_ready(p);
+    versions_check_ready(p);
 }
 
 static void keep_done(peer *p, const core_job *t, const job_result *r) {
@@ -366,10 +366,10 @@ static void hedge(peer *p) {
         uint32_t asked = 0;
         for (uint32_t j = 0; j < PEER_MAX_PULLS && is_mine(p, late); j++) asked += pull_overlaps(&p->chunks->pulls[j], GET_STATE, p->stage, late->first, late->count);
         if (asked != 1) continue;
-        member_id idle = choose_donor(p, 1);
+        member_id idle = choose_source(p, 1);
         const cluster_contact *c = contact_of(p, idle);
-        if (c == NULL || c->donor.block_ns == 0 || c->donor.lied) return;
-        uint64_t due_ns = late->asked_ns + 2 * c->donor.block_ns * late->count + TIMING_HEDGE_NS;
+        if (c == NULL || c->source.block_ns == 0 || c->source.corrupt) return;
+        uint64_t due_ns = late->asked_ns + 2 * c->source.block_ns * late->count + TIMING_HEDGE_NS;
         if (p->now >= due_ns) ask(p, idle, late->first, late->count);
         else peer_wake_at(p, due_ns);
     }
@@ -380,7 +380,7 @@ static void fetch(peer *p) {
     for (uint32_t at = 0; at < p->chunks->blocks && open < STATE_PULLS; at += CHUNK_BLOCKS) {
         uint32_t first = at, count = chunk(p, &first);
         if (count == 0 || under_way(p, first, count)) continue;
-        member_id from = choose_donor(p, DONOR_CHUNKS);
+        member_id from = choose_source(p, DONOR_CHUNKS);
         if (from == 0) {
             peer_wake_at(p, p->now + TIMING_SOURCE_REST_NS);
             return;
@@ -453,10 +453,10 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
         chunk_pull *q = &p->chunks->pulls[i];
         if (q->from != msg->sender || !pull_overlaps(q, get->what, p->stage, get->first, get->count)) continue;
         asked |= q->version == get->version;
-        if (c != NULL && get->what == GET_STATE) measure_donor(p, c, q);
+        if (c != NULL && get->what == GET_STATE) measure_source(p, c, q);
         q->used = false;
     }
-    if (c != NULL) c->donor.came_ns = p->now;
+    if (c != NULL) c->source.came_ns = p->now;
     bool taken = c != NULL && (get->what == GET_STATE ? take_state(p, msg, blob) : asked && take_names(p, msg, blob));
     if (!taken) peer_release(p, &blob);
     for (uint32_t i = 0; taken && i < PEER_MAX_PULLS; i++)  // whomever else it was asked of
@@ -464,7 +464,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
 }
 
 static void put_done(peer *p, const core_job *t, const job_result *r) {
-    if (r->failed) fetch_note_lie(p, t->contact, t->work.stage);
+    if (r->failed) fetch_note_corrupt(p, t->contact, t->work.stage);
     else stored(p, t->work.first, ((uint64_t)1 << t->work.count) - 1, r->version);
 }
 

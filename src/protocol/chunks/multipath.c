@@ -30,7 +30,7 @@ static void let_rest(peer *p, member_id by, uint64_t for_ns) {
     *r = (multipath_rest){by, p->now + for_ns};
 }
 
-static bool may_carry(peer *p, member_id by) {
+static bool may_forward(peer *p, member_id by) {
     const multipath_rest *r = rest_of(p, by);
     return (r == NULL || p->now >= r->until_ns) && member_answers(p, by);
 }
@@ -107,7 +107,7 @@ bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *
     for (uint32_t i = 0; i < ways; i++) {
         const multipath_path *way = &w->way[i];
         uint64_t until = (open[i] + 1) * (way->us > 0 ? way->us : 1);
-        if (open[i] >= most_on(p, w, way, quickest_us) || until >= least || (way->by != 0 && !may_carry(p, way->by)))
+        if (open[i] >= most_on(p, w, way, quickest_us) || until >= least || (way->by != 0 && !may_forward(p, way->by)))
             continue;
         least = until;
         *out = (multipath_choice){way->by, until};
@@ -122,7 +122,7 @@ void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way) {
     if (way->by == 0) return;
     q->by = way->by;
     q->serial = (uint32_t)rng_next(&p->random) | 1;
-    q->patience_ns = TIMING_FORWARD_NS + PATIENCE * blocks_ns(p, way->us, q->count);
+    q->timeout_ns = TIMING_FORWARD_NS + PATIENCE * blocks_ns(p, way->us, q->count);
 }
 
 // ---- who answers --------------------------------------------------------------------------------------------------

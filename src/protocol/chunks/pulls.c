@@ -4,7 +4,7 @@
 enum { LINE_SHARE = 4 };  // a shadow pulls in one of so many parts of the time
 
 // One pull at a time, and three times as long as it took nothing: the line is those who work.
-bool shadow_may_pull(peer *p) {
+bool pulls_may_start(peer *p) {
     if (!p->shadow) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if (p->chunks->pulls[i].used) return false;
@@ -13,12 +13,12 @@ bool shadow_may_pull(peer *p) {
     return false;
 }
 
-void shadow_pulled(peer *p, uint64_t took_ns) {
+void pulls_pause_shadow(peer *p, uint64_t took_ns) {
     if (p->shadow) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
 }
 
 chunk_pull *pull_start(peer *p, const chunk_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
-    if (!shadow_may_pull(p)) return NULL;
+    if (!pulls_may_start(p)) return NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];
         if (q->used) continue;
@@ -48,7 +48,7 @@ void pull_send(peer *p, chunk_pull *q) {
     const timing_link none = {0};
     q->asked_ns = p->now;
     q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing);
-    if (q->by != 0) q->deadline_ns = p->now + q->patience_ns;
+    if (q->by != 0) q->deadline_ns = p->now + q->timeout_ns;
     if (!peer_send_member(p, q->from, 0)) q->deadline_ns = p->now + TIMING_RETRY_NS;
     peer_wake_at(p, q->deadline_ns);
 }
@@ -92,14 +92,14 @@ static void pull_timed(peer *p, const message *msg) {
         bool mine = q->used && q->by == 0 && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
         if (!mine) continue;
         timing_got(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
-        shadow_pulled(p, p->now - q->asked_ns);
+        pulls_pause_shadow(p, p->now - q->asked_ns);
     }
 }
 
 static void pull_fail(peer *p, chunk_pull *q) {
     const chunk_pull was = *q;
     pull_end(p, q);
-    reduce_stir(p);
+    reduce_invalidate(p);
     was.client->failed(p, &was);
 }
 

@@ -43,7 +43,7 @@ void reduce_reset(peer *p) {
 // My membership has ended. Results that are whole stay: FINAL may say that they bring forward what lies here.
 void reduce_leave(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
-    if (reduce_left(p) == 0) {
+    if (versions_results_left(p) == 0) {
         reduce_reset(p);
         return;
     }
@@ -57,7 +57,7 @@ void reduce_leave(peer *p) {
 void reduce_enter(peer *p) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     const log_final *final = &p->state.final.u.final;
-    bool wanted = reduce_left(p) != 0 && p->state.has_final && a->results == final->iteration && p->state.iteration == final->iteration + 1;
+    bool wanted = versions_results_left(p) != 0 && p->state.has_final && a->results == final->iteration && p->state.iteration == final->iteration + 1;
     if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
 }
 
@@ -105,7 +105,7 @@ static const chunk_client result_pulls = {.failed = pull_failed, .data = pull_da
 // False while the results of the iteration before are still being fetched: whoever asks says it again.
 static bool results_begin(peer *p, uint64_t iteration) {
     const chunk_aggregation *a = &p->chunks->aggregation;
-    if (a->results != iteration && a->results + 1 == iteration && reduce_behind(p, a->results) && !a->given_up) return false;
+    if (a->results != iteration && a->results + 1 == iteration && versions_are_behind(p, a->results) && !a->given_up) return false;
     reduce_want(p, iteration);
     return true;
 }
@@ -234,7 +234,7 @@ static bool answers(peer *p, member_id id) {
     if (id == 0) return false;
     if (id == a->asked_of) return a->it_answers;
     uint64_t until = member_answers_until(p, id);
-    if (until < a->calm_until_ns) a->calm_until_ns = until;
+    if (until < a->idle_until_ns) a->idle_until_ns = until;
     a->asked_of = id;
     a->it_answers = member_answers(p, id);
     return a->it_answers;
@@ -266,19 +266,19 @@ static void collect_parts(peer *p, uint32_t g) {
         if (part_pull_under_way(p, chunk_group_first(g), i)) continue;
         if (!answers(p, part->member)) {  // it would answer every question when it wakes
             peer_wake_at(p, p->now + TIMING_RETRY_NS);
-            reduce_stir(p);
+            reduce_invalidate(p);
             continue;
         }
         chunk_pull *q = pull_segment(p, GET_PART, part->member, g, p->state.iteration);
         if (q == NULL) return;
-        reduce_stir(p);
+        reduce_invalidate(p);
         q->part = i;
         q->round = a->begin.round;
         q->digest = message_set_digest(&part->set);
         pull_send(p, q);
     }
     if (!all) return;
-    reduce_stir(p);
+    reduce_invalidate(p);
     start_reduce(p, g);
 }
 
@@ -336,14 +336,14 @@ static void fetch_result(peer *p, uint32_t index) {
             peer_wake_at(p, due);
             return;
         }
-        reduce_stir(p);
+        reduce_invalidate(p);
         g->asked_ns = p->now;
         from = somebody(p, g);
     }
     if (from == 0) return;
     chunk_pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
     if (q == NULL) return;
-    reduce_stir(p);
+    reduce_invalidate(p);
     q->round = reduce_round(p);
     q->digest = reduce_close(p);
     g->state = SEGMENT_PULLING;
@@ -355,7 +355,7 @@ static void pull_again(peer *p, chunk_pull *q) {
     g->straight = true;
     if (q->what == GET_RESULT && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     pull_end(p, q);
-    reduce_stir(p);
+    reduce_invalidate(p);
     peer_wake_at(p, p->now);
 }
 
@@ -365,7 +365,7 @@ static void pull_needless(peer *p, chunk_pull *q) {
     chunk_group *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
     if (q->version == a->results && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     pull_end(p, q);
-    reduce_stir(p);
+    reduce_invalidate(p);
 }
 
 static void pull_failed(peer *p, const chunk_pull *was) {
@@ -458,7 +458,7 @@ static void segment_finished(peer *p, const core_job *t, const job_result *r) {
 
 static void norm_finished(peer *p, const core_job *t, const job_result *r) {
     chunk_aggregation *a = &p->chunks->aggregation;
-    if (p->me == 0 || a->results != t->work.iteration || !reduce_complete(p)) return;
+    if (p->me == 0 || a->results != t->work.iteration || !versions_results_complete(p)) return;
     a->norm_asked = false;
     a->normed = true;
     a->reduced_ns = 0;
@@ -479,9 +479,9 @@ static void applied(peer *p, const core_job *t) {
     p->chunks->applying = false;
     for (uint32_t b = 0; b < p->chunks->blocks; b++)
         if (p->chunks->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->chunks->block_version[b] = t->work.iteration + 1;
-    reduce_blocks_changed(p);
+    versions_changed(p);
     reduce_apply(p);  // the next FINAL may have come meanwhile
-    transfer_check_ready(p);
+    versions_check_ready(p);
 }
 
 void reduce_job_done(peer *p, const core_job *t, const job_result *r) {
@@ -495,7 +495,7 @@ void reduce_apply(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (!p->state.has_final || p->chunks->applying || p->me == 0) return;
     const log_final *final = &p->state.final.u.final;
-    if (final->iteration + 1 != p->state.iteration || !reduce_behind(p, final->iteration)) return;
+    if (final->iteration + 1 != p->state.iteration || !versions_are_behind(p, final->iteration)) return;
     if (!final->skip) {
         reduce_want(p, final->iteration);
         if (!a->normed || a->results != final->iteration) return;
@@ -522,7 +522,7 @@ static void send_reduced(peer *p) {
         peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
         return;
     }
-    reduce_stir(p);
+    reduce_invalidate(p);
     a->reduced_ns = p->now;
     message *msg = peer_compose(p, MESSAGE_REDUCED);
     msg->u.reduced = a->reduced;
@@ -569,10 +569,10 @@ static bool reduce(peer *p) {
         }
     }
     bool decided = p->state.has_final && a->results == p->state.final.u.final.iteration && a->results + 1 == p->state.iteration;
-    bool wanted = (a->adopted && a->results == p->state.iteration) || (decided && reduce_behind(p, a->results) && !a->given_up);
+    bool wanted = (a->adopted && a->results == p->state.iteration) || (decided && versions_are_behind(p, a->results) && !a->given_up);
     if (!wanted) return true;
-    if (!reduce_complete(p)) segments_tick(p);
-    bool norm = reduce_complete(p) && !a->normed && !a->norm_asked;
+    if (!versions_results_complete(p)) segments_tick(p);
+    bool norm = versions_results_complete(p) && !a->normed && !a->norm_asked;
     core_job *t = norm ? jobs_add(p, JOB_NORM) : NULL;
     if (t != NULL) {
         t->work.iteration = a->results;
@@ -586,15 +586,15 @@ static bool reduce(peer *p) {
 void reduce_tick(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (p->me == 0) return;
-    if (p->now >= a->calm_until_ns) {
+    if (p->now >= a->idle_until_ns) {
         uint64_t deadline = p->core.deadline;
-        p->core.deadline = a->calm_until_ns = UINT64_MAX;
+        p->core.deadline = a->idle_until_ns = UINT64_MAX;
         a->asked_of = a->full = 0;
         a->candidates_known = false;
-        if (!reduce(p)) reduce_stir(p);
-        a->calm_wake_ns = p->core.deadline;
-        if (a->calm_wake_ns < a->calm_until_ns) a->calm_until_ns = a->calm_wake_ns;
+        if (!reduce(p)) reduce_invalidate(p);
+        a->idle_wake_ns = p->core.deadline;
+        if (a->idle_wake_ns < a->idle_until_ns) a->idle_until_ns = a->idle_wake_ns;
         p->core.deadline = deadline;
     }
-    peer_wake_at(p, a->calm_wake_ns);
+    peer_wake_at(p, a->idle_wake_ns);
 }

@@ -32,7 +32,7 @@ static bool serves_result(const peer *p, const message_get *get) {
 
 // All blocks of the request at one version; the checkpoint's reader wants a certain one.
 static bool serves_state(const peer *p, const message_get *get) {
-    if (get->stage != p->stage) return rollback_holds(p) && p->state.iteration == p->state.start_version;
+    if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (p->chunks->block_version[b] == UINT64_MAX || p->chunks->block_version[b] != p->chunks->block_version[get->first]) return false;
     return get->version == UINT64_MAX || p->chunks->block_version[get->first] == get->version;
@@ -40,7 +40,7 @@ static bool serves_state(const peer *p, const message_get *get) {
 
 // At the start somebody has those of every stage, from the checkpoint that the run goes on from.
 static bool serves_names(peer *p, const message_get *get) {
-    if (get->stage != p->stage) return rollback_holds(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
+    if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
     p->chunks->root_wanted = !p->chunks->state_known;
     return p->chunks->state_known;
@@ -139,7 +139,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
 void serve_done(peer *p, const core_job *t, const job_result *r) {
     blob_id out = r->out;
     if (r->failed || out == 0) {
-        if (t->work.stage != p->stage) rollback_unreadable(p);
+        if (t->work.stage != p->stage) stored_unreadable(p);
         refuse_get(p, t->contact, &t->get, 0);
         peer_release(p, &out);
         return;

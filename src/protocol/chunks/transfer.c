@@ -3,7 +3,7 @@
 
 static void initialise(peer *p) {
     p->chunks->initialised = true;
-    bool fresh = !p->state.has_final && (p->state.start_version == 0 || rollback_holds(p));
+    bool fresh = !p->state.has_final && (p->state.start_version == 0 || stored_is_start(p));
     if (!fresh) return;
     core_job *t = jobs_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);
@@ -27,10 +27,10 @@ void transfer_tick(peer *p) {
 
 static void begin_at(peer *p, uint64_t version) {
     for (uint32_t b = 0; b < p->chunks->blocks; b++) p->chunks->block_version[b] = version;
-    reduce_blocks_changed(p);
-    p->chunks->state_lies = 1u + p->stage;
+    versions_changed(p);
+    p->chunks->cached_stage = 1u + p->stage;
     reduce_apply(p);  // FINAL may have come meanwhile
-    transfer_check_ready(p);
+    versions_check_ready(p);
 }
 
 void transfer_init_done(peer *p, const job_result *r) {
@@ -38,10 +38,10 @@ void transfer_init_done(peer *p, const job_result *r) {
     p->chunks->applying = false;
     if (p->me == 0) return;
     if (r->failed) {  // others may have it
-        rollback_unreadable(p);
+        stored_unreadable(p);
         return;
     }
-    if (!rollback_compares(p, r->version, &root)) {
+    if (!stored_compares(p, r->version, &root)) {
         begin_at(p, r->version);
         return;
     }
@@ -57,11 +57,11 @@ void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root) 
     braid_hash said;
     p->chunks->applying = false;
     if (p->me == 0) return;
-    if (rollback_compares(p, version, &said) && hash_equal(&said, root)) {
+    if (stored_compares(p, version, &said) && hash_equal(&said, root)) {
         begin_at(p, version);
         return;
     }
     tell t = {.kind = TELL_SPOILT, .iteration = version, .stage = p->stage};
     peer_tell(p, &t);
-    rollback_unreadable(p);
+    stored_unreadable(p);
 }

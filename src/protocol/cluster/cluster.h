@@ -49,14 +49,14 @@ typedef struct cluster_contact {
     uint8_t join_kind;
     uint16_t join_stage;
     uint32_t join_capacity;
-    struct {                // as a donor of state
+    struct {                // as a source of state
         uint64_t rest_ns;   // not to be asked before
         uint64_t block_ns;  // smoothed time of a block, 0: not measured
         uint64_t came_ns;   // when its last bytes came
         bool paced;         // has said how long to wait: it is asked for one thing at a time
-        bool lied;          // sent what is not what its name says
-    } donor;
-    uint64_t vouched_ns, vouched_version;  // leader: when it was last told the root of its stage's state, and at which version
+        bool corrupt;       // sent state whose hash is wrong
+    } source;
+    uint64_t attested_ns, attested_version;  // leader: when it was last told the root of its stage's state, and at which version
     char address[WIRE_MAX_ADDRESS];   // where it is, as far as is known
     char entered[WIRE_MAX_ADDRESS];   // where its MEMBER entry says that it was
 } cluster_contact;
@@ -93,8 +93,8 @@ typedef struct known_leader {
     uint64_t asked_ns;  // when a member was last asked for the leader
     uint32_t asked;     // how many of them
     uint64_t miss_ns;   // when the user is told which voters are missing, unless a leader is elected by then
-    uint64_t strange_ns;  // since when only unknown peers speak as leaders; 0: a known one may lead
-    uint64_t farewell;    // newest entry that an unknown peer had read when it said that the run is over. A peer that has read more does not believe it
+    uint64_t unknown_since_ns;  // since when only unknown peers speak as leaders; 0: a known one may lead
+    uint64_t shutdown_position;    // newest entry that an unknown peer had read when it said that the run is over. A peer that has read more does not believe it
 } known_leader;
 
 typedef struct peer_cluster {
@@ -113,7 +113,7 @@ typedef struct peer_cluster {
     bool hears_most;        // ... and which hears most of the other members: the rest are unresponsive by their own fault
     uint64_t join_sent_ns;
     uint64_t join_floor;    // this peer's MEMBER entries up to here do not count any more
-    bool stands_again;      // it leaves, and its membership was discarded when a snapshot replaced the log: it joins again first, so that its state stays available
+    bool rejoin_first;      // it leaves, and its membership was discarded when a snapshot replaced the log: it joins again first, so that its state stays available
 } peer_cluster;
 
 // ---- outbox.c ------------------------------------------------------------------------------------------------------
@@ -133,14 +133,14 @@ bool contact_is_named(const peer *p, const braid_id *id);
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
-// Who has been silent for `patience_ns`, since `from_ns` at the earliest, is waited for no longer; at the end of the run for a minute at least.
-uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t patience_ns);
+// Who has been silent for `grace_ns`, since `from_ns` at the earliest, is waited for no longer; at the end of the run for a minute at least.
+uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t grace_ns);
 void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
 void contacts_touch(peer *p);
 void contacts_tick(peer *p);
 void contact_forget(peer *p, cluster_contact *c);
 bool contact_answers(const peer *p, const cluster_contact *c);
-void contacts_forgive(peer *p, uint64_t late_ns);  // silence of so long was not theirs
+void contacts_compensate_pause(peer *p, uint64_t late_ns);  // silence of so long was not theirs
 
 // ---- members.c -----------------------------------------------------------------------------------------------------
 cluster_member *member_find(const peer *p, member_id id);
@@ -166,9 +166,9 @@ void lead_ask(peer *p);
 void lead_tell_all_again(peer *p);
 bool lead_among(const log_voters *voters, const braid_id *id);
 void lead_ask_where(peer *p);
-void lead_strange(peer *p);  // a stranger speaks as one that leads
-bool lead_may_be_in(const peer *p, uint64_t term);
-bool lead_may_come_from(const peer *p, uint32_t contact_index);
+void lead_unknown_claims(peer *p);  // a stranger speaks as one that leads
+bool lead_term_is_plausible(const peer *p, uint64_t term);
+bool lead_trusts(const peer *p, uint32_t contact_index);
 
 
 static inline bool member_is_shadow(const cluster_member *m) { return m->stage == NO_STAGE; }

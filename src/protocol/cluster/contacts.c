@@ -158,11 +158,11 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
 
 // When all is computed, whoever is only silent may stand still, or have ended the run and be cut off while it says so; where a port refuses
 // nobody is.
-uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t patience_ns) {
+uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t grace_ns) {
     uint64_t silent_ns = c->link == LINK_UP ? c->timing.heard_ns : c->down_ns;
     bool ends = run_state_is_complete(&p->state) && c->refused_ns == 0;
     if (silent_ns < from_ns) silent_ns = from_ns;
-    return silent_ns + (ends && patience_ns < TIMING_HOME_NS ? TIMING_HOME_NS : patience_ns);
+    return silent_ns + (ends && grace_ns < TIMING_HOME_NS ? TIMING_HOME_NS : grace_ns);
 }
 
 void contact_dial(peer *p, uint32_t index) {
@@ -233,7 +233,7 @@ static void contact_tick(peer *p, uint32_t index) {
     else if (silence_ends(p, c) > p->now) peer_wake_at(p, silence_ends(p, c));
 }
 
-void contacts_forgive(peer *p, uint64_t late_ns) {
+void contacts_compensate_pause(peer *p, uint64_t late_ns) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         cluster_contact *c = &p->cluster->contacts[i];
         if (!c->used) continue;

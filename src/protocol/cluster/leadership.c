@@ -14,7 +14,7 @@ bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->st
 
 // Who may say what the log holds and who leads: those in the log. Who is not in it himself knows nobody, and
 // whom he was told to join may be gone.
-bool lead_may_come_from(const peer *p, uint32_t from) {
+bool lead_trusts(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;
     const cluster_contact *c = &p->cluster->contacts[from];
     return c->member != 0 || id_equal(&c->id, &p->cluster->lead.id) || contact_is_named(p, &c->id) || lead_is_voter(p, &c->id);
@@ -52,16 +52,16 @@ static bool nobody_known_leads(const peer *p) {
 
 // All who voted may have been replaced while I was cut off, and then died: whoever is left knows no more than I do. When that has gone on for
 // long I am nobody's member any more, and let in like anybody: a joiner believes whoever leads.
-void lead_strange(peer *p) {
+void lead_unknown_claims(peer *p) {
     lead_ask(p);
-    if (p->cluster->lead.strange_ns == 0) p->cluster->lead.strange_ns = p->now;
-    if (p->now - p->cluster->lead.strange_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
-    p->cluster->lead.strange_ns = 0;
+    if (p->cluster->lead.unknown_since_ns == 0) p->cluster->lead.unknown_since_ns = p->now;
+    if (p->now - p->cluster->lead.unknown_since_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
+    p->cluster->lead.unknown_since_ns = 0;
     run_state_forget_member(&p->state, p->me);
     member_remove(p, p->me, p->leaving ? EXPEL_LEFT : EXPEL_DEAD);
 }
 
-bool lead_may_be_in(const peer *p, uint64_t term) { return term <= p->cluster->lead.term + RAFT_TERM_STEP; }
+bool lead_term_is_plausible(const peer *p, uint64_t term) { return term <= p->cluster->lead.term + RAFT_TERM_STEP; }
 
 // What a leader must hear from everybody, said at once.
 void lead_tell_all_again(peer *p) {
@@ -79,7 +79,7 @@ void lead_tell_all_again(peer *p) {
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     bool newer = term > p->cluster->lead.term;
     if (p->cluster->leads || (!newer && (term < p->cluster->lead.term || !id_equal(id, &p->cluster->lead.id)))) return;
-    p->cluster->lead.strange_ns = 0;
+    p->cluster->lead.unknown_since_ns = 0;
     if (newer) {
         contact_add(p, id, NULL);
         p->cluster->lead.heard = false;
@@ -103,7 +103,7 @@ static void take_leader_address(peer *p, uint32_t from, const message_leader *bo
 void on_leader(peer *p, uint32_t from, const message *msg) {
     const message_leader *body = &msg->u.leader;
     bool known = body->term == p->cluster->lead.term && id_equal(&body->id, &p->cluster->lead.id);
-    bool newer = body->term > p->cluster->lead.term && lead_may_be_in(p, body->term);
+    bool newer = body->term > p->cluster->lead.term && lead_term_is_plausible(p, body->term);
     if ((!known && !newer) || p->cluster->leads || id_equal(&body->id, &p->config.self)) return;
     take_leader_address(p, from, body);
     if (newer) lead_heard(p, &body->id, body->term, false);

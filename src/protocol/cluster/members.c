@@ -67,7 +67,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     peer_tell(p, &t);
     if (self) {
         p->me = index;
-        p->cluster->stands_again = false;
+        p->cluster->rejoin_first = false;
         p->stage = entry->stage;
         p->shadow = shadow;
         core_report(p, &(core_change){.kind = CHANGE_ADMITTED});
@@ -82,7 +82,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         memcpy(who->entered, entry->address, sizeof who->entered);
         memset(&who->beat, 0, sizeof who->beat);
         who->beat_position = 0;
-        memset(&who->donor, 0, sizeof who->donor);
+        memset(&who->source, 0, sizeof who->source);
         if (who->link == LINK_NONE) who->down_ns = p->now;
         who->refused_ns = 0;
         who->redial_ns = p->now;

@@ -65,7 +65,7 @@
 #define TIMING_SOURCE_REST_NS (100 * TIMING_MS)    // a source that lacks the state is asked again after this,
 #define TIMING_CORRUPT_REST_NS (10 * TIMING_S)     // ... and a corrupt one after this, when there is no other
 #define TIMING_HEDGE_NS (500 * TIMING_MS)          // hedged request: a chunk so late, and twice its time, is asked of an idle source too
-#define TIMING_VOUCH_NS (100 * TIMING_MS)          // how often the leader looks for members that need the hash of their state
+#define TIMING_ATTEST_NS (100 * TIMING_MS)          // how often the leader looks for members that need the hash of their state
 #define TIMING_SHADOW_NS (50 * TIMING_MS)          // FINAL waits so long for a shadow, in short iterations
 
 // ---- rollback -----------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@
 #define TIMING_ROUTE_TELL_NS (2 * TIMING_S)        // flows are reported to the user at most this often,
 #define TIMING_ROUTE_TELL_RESTLESS_NS (10 * TIMING_S) // ... and so often while the router has not settled
 #define TIMING_VIEW_PERIOD_NS (1 * TIMING_S)       // how often a partial view looks for better neighbours, while it finds some
-#define TIMING_VIEW_PATIENCE_NS (3 * TIMING_S)     // a VIEW without an answer for so long has failed
+#define TIMING_VIEW_TIMEOUT_NS (3 * TIMING_S)     // a VIEW without an answer for so long has failed
 #define TIMING_VIEW_SPACING_NS (TIMING_VIEW_PERIOD_NS / 8)  // rate limit of VIEW: one message per so long,
 #define TIMING_VIEW_BURST_NS (2 * TIMING_VIEW_PERIOD_NS)    // ... counted over so long
 #define TIMING_BANDWIDTH_LOST_NS (20 * TIMING_S)   // a bandwidth probe without an answer for so long is lost

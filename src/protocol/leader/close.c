@@ -244,7 +244,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
 
 void on_state(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
-    if (!peer_is_leader(p)) fetch_vouched(p, from, msg);
+    if (!peer_is_leader(p)) fetch_attested(p, from, msg);
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->state.iteration || msg->iteration != p->state.iteration) return;
     if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
@@ -263,9 +263,9 @@ void on_state(peer *p, uint32_t from, const message *msg) {
         r->agreed_state = r->state_root[i];
     }
     r->state_agreed = true;
-    p->leader->vouch_ns = 0;
+    p->leader->attest_ns = 0;
     for (uint32_t i = 0; i < r->states; i++)
-        if (!hash_equal(&r->state_root[i], &r->agreed_state)) leader_expel(p, r->state_member[i], EXPEL_DIVERGED);
+        if (!hash_equal(&r->state_root[i], &r->agreed_state)) leader_remove(p, r->state_member[i], EXPEL_DIVERGED);
 }
 
 // ---- FINAL --------------------------------------------------------------------------------------------------------
@@ -456,30 +456,30 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind != LOG_FINAL) return;
     bool last = entry->u.final.last;
     uint64_t version = entry->u.final.iteration + 1;
-    if (!last) leader_let_go(p);
+    if (!last) leader_release_leaving(p);
     leader_begin_iteration(p);
     if (last) l->phase = LEADER_SAVING_LAST;
     if (last || (p->run.save && p->run.checkpoint_every != 0 && version % p->run.checkpoint_every == 0)) save_begin(p, version);
 }
 
-void leader_vouch(peer *p) {
+void leader_attest(peer *p) {
     peer_leader *l = p->leader;
-    if (p->now < l->vouch_ns) return;
-    l->vouch_ns = p->now + TIMING_VOUCH_NS;
+    if (p->now < l->attest_ns) return;
+    l->attest_ns = p->now + TIMING_ATTEST_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
         const stage_round *r = &l->round[m->keeps];
         cluster_contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
         if (c == NULL || c->link != LINK_UP || c->beat.ready != 0 || (!r->state_agreed && !r->kept)) continue;
-        peer_wake_at(p, l->vouch_ns);
-        if (c->vouched_version == p->state.iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;
+        peer_wake_at(p, l->attest_ns);
+        if (c->attested_version == p->state.iteration && p->now < c->attested_ns + TIMING_REPEAT_NS) continue;
         message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
         state->stage = m->keeps;
         state->version = p->state.iteration;
         state->state_root = r->state_agreed ? r->agreed_state : r->kept_root;
         if (!peer_send(p, m->contact, 0)) continue;
-        c->vouched_version = p->state.iteration;
-        c->vouched_ns = p->now;
+        c->attested_version = p->state.iteration;
+        c->attested_ns = p->now;
     }
 }
 

@@ -140,7 +140,7 @@ static void leader_admits_itself(peer *p) {
 // A voter stays until it is replaced: without it the others might be too few to do that.
 void leave_when_free(peer *p) {
     p->leaving = true;
-    if (p->me != 0 || p->cluster->stands_again || lead_is_voter(p, &p->config.self)) return;
+    if (p->me != 0 || p->cluster->rejoin_first || lead_is_voter(p, &p->config.self)) return;
     p->over = true;
     peer_effect(p, EFFECT_EXIT);
 }
@@ -171,14 +171,14 @@ static uint32_t who_answers_join(peer *p) {
 }
 
 void join_tick(peer *p) {
-    if (!peer_is_leader(p) && lead_has_gone_home(p)) {
+    if (!peer_is_leader(p) && lead_run_is_over(p)) {
         p->over = true;
         peer_effect(p, EFFECT_EXIT);
         return;
     }
-    if (p->leaving && !p->over && !p->cluster->stands_again) leave_tick(p);
+    if (p->leaving && !p->over && !p->cluster->rejoin_first) leave_tick(p);
     if (p->me != 0 || p->over) return;
-    bool leaves = p->leaving && !p->cluster->stands_again;
+    bool leaves = p->leaving && !p->cluster->rejoin_first;
     if (peer_is_leader(p)) {
         if (leaves) leader_takes_leave_of_itself(p);
         else leader_admits_itself(p);
@@ -236,12 +236,12 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     uint16_t stage;
     // it is told when all is saved; until then the run may have to go back, and need it
     if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
-        if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);
+        if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);
         return;
     }
     if (!place(p, from, join, &stage)) {
         if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a shadow waits until it is needed
-        else if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);  // what it was it is no more
+        else if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);  // what it was it is no more
         return;
     }
     join_refusal why;
@@ -266,7 +266,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     cluster_contact *c = &p->cluster->contacts[from];
     if (!msg->u.leave.dismissed) {
-        if (peer_is_leader(p) && left_behind(c, msg)) leader_expel(p, c->member, EXPEL_LEFT);
+        if (peer_is_leader(p) && left_behind(c, msg)) leader_remove(p, c->member, EXPEL_LEFT);
         c->departing = peer_is_leader(p) && c->member != 0;
         if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
         return;
@@ -275,7 +275,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     bool knows_more = p->me != 0 && msg->log_position > p->state.position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
     if (!run_state_is_complete(&p->state) && !knows_more && !id_equal(&c->id, &p->cluster->lead.id)) {
-        if (p->me != 0 && msg->log_position > p->cluster->lead.farewell) p->cluster->lead.farewell = msg->log_position;
+        if (p->me != 0 && msg->log_position > p->cluster->lead.shutdown_position) p->cluster->lead.shutdown_position = msg->log_position;
         return;
     }
     if (p->me == 0 && !p->leaving) {
@@ -286,7 +286,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     peer_effect(p, EFFECT_EXIT);
 }
 
-void leader_expel(peer *p, member_id who, uint8_t reason) {
+void leader_remove(peer *p, member_id who, uint8_t reason) {
     cluster_member *m = member_find(p, who);
     if (m == NULL || m->expelling || who == p->me) return;
     log_entry entry = {.kind = LOG_EXPEL};
@@ -347,12 +347,12 @@ static bool makes_the_next(const peer *p, const cluster_member *m) {
 // Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
 // the first FINAL is on its way into the log anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
 // checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
-void leader_lose(peer *p, member_id who) {
+void leader_remove_silent(peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     bool refused = p->cluster->contacts[m->contact].refused_ns != 0;
     bool at_start = p->state.iteration == p->state.start_version && rollback_to_be_had(p);
     bool replaceable = (at_start && failover_has_successor(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
-    if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_expel(p, who, EXPEL_DEAD);
+    if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_remove(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {
@@ -394,13 +394,13 @@ static void start_run(peer *p) {
     p->leader->begun_ns = p->now;
 }
 
-void leader_let_go(peer *p) {
+void leader_release_leaving(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
         bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || failover_has_successor(p, m));
-        if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
+        if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
     }
 }
 
@@ -422,8 +422,8 @@ void leader_begin_iteration(peer *p) {
 void leader_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     if (p->leader->phase == LEADER_GATHERING) {
-        leader_vouch(p);
-        leader_let_go(p);
+        leader_attest(p);
+        leader_release_leaving(p);
         if (p->drain_ns != 0) leader_dismiss(p, false);  // nothing was begun
         else if (gathered(p)) start_run(p);
         return;
@@ -438,7 +438,7 @@ void leader_tick(peer *p) {
     shadow_lead(p);
     rollback_lead(p);
     if (rollback_under_way(p)) return;
-    leader_vouch(p);
+    leader_attest(p);
     close_tick(p);
     save_tick(p);
 }

@@ -8,19 +8,19 @@
 // ---- hearing of it ------------------------------------------------------------------------------------------------
 
 // Behind END there is no checkpoint that somebody would be waited for. A stranger may be wrong.
-static uint64_t patience_ns(const peer *p) {
-    uint64_t patience = p->state.end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p);
-    return !run_state_is_complete(&p->state) && patience < TIMING_HOME_NS ? TIMING_HOME_NS : patience;
+static uint64_t end_grace_ns(const peer *p) {
+    uint64_t grace = p->state.end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_grace_ns(p);
+    return !run_state_is_complete(&p->state) && grace < TIMING_HOME_NS ? TIMING_HOME_NS : grace;
 }
 
 // The voter, not only the peer: what a link leads to, or I myself, may be its next life, without its store.
-static bool gone_home(const peer *p, const log_voter *v) {
+static bool voter_has_exited(const peer *p, const log_voter *v) {
     if (id_equal(&v->id, &p->config.self)) return v->store != p->raft.store;
     uint32_t at = contact_find(p, &v->id);
-    uint64_t patience = patience_ns(p);
-    if (at == NO_CONTACT) return p->now - p->microbatch->iteration_ns >= patience;  // whom I never met cannot have said goodbye
+    uint64_t grace = end_grace_ns(p);
+    if (at == NO_CONTACT) return p->now - p->microbatch->iteration_ns >= grace;  // whom I never met cannot have said goodbye
     const cluster_contact *c = &p->cluster->contacts[at];
-    if (p->now >= contact_awaited_until(p, c, 0, patience)) return true;
+    if (p->now >= contact_awaited_until(p, c, 0, grace)) return true;
     if (c->link != LINK_UP) return false;
     if (c->store != 0 && c->store != v->store) return true;
     // while nobody leads voters ask each other for votes again and again; before that they have nothing to say
@@ -28,24 +28,24 @@ static bool gone_home(const peer *p, const log_voter *v) {
     uint64_t silent_ns = raft_votes(&p->raft) ? raft_silence(&p->raft, p->now, &v->id, v->store) : 0;
     if (silent_ns > unled_ns) silent_ns = unled_ns;
     uint64_t election_ns = 4 * p->raft.election_timeout_ns;  // a relay waits for up to three times as long until it stands
-    return silent_ns >= TIMING_HOME_NS && silent_ns >= election_ns && silent_ns >= patience;
+    return silent_ns >= TIMING_HOME_NS && silent_ns >= election_ns && silent_ns >= grace;
 }
 
 // The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there
 // is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
 // and led while I was cut off, and nobody is left who could contradict.
-bool lead_has_gone_home(const peer *p) {
-    if (p->cluster->leads || (!run_state_is_complete(&p->state) && p->cluster->lead.farewell <= p->state.position)) return false;
+bool lead_run_is_over(const peer *p) {
+    if (p->cluster->leads || (!run_state_is_complete(&p->state) && p->cluster->lead.shutdown_position <= p->state.position)) return false;
     uint32_t at = contact_find(p, &p->cluster->lead.id), here = 0;
     if (p->state.voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->cluster->contacts[at].refused_ns;
-        return since != 0 && p->now - since >= patience_ns(p);
+        return since != 0 && p->now - since >= end_grace_ns(p);
     }
     const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
     // it goes before me: a joiner may know nobody else who votes; what it read last is old, and says who voted when the run was complete once
     bool may_lead = c != NULL && c->link == LINK_UP && (c->beat.leads != 0 || c->beat_position == 0);
     if (may_lead && p->now < contact_awaited_until(p, c, 0, 0)) return false;
-    for (uint32_t i = 0; i < p->state.voters.count; i++) here += !gone_home(p, &p->state.voters.voter[i]);
+    for (uint32_t i = 0; i < p->state.voters.count; i++) here += !voter_has_exited(p, &p->state.voters.voter[i]);
     return here < p->state.voters.count / 2u + 1;
 }
 

@@ -70,10 +70,10 @@ typedef struct peer_leader {
     bool save_ending, save_naming;
     bool end_appended;      // END is on its way into the log
     uint64_t save_names_ns;  // names were last asked for
-    uint32_t save_donor;
+    uint32_t save_source;
     bool checkpoint_due;    // CHECKPOINT is to be appended before FINAL: this one, without the state roots
     log_entry checkpoint;
-    uint64_t vouch_ns;      // nobody is to be told a root before
+    uint64_t attest_ns;      // nobody is to be told a root before
     uint64_t eval_tokens;
     double eval_loss;
     leader_rollback rollback;
@@ -96,13 +96,13 @@ void shadow_state(peer *p, const message *msg);
 
 // ---- rollback.c ----------------------------------------------------------------------------------------------------
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
-uint64_t rollback_patience_ns(const peer *p);  // how long is waited for who may spare us the way back
+uint64_t rollback_grace_ns(const peer *p);  // how long is waited for who may spare us the way back
 bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
 bool rollback_is_given(const peer *p);  // whoever comes to a stage gets its state from outside of it: nothing was applied yet
 bool rollback_needs(const peer *p, const cluster_member *m);  // nobody else here can read that state, and some stage has it from nobody yet
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
-void rollback_forgive(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to have what is lost
+void rollback_compensate_pause(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to have what is lost
 bool rollback_nears(const peer *p);  // some stage seems to be lost: who comes may have a checkpoint to go on from
 bool rollback_under_way(const peer *p);  // RUN is in the log and not yet applied: what is decided of the work now would come behind it
 void rollback_lead_again(peer *p);
@@ -113,13 +113,13 @@ void on_leave(peer *p, uint32_t from, const message *msg);
 void leave_when_free(peer *p);
 void join_tick(peer *p);
 void leader_tick(peer *p);
-void leader_expel(peer *p, member_id who, uint8_t reason);
-void leader_lose(peer *p, member_id who);  // it does not answer any more
+void leader_remove(peer *p, member_id who, uint8_t reason);
+void leader_remove_silent(peer *p, member_id who);  // it does not answer any more
 bool stage_has_another(const peer *p, const cluster_member *m);
 bool member_is_whole(const peer *p, const cluster_member *m);  // it answers, and has all of its stage's newest state
 void leader_begin_iteration(peer *p);
 // Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.
-void leader_let_go(peer *p);
+void leader_release_leaving(peer *p);
 void leader_dismiss(peer *p, bool failed);  // tells everybody that it is over, and ends
 
 // ---- close.c -------------------------------------------------------------------------------------------------------
@@ -134,12 +134,12 @@ void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 
 // ---- lead.c --------------------------------------------------------------------------------------------------------
-void leader_vouch(peer *p);  // members that fetch state are told its hash
+void leader_attest(peer *p);  // members that fetch state are told its hash
 bool leader_agreed_state(const peer *p, braid_hash *root);
 void leader_begin(peer *p);
 void leader_end(peer *p);
 void lead_tick(peer *p);
-bool lead_has_gone_home(const peer *p);
+bool lead_run_is_over(const peer *p);
 
 // ---- save.c --------------------------------------------------------------------------------------------------------
 void save_begin(peer *p, uint64_t version);

@@ -38,7 +38,7 @@ static void forget_words(peer *p) {
         uint64_t saved = c->beat.saved;
         memset(&c->beat, 0, sizeof c->beat);
         c->beat.saved = saved;  // a file is what it was
-        c->beat_position = c->vouched_ns = c->donor.rest_ns = 0;
+        c->beat_position = c->attested_ns = c->source.rest_ns = 0;
         c->sent_ns = 0;  // and I say at once what I have
     }
     contacts_touch(p);
@@ -50,21 +50,21 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
     b->began_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
     if (p->chunks->stored.saved > run->start_version + 1) {
-        p->chunks->stored.saved = saved_at_least(p);
+        p->chunks->stored.saved = stored_at_least(p);
         p->chunks->stored.looked = 0;
     }
     p->version = run->start_version;
     forget_work(p);
     forget_words(p);
-    p->chunks->lies_version = UINT64_MAX;
+    p->chunks->cached_version = UINT64_MAX;
     memset(p->cluster->former, 0, sizeof p->cluster->former);
     if (p->me != 0) {
         for (uint32_t i = 0; i < p->chunks->blocks; i++) p->chunks->block_version[i] = UINT64_MAX;
-        reduce_blocks_changed(p);
+        versions_changed(p);
         fetch_reset(p);
     }
     p->routing->stale = true;
-    member_refresh_flow(p);
+    credit_refresh(p);
 }
 
 // ---- the leader ----------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ static bool readable(const peer *p, uint64_t version) {
 
 // What the run began from, or went back to.
 bool rollback_to_be_had(const peer *p) {
-    return p->state.start_version == 0 || rollback_holds(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
+    return p->state.start_version == 0 || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
 
 static bool is_fetched(const peer *p, uint16_t stage) {
@@ -117,33 +117,33 @@ bool rollback_is_given(const peer *p) {
 }
 
 // What computing again from `version` to `from` takes: so long is waited for who may spare us that.
-static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
+static uint64_t recompute_ns(const peer *p, uint64_t from, uint64_t version) {
     double cost_ns = (double)(from - version) * (double)p->leader->rollback.iteration_ns;
     if (cost_ns < (double)TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
     return cost_ns < (double)TIMING_BACK_MOST_NS ? (uint64_t)cost_ns : TIMING_BACK_MOST_NS;
 }
 
-static bool may_have(peer *p, const cluster_member *m, uint64_t patience) {
+static bool may_have(peer *p, const cluster_member *m, uint64_t grace) {
     uint64_t reaches, newest = p->state.has_final ? p->state.final.index : 0;
     if (m->contact == NO_CONTACT) {
-        bool finds = fetch_finds_its_own(p) && p->now < p->leader->rollback.lead_ns + patience;
-        if (finds) peer_wake_at(p, p->leader->rollback.lead_ns + patience);
-        return finds || (reduce_reaches(p, &reaches) && reaches >= p->state.iteration);
+        bool finds = fetch_finds_its_own(p) && p->now < p->leader->rollback.lead_ns + grace;
+        if (finds) peer_wake_at(p, p->leader->rollback.lead_ns + grace);
+        return finds || (versions_reach(p, &reaches) && reaches >= p->state.iteration);
     }
     const cluster_contact *c = &p->cluster->contacts[m->contact];
     if (newest < p->state.fence) newest = p->state.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
     if (known && c->beat.reaches <= p->state.iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
-    uint64_t until = contact_awaited_until(p, c, p->leader->rollback.lead_ns, patience);
+    uint64_t until = contact_awaited_until(p, c, p->leader->rollback.lead_ns, grace);
     if (p->now >= until) return false;
     peer_wake_at(p, until);
     return true;
 }
 
-static bool is_lost(peer *p, uint16_t stage, uint64_t patience) {
+static bool is_lost(peer *p, uint16_t stage, uint64_t grace) {
     bool one = peer_breaks(p, PEER_MUTANT_GOES_BACK_FOR_ONE);
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
-        if (p->cluster->members[i].keeps == stage && may_have(p, &p->cluster->members[i], patience) != one) return one;
+        if (p->cluster->members[i].keeps == stage && may_have(p, &p->cluster->members[i], grace) != one) return one;
     return !one;
 }
 
@@ -153,7 +153,7 @@ static bool is_read(const peer *p, uint16_t stage) {
     return l->saving && l->save_version == p->state.iteration && stage < l->save_stage;
 }
 
-uint64_t rollback_patience_ns(const peer *p) { return patience_ns(p, p->state.iteration, run_state_newest_checkpoint(&p->state)); }
+uint64_t rollback_grace_ns(const peer *p) { return recompute_ns(p, p->state.iteration, run_state_newest_checkpoint(&p->state)); }
 
 static void go_back(peer *p, uint64_t version, uint16_t lost) {
     log_entry entry = {.kind = LOG_RUN};
@@ -171,7 +171,7 @@ void rollback_lead_begin(peer *p) {
     memset(b->lost_ns, 0, sizeof b->lost_ns);
 }
 
-void rollback_forgive(peer *p, uint64_t late_ns) {
+void rollback_compensate_pause(peer *p, uint64_t late_ns) {
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (p->leader->rollback.lost_ns[s] != 0) p->leader->rollback.lost_ns[s] += late_ns;
 }
@@ -214,7 +214,7 @@ static void fill_the_empty(peer *p) {
         peer_wake_at(p, b->lost_ns[s] + TIMING_LOST_NS);
         if (p->now < b->lost_ns[s] + TIMING_LOST_NS) continue;
         b->lost_ns[s] = p->now;
-        leader_expel(p, most_easily_spared(p, s), EXPEL_MOVED);
+        leader_remove(p, most_easily_spared(p, s), EXPEL_MOVED);
         return;
     }
 }
@@ -230,9 +230,9 @@ void rollback_lead(peer *p) {
     }
     bool to_be_had = back_to(p, &version);  // else by whoever comes, who is let in for it (rollback_nears)
     // who has a newer checkpoint may be on the way in
-    uint64_t newest = run_state_newest_checkpoint(&p->state), due = version < newest ? patience_ns(p, newest, version) : TIMING_LOST_NS;
+    uint64_t newest = run_state_newest_checkpoint(&p->state), due = version < newest ? recompute_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {
-        if (is_read(p, s) || !is_lost(p, s, patience_ns(p, p->state.iteration, version))) {
+        if (is_read(p, s) || !is_lost(p, s, recompute_ns(p, p->state.iteration, version))) {
             b->lost_ns[s] = 0;
             continue;
         }
@@ -251,6 +251,6 @@ void rollback_lead(peer *p) {
 void rollback_lead_again(peer *p) {
     peer_leader *l = p->leader;
     l->saving = l->save_ending = l->checkpoint_due = false;
-    l->vouch_ns = 0;
+    l->attest_ns = 0;
     leader_begin_iteration(p);
 }

@@ -57,8 +57,8 @@ static bool has_it(const peer *p, const cluster_member *m, uint16_t stage) {
 static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, uint32_t count) {
     peer_leader *l = p->leader;
     for (uint32_t tries = 0; tries < p->cluster->member_count; tries++) {
-        const cluster_member *m = &p->cluster->members[l->save_donor++ % p->cluster->member_count];
-        if (!has_it(p, m, stage) || p->cluster->contacts[m->contact].donor.lied) continue;
+        const cluster_member *m = &p->cluster->members[l->save_source++ % p->cluster->member_count];
+        if (!has_it(p, m, stage) || p->cluster->contacts[m->contact].source.corrupt) continue;
         chunk_pull *q = pull_start(p, &checkpoint_pulls, what, stage, m->id, first, count, l->save_version);
         if (q == NULL) return false;
         pull_send(p, q);
@@ -104,7 +104,7 @@ static bool all_lie(const peer *p, uint16_t stage) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
         if (m->stage != stage || m->contact == NO_CONTACT) continue;
-        if (!p->cluster->contacts[m->contact].donor.lied) return false;
+        if (!p->cluster->contacts[m->contact].source.corrupt) return false;
         liars++;
     }
     return liars > 0;
@@ -115,7 +115,7 @@ static void names_saved(peer *p, const core_job *t, const job_result *r) {
     p->leader->save_naming = false;
     if (!r->failed && !state_is_sure(p, t->work.stage)) return;  // asked again, of another one
     if (r->failed || !hash_equal(&r->hash, &at->agreed_state)) {
-        fetch_note_lie(p, t->contact, t->work.stage);
+        fetch_note_corrupt(p, t->contact, t->work.stage);
         return;
     }
     at->named = true;
@@ -297,7 +297,7 @@ void save_job_done(peer *p, const core_job *t, const job_result *r) {
     if (t->work.kind == JOB_SAVE_NAMES) {
         names_saved(p, t, r);
     } else if (r->malformed && t->contact != NO_CONTACT) {
-        fetch_note_lie(p, t->contact, t->work.stage);
+        fetch_note_corrupt(p, t->contact, t->work.stage);
         ask_again(p, t->work.stage, t->work.first);
     } else {
         l->save_failed |= r->failed;

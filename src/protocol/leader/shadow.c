@@ -21,12 +21,12 @@ void shadow_promote(peer *p, uint64_t index, member_id who) {
     tell t = {.kind = TELL_PROMOTED, .member = who, .stage = m->stage, .iteration = p->state.iteration};
     t.id = m->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[m->contact].id;
     peer_tell(p, &t);
-    member_refresh_flow(p);
+    credit_refresh(p);
     repair_stage_filled(p, m->stage);
     if (m->contact != NO_CONTACT) return;
     p->shadow = false;
     p->chunks->state_sent_ns = 0;
-    can_take_update(p, false);
+    credit_update(p, false);
 }
 
 // ---- the leader: who keeps what -----------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ void shadow_lead(peer *p) {
             log_append(p, &entry);
             return;
         }
-        if (shares_its_fate(p, m)) leader_expel(p, m->id, EXPEL_RETURNED);
+        if (shares_its_fate(p, m)) leader_remove(p, m->id, EXPEL_RETURNED);
     }
 }
 
@@ -167,5 +167,5 @@ void shadow_state(peer *p, const message *msg) {
     stage_round *r = &p->leader->round[body->stage];
     r->kept = true;
     r->kept_root = body->state_root;
-    if (r->state_agreed && !hash_equal(&body->state_root, &r->agreed_state)) leader_expel(p, msg->sender, EXPEL_DIVERGED);
+    if (r->state_agreed && !hash_equal(&body->state_root, &r->agreed_state)) leader_remove(p, msg->sender, EXPEL_DIVERGED);
 }

@@ -265,7 +265,7 @@ void log_compare(peer *p, uint64_t newest) {
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
-    p->cluster->stands_again |= p->me != 0 && p->ready && !p->shadow;
+    p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->shadow;
     run_state_forget_members(&p->state);
     members_forget(p);
     p->log->afresh.floor = p->state.position;

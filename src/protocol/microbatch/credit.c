@@ -1,7 +1,7 @@
 // Flow control between stages: the slots that the next stage has free, and CAN TAKE.
 #include "protocol/microbatch/microbatch.h"
 
-void member_refresh_flow(peer *p) {
+void credit_refresh(peer *p) {
     if (p->me == 0) return;
     uint16_t next = (uint16_t)(p->stage + 1);
     for (uint32_t i = 0; i < p->microbatch->flow.count;) {
@@ -24,7 +24,7 @@ void member_refresh_flow(peer *p) {
 
 // CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again whenever
 // a slot becomes free.
-void can_take_update(peer *p, bool again) {
+void credit_update(peer *p, bool again) {
     bool may = p->ready && p->me != 0 && !p->shadow && run_state_goes_on(&p->state) && p->version == p->state.iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
         may = false;
@@ -61,8 +61,8 @@ void on_can_take(peer *p, const message *msg) {
     flow_peer *f = flow_add(&p->microbatch->flow, m->id);
     if (f == NULL) return;
     f->free_slots = body->free_slots <= m->capacity ? body->free_slots : m->capacity + 1;
-    member_refresh_flow(p);
-    can_take_update(p, false);
+    credit_refresh(p);
+    credit_update(p, false);
     send_retry_waiting(p);
     core_report(p, &(core_change){.kind = CHANGE_MAY_LAUNCH});
 }

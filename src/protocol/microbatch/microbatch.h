@@ -11,9 +11,9 @@ enum {
 };
 
 // ---- credit.c ------------------------------------------------------------------------------------------------------
-void member_refresh_flow(peer *p);
+void credit_refresh(peer *p);
 void on_can_take(peer *p, const message *msg);
-void can_take_update(peer *p, bool again);
+void credit_update(peer *p, bool again);
 
 // ---- hold.c --------------------------------------------------------------------------------------------------------
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
@@ -152,7 +152,7 @@ member_id private_owner(const peer *p, uint16_t slot);
 join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry);
 bool private_left_out(const peer *p, uint32_t m);
 void private_lead(peer *p);
-void private_forgive(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to come back
+void private_compensate_pause(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to come back
 void private_lead_begin(peer *p);
 void private_next_iteration(peer *p);
 void private_gone(peer *p, member_id gone);

@@ -7,7 +7,7 @@
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
     owned_microbatch *o = &p->microbatch->owned[m];
     uint64_t step = p->microbatch->forward_ns + p->microbatch->backward_ns;
-    o->deadline_ns = p->now + timing_owner_limit(eta_ns > step ? eta_ns : step) * (1 + o->patience);
+    o->deadline_ns = p->now + timing_owner_limit(eta_ns > step ? eta_ns : step) * (1 + o->backoff);
     peer_wake_at(p, o->deadline_ns);
 }
 
@@ -195,7 +195,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
     adopt_path(p, m, &body->path);
     o->phase = OWNED_LOSS;
     o->home = x;
-    o->patience = 0;
+    o->backoff = 0;
     own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
 }
 
@@ -296,7 +296,7 @@ void own_backward_done(peer *p, uint32_t m, bool finite) {
     if (o->phase != OWNED_BACKWARD) return;
     o->overflow |= !finite;  // too late to leave it out: others may have counted it
     o->phase = OWNED_COMMITTED;
-    o->patience = 0;
+    o->backoff = 0;
     // a gradient reaches home only through every stage; an heir's may have before some lost what they had
     for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
     o->stage[0].backward_done = true;
@@ -316,7 +316,7 @@ void on_counted(peer *p, const message *msg) {
     st->counted = true;
     o->overflow |= body->overflow;
     if (o->phase == OWNED_BACKWARD) return;
-    o->patience = 0;
+    o->backoff = 0;
     own_touch(p, m, p->microbatch->weight_ns);
     for (s = 0; s < p->run.stages; s++)
         if (!o->stage[s].counted) return;
@@ -399,7 +399,7 @@ void on_trace(peer *p, const message *msg) {
     if (s == 1 && says_forward(body)) send_forward_proven(p, m, msg->sender);
     if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
-        o->patience = 0;
+        o->backoff = 0;
         own_touch(p, m, body->eta_ns);
     }
     if (commits(p, o) && st->backward_done && !st->counted) send_commit(p, m, s);

@@ -170,7 +170,7 @@ void private_tick(peer *p) {
     }
 }
 
-void private_forgive(peer *p, uint64_t late_ns) {
+void private_compensate_pause(peer *p, uint64_t late_ns) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
         share_state *its = &p->microbatch->share[s];
         if (its->missed_ns != 0) its->missed_ns += late_ns;

@@ -300,9 +300,9 @@ static void repair_decide(peer *p, uint32_t m) {
         own_restart(p, m);
         return;
     }
-    if (o->patience == 0) o->believed_ns = p->now;
+    if (o->backoff == 0) o->believed_ns = p->now;
     bool doubted = !believed(p, o);
-    if (o->patience < 8) o->patience++;
+    if (o->backoff < 8) o->backoff++;
     own_touch(p, m, 0);
     if (o->phase == OWNED_FORWARD && !peer_breaks(p, PEER_MUTANT_COMPLETE_ENDS_GUARD)) repair_forward(p, m);
     if (o->phase == OWNED_BACKWARD || o->phase == OWNED_COMMITTED) repair_backward(p, m);
@@ -338,7 +338,7 @@ void repair_stage_filled(peer *p, uint16_t stage) {
         owned_microbatch *o = &p->microbatch->owned[m];
         bool under_way = o->phase >= OWNED_FORWARD && o->phase <= OWNED_COMMITTED;
         if (!microbatch_is_mine(p, m) || !under_way || member_answers(p, o->stage[stage].member) || usable(p, o, stage)) continue;
-        o->patience = 0;
+        o->backoff = 0;
         repair_begin(p, m);
     }
 }

@@ -62,7 +62,7 @@ void inflight_slot_free(peer *p, inflight_microbatch *h) {
     p->microbatch->slots_used--;
     h->slot = NO_SLOT;
     // senders count down what they know of my slots; only this, or the next heartbeat, counts up again
-    can_take_update(p, true);
+    credit_update(p, true);
 }
 
 inflight_microbatch *inflight_open(peer *p, uint32_t m) {
@@ -99,7 +99,7 @@ void inflight_free(peer *p, uint32_t m) {
     bitset_remove(p->microbatch->inflight_set, m);
     h->serial++;
     inflight_slot_free(p, h);
-    if (waited) can_take_update(p, true);
+    if (waited) credit_update(p, true);
 }
 
 void inflight_free_all(peer *p) {

@@ -120,7 +120,7 @@ typedef struct owned_microbatch {
     uint64_t probe_ns;           // the present probe ends then, 0: none
     uint64_t nonce;
     uint64_t settled_ns;         // when SETTLED was last sent
-    uint32_t patience;           // probes that found nothing wrong
+    uint32_t backoff;            // probes that found nothing wrong; each makes the next one later
     uint64_t believed_ns;        // since when its members say that they go on, and nothing has come of it
     bool adopted;                // of another owner's: members hold it already
     owned_stage *stage;          // [stages]

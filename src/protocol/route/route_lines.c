@@ -268,7 +268,7 @@ static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, 
     return best;
 }
 
-route_forwarding route_carrier(const peer *p, member_id to, member_id but) {
+route_forwarding route_forwarder(const peer *p, member_id to, member_id but) {
     route_forwarding d = {0};
     const route_line *l = line_find(p, to);
     if (l == NULL || p->now < l->straight_until_ns || !small_enough(p)) return d;
@@ -323,7 +323,7 @@ uint64_t route_round_trip(const peer *p, member_id to) {
     return l == NULL ? 0 : (uint64_t)l->round_trip_ns;
 }
 
-bool route_carrier_planned(const peer *p, member_id to, member_id by, route_forwarding *d) {
+bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_forwarding *d) {
     const route_line *l = line_find(p, to);
     const message_lines *mine = route_lines_of(p, p->me);
     *d = (route_forwarding){0};
@@ -338,7 +338,7 @@ bool route_carrier_planned(const peer *p, member_id to, member_id by, route_forw
 }
 
 // Lines that share what is narrow, a house's line or a machine, are not wider together: this shows when it is tried.
-void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
+void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
     route_line *l = line_find(p, to);
     if (l == NULL) return;
     uint64_t percent = took_ns / (expected_ns / 100 + 1);

@@ -16,7 +16,7 @@ _Static_assert((int)WIRE_MAX_VIEW_CARDS == (int)VIEW_CARDS && (int)WIRE_VIEW_AXE
 
 static view_config config_of(const peer_run *run, member_id me, uint16_t stage, uint64_t seed) {
     return (view_config){.self = (router_peer)me, .stage = stage, .stages = (uint16_t)(run->stages - 1), .links = ROUTE_NEIGHBOURS,
-                         .period = (int64_t)TIMING_VIEW_PERIOD_NS, .patience = (int64_t)TIMING_VIEW_PATIENCE_NS, .seed = seed};
+                         .period = (int64_t)TIMING_VIEW_PERIOD_NS, .patience = (int64_t)TIMING_VIEW_TIMEOUT_NS, .seed = seed};
 }
 
 // Only relays choose, and only among relays.

@@ -132,7 +132,7 @@ bool route_worth_sounding(const peer_run *run);  // tensors are so large that a 
 size_t route_lines_bytes(const peer_run *run);
 void route_sound_tick(peer *p);
 // A tensor came there by way of somebody; `expected_ns`: what my own line would have taken.
-void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns);
+void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns);
 void route_lines_tell(peer *p);
 void on_lines(peer *p, const message *msg);
 const message_lines *route_lines_of(const peer *p, member_id of);  // as it said; NULL: nothing
@@ -143,9 +143,9 @@ typedef struct route_forwarding {
     int64_t us, straight_us;  // what it takes so, and on my own line
 } route_forwarding;
 int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are on my line there
-route_forwarding route_carrier(const peer *p, member_id to, member_id but);
+route_forwarding route_forwarder(const peer *p, member_id to, member_id but);
 // The same as was planned: by way of `by`, or straight if that is `to`. False: it cannot be.
-bool route_carrier_planned(const peer *p, member_id to, member_id by, route_forwarding *d);
+bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_forwarding *d);
 // What a tensor takes straight from that member to me, in microseconds (0: not known), and who, at most so many, might carry others at the same time: the
 // quickest first.
 uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_forwarding *way, uint32_t most);

@@ -7,28 +7,28 @@
 static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
 
 // Whatever becomes of later ones, its host goes on from that: 1 + its version; 0: it has none.
-uint64_t saved_at_least(const peer *p) { return has_start(p) && p->state.first_version > 0 ? p->state.first_version + 1 : 0; }
+uint64_t stored_at_least(const peer *p) { return has_start(p) && p->state.first_version > 0 ? p->state.first_version + 1 : 0; }
 
-void rollback_open(peer *p) {
-    p->chunks->stored.saved = saved_at_least(p);
+void stored_open(peer *p) {
+    p->chunks->stored.saved = stored_at_least(p);
 }
 
-bool rollback_compares(const peer *p, uint64_t version, braid_hash *root) { return p->state.fence != 0 && version > 0 && run_state_names_root(&p->state, version, p->stage, root); }
+bool stored_compares(const peer *p, uint64_t version, braid_hash *root) { return p->state.fence != 0 && version > 0 && run_state_names_root(&p->state, version, p->stage, root); }
 
-bool rollback_holds(const peer *p) {
+bool stored_is_start(const peer *p) {
     return p->state.fence == 0 ? has_start(p) : p->state.start_version > 0 && p->chunks->stored.saved == p->state.start_version + 1;
 }
 
-void rollback_unreadable(peer *p) {
+void stored_unreadable(peer *p) {
     stored_checkpoints *b = &p->chunks->stored;
     if (p->state.fence == 0) return;
-    b->saved = p->state.start_version > p->state.first_version ? saved_at_least(p) : 0;
+    b->saved = p->state.start_version > p->state.first_version ? stored_at_least(p) : 0;
     for (uint32_t i = 0; i < p->state.checkpoint_count; i++)  // an older one may be whole
         if (p->state.checkpoint[i].entry.version == p->state.start_version) b->looked = p->state.checkpoint_count - i;
 }
 
 // Whichever peer wrote it: the newest checkpoint that lies here.
-void rollback_tick(peer *p) {
+void stored_tick(peer *p) {
     stored_checkpoints *b = &p->chunks->stored;
     if (p->config.kind != MEMBER_DATA || b->looking || b->looked >= p->state.checkpoint_count) return;
     core_job *t = jobs_add(p, JOB_SAVE_FIND);
@@ -39,18 +39,18 @@ void rollback_tick(peer *p) {
     b->looking = true;
 }
 
-void rollback_found(peer *p, const core_job *t, const job_result *r) {
+void stored_found(peer *p, const core_job *t, const job_result *r) {
     stored_checkpoints *b = &p->chunks->stored;
     b->looking = false;
     if (b->looked >= p->state.checkpoint_count || p->state.checkpoint[p->state.checkpoint_count - 1 - b->looked].entry.version != t->work.version) return;  // it goes back no more
     if (r->failed) {
         b->looked++;
-        if (b->looked == p->state.checkpoint_count) b->saved = saved_at_least(p);
+        if (b->looked == p->state.checkpoint_count) b->saved = stored_at_least(p);
         return;
     }
     b->looked = p->state.checkpoint_count;
     b->saved = t->work.version + 1;
     contacts_touch(p);
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) p->cluster->contacts[i].sent_ns = 0;
-    if (p->state.fence != 0 && rollback_holds(p) && !p->ready && !p->chunks->applying) p->chunks->initialised = false;
+    if (p->state.fence != 0 && stored_is_start(p) && !p->ready && !p->chunks->applying) p->chunks->initialised = false;
 }
