@@ -13,14 +13,14 @@ enum {
 
 typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
 
-// Whoever changes its member, its link, or a time of its that contacts_tick looks at, calls contact_touch.
+// A peer that this one knows. After a change of its member, its link or a time that contacts_tick reads, call contact_touch.
 typedef struct cluster_contact {
-    // what most steps look at, close together
+    // read by most steps, close together
     bool used;
-    bool joining;       // leader: its MEMBER entry is on its way into the log
-    bool departing;     // leader: it asked to leave
-    bool untold;        // an earlier life of it is a member no more: the one that is here may have missed who leads
-    bool itself;        // what the link leads to has spoken as that member: it is no later life
+    bool joining;       // leader: its MEMBER entry is being appended
+    bool departing;     // leader: it has asked to leave
+    bool untold;        // its membership has ended: it may not know the present leader, and must be told
+    bool itself;        // the process at the other end has sent a message as `member`: it is not a later incarnation
     bool log_known;
     link_state link;
     member_id member;   // its live member, 0: none
@@ -29,56 +29,56 @@ typedef struct cluster_contact {
     timing_link timing;
     uint64_t up_ns;         // when its newest link came
     uint64_t down_ns;       // since when there is no link
-    uint64_t refused_ns;    // since when every dial to where it is is refused, 0: none was
-    bool moved;             // to an address that has not been dialled yet
+    uint64_t refused_ns;    // since when every dial is refused, 0: the newest was not
+    bool moved;             // its address has changed and was not dialled yet
     bool turn_elsewhere;    // the next dial is to `elsewhere`
     bool was_refused;       // the dial before
-    char elsewhere[WIRE_MAX_ADDRESS];  // where it may be as well: its user named that, or others said so. Dialled in turn with `address`
+    char elsewhere[WIRE_MAX_ADDRESS];  // a second address, from the user or other peers; dialled in turn with `address`
     uint64_t redial_ns, redial_delay_ns;
     uint64_t admitted_ns;   // when it became a member
-    uint64_t asks_in_ns;    // when it asked me, who do not lead, to let it in; 0: never
-    uint64_t log_position;  // leader: what it has applied, once it has said so on this link
+    uint64_t asks_in_ns;    // when it last sent JOIN here, though this peer does not lead; 0: never
+    uint64_t log_position;  // leader: the position that it has applied, once log_known
     uint64_t log_sent_ns;
-    uint64_t progress_ns;       // when it last said that it had done something more
+    uint64_t progress_ns;       // when its heartbeat last showed progress
     message_heartbeat beat;
-    uint64_t beat_position;     // of its log, when it said that; 0: it has said nothing on this link
-    uint32_t links;         // that it has had with me
+    uint64_t beat_position;     // its log position in that heartbeat; 0: none came on this link
+    uint32_t links;         // number of links with it so far
     uint64_t incarnation;  // of the process that was admitted
-    braid_id host;         // of a shadow: who works on its machine
-    uint64_t store;        // where it would keep the log
+    braid_id host;         // of a shadow: the peer that works on the same machine
+    uint64_t store;        // its durable log, were it a voter
     uint8_t join_kind;
     uint16_t join_stage;
     uint32_t join_capacity;
     struct {                // as a source of state
-        uint64_t rest_ns;   // not to be asked before
+        uint64_t rest_ns;   // not asked before then
         uint64_t block_ns;  // smoothed time of a block, 0: not measured
         uint64_t came_ns;   // when its last bytes came
-        bool paced;         // has said how long to wait: it is asked for one thing at a time
+        bool paced;         // it limits its rate: it is asked for one chunk at a time
         bool corrupt;       // sent state whose hash is wrong
     } source;
-    uint64_t attested_ns, attested_version;  // leader: when it was last told the root of its stage's state, and at which version
-    char address[WIRE_MAX_ADDRESS];   // where it is, as far as is known
-    char entered[WIRE_MAX_ADDRESS];   // where its MEMBER entry says that it was
+    uint64_t attested_ns, attested_version;  // leader: when the hash of its stage's state was last attested to it, and at which version
+    char address[WIRE_MAX_ADDRESS];   // newest known address
+    char entered[WIRE_MAX_ADDRESS];   // the address in its MEMBER entry
 } cluster_contact;
 
-// Of PEER_CONTACT_BLOCK contacts: before `due_ns` there is nothing to do for any, but to wake at `wake_ns`.
+// PEER_CONTACT_BLOCK contacts: contacts_tick skips them before `due_ns`; the peer must wake at `wake_ns`.
 typedef struct contact_block {
     uint64_t due_ns, wake_ns;
 } contact_block;
 
 typedef struct cluster_member {
     member_id id;
-    uint32_t contact;    // NO_CONTACT: myself
-    uint16_t stage;      // whose work it does; NO_STAGE: it is a shadow
-    uint16_t keeps;      // whose state it has
-    uint64_t promoted;   // by this entry of the log; 0: it was no shadow, or is one
+    uint32_t contact;    // NO_CONTACT: this peer itself
+    uint16_t stage;      // the stage whose work it does; NO_STAGE: it is a shadow (warm standby)
+    uint16_t keeps;      // the stage whose state it keeps
+    uint64_t promoted;   // index of its PROMOTE entry; 0: none
     uint8_t kind;
     uint32_t capacity;
-    bool expelling;      // leader: its EXPEL is on its way into the log
-    bool was_ready;      // it has said that it has its state, though it may be busy applying a result now
+    bool expelling;      // leader: its EXPEL is being appended
+    bool was_ready;      // it has reported its state complete; it may be applying a result now
 } cluster_member;
 
-// Somebody who is a member no more; as long as its process lives it has the state that it had.
+// A process whose membership has ended. It keeps the state of its stage as long as it lives.
 typedef struct former_member {
     uint64_t incarnation;
     uint16_t stage;
@@ -117,7 +117,7 @@ typedef struct peer_cluster {
 } peer_cluster;
 
 // ---- outbox.c ------------------------------------------------------------------------------------------------------
-// Sends p->core.scratch. False when there is no link; who must be heard says it again later.
+// Sends p->core.scratch. False: there is no link. A message that must arrive is sent again later.
 bool peer_send(peer *p, uint32_t contact_index, blob_id blob);
 bool peer_send_member(peer *p, member_id to, blob_id blob);
 bool peer_send_part(peer *p, member_id to, blob_id blob, uint64_t offset, uint64_t bytes);
@@ -126,50 +126,50 @@ bool peer_is_leader(const peer *p);
 
 // ---- contacts.c ----------------------------------------------------------------------------------------------------
 uint32_t contact_find(const peer *p, const braid_id *id);
-void contact_may_be_at(peer *p, const braid_id *id, const char *address);  // as somebody says who may be wrong
+void contact_may_be_at(peer *p, const braid_id *id, const char *address);  // an address from another peer, which may be outdated
 uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
-void contacts_add_named(peer *p);  // by the user
+void contacts_add_named(peer *p);  // peers that the user named
 bool contact_is_named(const peer *p, const braid_id *id);
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
-// Who has been silent for `grace_ns`, since `from_ns` at the earliest, is waited for no longer; at the end of the run for a minute at least.
+// How long a silent contact is waited for: `grace_ns` after it was last heard, or after `from_ns` if that is later. When the
+// run is complete at least TIMING_HOME_NS, unless its port refuses connections.
 uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t grace_ns);
-void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
+void contact_touch(peer *p, uint32_t index);  // makes contacts_tick look at it again
 void contacts_touch(peer *p);
 void contacts_tick(peer *p);
 void contact_forget(peer *p, cluster_contact *c);
 bool contact_answers(const peer *p, const cluster_contact *c);
-void contacts_compensate_pause(peer *p, uint64_t late_ns);  // silence of so long was not theirs
+void contacts_compensate_pause(peer *p, uint64_t late_ns);  // this process was paused: their silence is not counted
 
 // ---- members.c -----------------------------------------------------------------------------------------------------
 cluster_member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
-bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not myself
-// Live and, as far as this peer can see, answering.
+bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not this peer itself
+// Live, and not suspected by the failure detector.
 bool member_answers(const peer *p, member_id id);
-// Until when the answer stays the same if nothing is heard; 0: nobody can tell.
+// Until when member_answers stays the same if nothing is heard; 0: it may change at any time.
 uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);
-member_id member_before(const peer *p);  // what an earlier incarnation of this peer still is in the log, 0: nothing
+member_id member_before(const peer *p);  // the member that an earlier incarnation of this peer still is in the log, 0: none
 void members_forget(peer *p);
 
 // ---- leadership.c --------------------------------------------------------------------------------------------------
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself);
 void on_leader(peer *p, uint32_t from, const message *msg);
 void lead_send(peer *p, uint32_t contact_index);
-void lead_renew_addresses(const peer *p, log_voters *v);  // where they are now; whoever comes back looks for them there
+void lead_renew_addresses(const peer *p, log_voters *v);  // fills in the newest addresses, where restarted voters look for each other
 bool lead_is_voter(const peer *p, const braid_id *id);
 void lead_ask(peer *p);
 void lead_tell_all_again(peer *p);
 bool lead_among(const log_voters *voters, const braid_id *id);
 void lead_ask_where(peer *p);
-void lead_unknown_claims(peer *p);  // a stranger speaks as one that leads
+void lead_unknown_claims(peer *p);  // an unknown peer claims to lead
 bool lead_term_is_plausible(const peer *p, uint64_t term);
 bool lead_trusts(const peer *p, uint32_t contact_index);
-
 
 static inline bool member_is_shadow(const cluster_member *m) { return m->stage == NO_STAGE; }
 

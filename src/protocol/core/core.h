@@ -18,18 +18,18 @@ enum {
     PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
-    NO_STAGE = UINT16_MAX,          // whose work a shadow does
+    NO_STAGE = UINT16_MAX,          // the stage whose work a shadow does: none
 };
 
 // A job with what to do when it is done.
 typedef struct core_job {
     job work;
     uint32_t serial;        // of the microbatch
-    member_id member;       // who I was; the answer means nothing to who I am later
-    uint32_t contact;       // who asked, NO_CONTACT: nobody
-    message_get get;        // what was asked
+    member_id member;       // this peer's member id then: the result is ignored when that membership has ended
+    uint32_t contact;       // the contact that asked, NO_CONTACT: this peer itself
+    message_get get;        // its GET
     uint64_t close;         // reduction: the CLOSE that its blocks belong to
-    uint64_t fence;         // as of past, when it was asked for
+    uint64_t fence;         // the newest rollback then: the result is ignored after another one
     bool of_start;          // JOB_STATE_ROOT: of a checkpoint's state, before it is taken
 } core_job;
 

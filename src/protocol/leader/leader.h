@@ -13,10 +13,10 @@ typedef struct settled_microbatch {
 } settled_microbatch;
 
 typedef struct stage_round {
-    uint64_t round, first;  // rounds before `first` belong to an older CLOSE
+    uint64_t round, first;  // attempts before `first` belong to an older CLOSE
     bool running, dirty;
-    uint64_t agreed_ns;     // since when enough members report one root
-    uint32_t shadows;       // that have the results
+    uint64_t agreed_ns;     // since when enough members report one hash
+    uint32_t shadows;       // shadows that have the results
     member_id shadow[PEER_MAX_SHADOWS];
     braid_hash shadow_root[PEER_MAX_SHADOWS];
     uint32_t reports;
@@ -27,15 +27,15 @@ typedef struct stage_round {
     double *norm2;          // [tensors of the stage]
     message_begin begin;
     uint64_t sent_ns;
-    // state roots of the present version
+    // state hashes of the present version
     uint32_t states;
     member_id state_member[WIRE_MAX_STAGE_MEMBERS];
     braid_hash state_root[WIRE_MAX_STAGE_MEMBERS];
     bool state_agreed;
     braid_hash agreed_state;
-    bool named;             // the checkpoint being written has the names of this stage's blocks, of `named_root`
+    bool named;             // the checkpoint being written has this stage's content hashes, of `named_root`
     braid_hash named_root;
-    bool kept;              // a shadow has told its root: whoever comes to a stage where only shadows have the state gets it from them
+    bool kept;              // a shadow has reported its hash: joiners use it where only shadows have the state
     braid_hash kept_root;
 } stage_round;
 
@@ -52,28 +52,28 @@ typedef struct leader_rollback {
 typedef struct peer_leader {
     uint8_t phase;
     uint32_t decisions;     // JOB_DECIDE asked for
-    uint64_t begun_ns;      // when the present iteration began, as far as it knows
-    uint64_t handed_ns;     // when it last asked another one to lead
-    uint32_t appends;       // on their way into the log
+    uint64_t begun_ns;      // when this peer, as leader, first knew of the present iteration
+    uint64_t handed_ns;     // when it last tried to transfer leadership
+    uint32_t appends;       // being appended
     settled_microbatch *settled;       // [microbatches + eval]
     log_close close;
     uint64_t close_index;
     stage_round *round;     // [stages]
     double norm2;
-    log_entry final;        // decided, waits until a checkpoint of the present version is written
+    log_entry final;        // decided; waits for the checkpoint of the present version
     // checkpoint being written
     bool saving, save_failed;
     uint64_t save_version;
-    uint32_t save_serial;   // names the attempt: what was under way for an older one counts for nothing
+    uint32_t save_serial;   // number of the attempt: answers to an older one are ignored
     uint16_t save_stage;
-    uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
+    uint32_t save_next, save_under_way;  // first chunk to ask for next; number of requests not stored yet
     bool save_ending, save_naming;
-    bool end_appended;      // END is on its way into the log
-    uint64_t save_names_ns;  // names were last asked for
+    bool end_appended;      // END is being appended
+    uint64_t save_names_ns;  // when content hashes were last requested
     uint32_t save_source;
-    bool checkpoint_due;    // CHECKPOINT is to be appended before FINAL: this one, without the state roots
+    bool checkpoint_due;    // `checkpoint`, still without state hashes, must be appended before FINAL
     log_entry checkpoint;
-    uint64_t attest_ns;      // nobody is to be told a root before
+    uint64_t attest_ns;      // next look for members that need an attested hash
     uint64_t eval_tokens;
     double eval_loss;
     leader_rollback rollback;
@@ -81,30 +81,30 @@ typedef struct peer_leader {
 
 // ---- shadow.c ------------------------------------------------------------------------------------------------------
 void shadow_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
-// The leader. Which stage it is to keep; false: none needs it just now.
+// At the leader: the stage that a joining shadow shall keep; false: none needs one now.
 bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
-bool shadow_keeps(const peer *p, uint16_t stage);       // somebody does, or is about to
-bool shadow_could_work(const peer *p, uint16_t stage);  // now: its shadow is here, with the state
+bool shadow_keeps(const peer *p, uint16_t stage);       // a shadow keeps it or is being admitted
+bool shadow_could_work(const peer *p, uint16_t stage);  // a shadow of it is here with the state
 void shadow_lead(peer *p);
-// FINAL need not wait for this stage's shadows.
+// True: FINAL need not wait for this stage's shadows.
 bool shadow_follows(peer *p, uint16_t stage);
 bool shadow_of(const peer *p, member_id who, uint16_t stage);
-// Somebody does its work or is about to, though he may yet have to fetch the state.
+// A member does its work or is being admitted; it may still be fetching the state.
 bool stage_has_workers(const peer *p, uint16_t stage);
 void shadow_reduced(peer *p, const message *msg);
 void shadow_state(peer *p, const message *msg);
 
 // ---- rollback.c ----------------------------------------------------------------------------------------------------
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
-uint64_t rollback_grace_ns(const peer *p);  // how long is waited for who may spare us the way back
-bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
-bool rollback_is_given(const peer *p);  // whoever comes to a stage gets its state from outside of it: nothing was applied yet
-bool rollback_needs(const peer *p, const cluster_member *m);  // nobody else here can read that state, and some stage has it from nobody yet
+uint64_t rollback_grace_ns(const peer *p);  // how long a member that may make the rollback unnecessary is waited for
+bool rollback_to_be_had(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
+bool rollback_is_given(const peer *p);  // nothing was applied yet: a joiner can get its state from outside its stage
+bool rollback_needs(const peer *p, const cluster_member *m);  // `m` alone can read that checkpoint, and a stage still lacks the state
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
-void rollback_compensate_pause(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to have what is lost
-bool rollback_nears(const peer *p);  // some stage seems to be lost: who comes may have a checkpoint to go on from
-bool rollback_under_way(const peer *p);  // RUN is in the log and not yet applied: what is decided of the work now would come behind it
+void rollback_compensate_pause(peer *p, uint64_t late_ns);  // this process was paused
+bool rollback_nears(const peer *p);  // a stage seems lost: a joiner may bring a checkpoint
+bool rollback_under_way(const peer *p);  // RUN is appended and not applied: decisions about the work must wait
 void rollback_lead_again(peer *p);
 
 // ---- join.c --------------------------------------------------------------------------------------------------------
@@ -114,13 +114,13 @@ void leave_when_free(peer *p);
 void join_tick(peer *p);
 void leader_tick(peer *p);
 void leader_remove(peer *p, member_id who, uint8_t reason);
-void leader_remove_silent(peer *p, member_id who);  // it does not answer any more
+void leader_remove_silent(peer *p, member_id who);  // the failure detector's verdict; removed unless it is irreplaceable
 bool stage_has_another(const peer *p, const cluster_member *m);
-bool member_is_whole(const peer *p, const cluster_member *m);  // it answers, and has all of its stage's newest state
+bool member_is_whole(const peer *p, const cluster_member *m);  // it answers and has the newest state of its stage
 void leader_begin_iteration(peer *p);
-// Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.
+// Members that asked to leave: before the start at once, later at FINAL. The last one with its stage's state stays.
 void leader_release_leaving(peer *p);
-void leader_dismiss(peer *p, bool failed);  // tells everybody that it is over, and ends
+void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 
 // ---- close.c -------------------------------------------------------------------------------------------------------
 void on_settled(peer *p, const message *msg);
@@ -134,7 +134,7 @@ void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 
 // ---- lead.c --------------------------------------------------------------------------------------------------------
-void leader_attest(peer *p);  // members that fetch state are told its hash
+void leader_attest(peer *p);  // attests the state hash to members that fetch it
 bool leader_agreed_state(const peer *p, braid_hash *root);
 void leader_begin(peer *p);
 void leader_end(peer *p);

@@ -7,7 +7,7 @@
 #include "protocol/route/routing.h"
 
 enum {
-    FORWARD_MOST_TENSORS = 32,         // tensors, as bytes that wait on its lines: a forwarder takes no more
+    FORWARD_MOST_TENSORS = 32,         // tensors' worth of bytes may wait on a forwarder's lines
 };
 
 // ---- credit.c ------------------------------------------------------------------------------------------------------
@@ -15,7 +15,7 @@ void credit_refresh(peer *p);
 void on_can_take(peer *p, const message *msg);
 void credit_update(peer *p, bool again);
 
-// ---- hold.c --------------------------------------------------------------------------------------------------------
+// ---- inflight.c ----------------------------------------------------------------------------------------------------
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void on_cancel(peer *p, const message *msg);
@@ -31,8 +31,8 @@ void inflight_weight_done(peer *p, const core_job *t, const job_result *r);
 // ---- slots.c -------------------------------------------------------------------------------------------------------
 inflight_microbatch *inflight_open(peer *p, uint32_t m);
 bool inflight_slot(peer *p, inflight_microbatch *h);  // false: none free
-bool inflight_claim(peer *p, uint32_t m);  // it has a slot, or gets one, in a repair somebody else's
-uint32_t inflight_room(const peer *p);     // how many more may come
+bool inflight_claim(peer *p, uint32_t m);  // it has a slot or gets one; a repair may evict another microbatch
+uint32_t inflight_room(const peer *p);     // credit: how many more are accepted
 bool inflight_waits_for_slot(const inflight_microbatch *h);
 uint32_t inflight_waiting_places(const peer *p);
 bool inflight_slot_is_due(const peer *p, uint32_t for_m);
@@ -44,19 +44,20 @@ void inflight_deny_rev(peer *p, member_id to, const message_subject *subject, ui
 void inflight_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason);
 void inflight_free(peer *p, uint32_t m);
 void inflight_free_all(peer *p);
-void inflight_uncount(peer *p, uint32_t m);  // it is in K no more
-void inflight_drop(peer *p, uint32_t m);  // as soon as no job works on it
+void inflight_uncount(peer *p, uint32_t m);  // removed from the contribution set
+void inflight_drop(peer *p, uint32_t m);  // frees it when no job works on it
 void inflight_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
 uint64_t inflight_eta(const peer *p, uint8_t phase);
-bool inflight_weights_pending(const peer *p);  // a committed microbatch is still to be added
+bool inflight_weights_pending(const peer *p);  // a committed weight gradient is not in the sum yet
 
 // ---- send.c --------------------------------------------------------------------------------------------------------
 void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
-// It is on its way there on a link that has not fallen since, to who answers: a second copy would only fill the line. (Not for ever.)
+// True if it is under way over a link that has not fallen since, to a member that answers: a second copy would only fill the
+// line. Limited to a few times.
 bool send_is_under_way(peer *p, tensor_sending *s, member_id to);
-void send_forward_again(peer *p, uint32_t m);  // to whom it went
-void send_forward_proven(peer *p, uint32_t m, member_id by);  // it has computed what I sent, whether or not its COMPLETE comes
+void send_forward_again(peer *p, uint32_t m);  // to the same receiver
+void send_forward_proven(peer *p, uint32_t m, member_id by);  // `by` has computed it, whether or not its COMPLETE arrives
 void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who);
 void send_add_tried(tensor_sending *s, member_id who);
 void send_forward_routed(peer *p, uint32_t m);
@@ -65,24 +66,25 @@ timing_link *send_link_of(peer *p, member_id id);
 bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned);
 bool send_waits_at(const tensor_sending *s, member_id to);
 void send_retry_waiting(peer *p);
-void send_link_lost(peer *p, member_id to);    // one fell: who was trusted to have a tensor on the line is so for a second more
+void send_link_lost(peer *p, member_id to);    // a link fell: tensors still believed to be under way on it are given TIMING_LINK_GRACE_NS
 void send_member_gone(peer *p, member_id gone);
-// Its time is up. True: it may lie on the line still, and the limit is a longer one now.
+// Called at its time limit. True: it may still be under way, and the limit was extended.
 bool send_waits_on(peer *p, tensor_sending *s);
 void sends_tick(peer *p);
 
 // ---- answers.c -----------------------------------------------------------------------------------------------------
-void send_link_back(peer *p, member_id to);    // a link came up: what went to it over the one before and was not answered goes again
+void send_link_back(peer *p, member_id to);    // a link came up: sends again what the link before it lost
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
 
 // ---- forwarded_send.c -------------------------------------------------------------------------------------------------
-// Sends p->core.scratch, a FORWARD or BACKWARD, with the tensor: by way of `planned`, straight if that is `to`, or, 0, by the best way.
+// Sends p->core.scratch, a FORWARD or BACKWARD, with its tensor: by the forwarder `planned`, directly if that is `to`, and by
+// the quickest path if it is 0.
 bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned);
 
-// ---- parcel.c ------------------------------------------------------------------------------------------------------
-// The tensor of that FORWARD or BACKWARD comes in pieces.
+// ---- forwarded.c ---------------------------------------------------------------------------------------------------
+// True: the tensor of this FORWARD or BACKWARD arrives in pieces, and the message is handled then.
 bool forwarded_announced(peer *p, const message *msg);
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void forwarded_refused(peer *p, uint32_t serial);  // by its forwarder
@@ -90,7 +92,7 @@ void forwarded_joined(peer *p, const core_job *t, const job_result *r);
 void forwarded_tick(peer *p);
 
 // ---- forward.c -----------------------------------------------------------------------------------------------------
-member_id forward_anybody(peer *p, member_id to);  // for tests: who might carry something there
+member_id forward_anybody(peer *p, member_id to);  // for tests: a random forwarder
 void forward_refuse(peer *p, member_id origin, uint32_t serial);
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 
@@ -99,11 +101,11 @@ bool microbatch_is_mine(const peer *p, uint32_t m);
 bool microbatch_is_eval(const peer *p, uint32_t m);  // held-out text
 uint16_t microbatch_slot(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
-// m's slot is mine, and not all have told what they hold of it.
+// This peer owns m, but not all members have sent HOLDINGS of it.
 bool failover_pending(const peer *p, uint32_t m);
-// Members: m's owner is gone, and what is not yet committed of it is of no use.
+// Elastic: m's owner is gone, so uncommitted work on m is useless.
 bool private_orphan(const peer *p, uint32_t m);
-// CLOSE says that m does not count.
+// Elastic: the CLOSE of this iteration leaves m out.
 bool private_closed_out(const peer *p, uint32_t m);
 bool private_elastic(const peer *p);
 
@@ -114,11 +116,11 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r);
 void own_backward_done(peer *p, uint32_t m, bool finite);
 void own_send_gradient(peer *p, uint32_t m);
 void own_commit(peer *p, uint32_t m);
-void own_commit_again(peer *p, uint32_t m, member_id who);  // to who was told already, and has not said COUNTED
+void own_commit_again(peer *p, uint32_t m, member_id who);  // repeats a COMMIT that was not answered with COUNTED
 void own_settle(peer *p, uint32_t m);
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns);
 void own_cancel_path(peer *p, uint32_t m);
-// Begins anew, as if nothing had been computed. Not for what was committed.
+// Begins m again from its first stage. Not for committed microbatches.
 void own_restart(peer *p, uint32_t m);
 void own_cancel(peer *p, uint32_t m, member_id who);
 void own_free_all(peer *p);
@@ -130,34 +132,34 @@ void on_counted(peer *p, const message *msg);
 void on_status(peer *p, const message *msg);
 void repair_begin(peer *p, uint32_t m);
 void repair_tick(peer *p, uint32_t m);
-void repair_stage_filled(peer *p, uint16_t stage);  // there was nobody who could, and now there is
+void repair_stage_filled(peer *p, uint16_t stage);  // a member of the stage has become ready: repairs that waited for one begin
 void repair_member_gone(peer *p, member_id gone, bool expelled);
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
 void repair_suspect(peer *p, const message *msg);
 
-// ---- takeover.c ----------------------------------------------------------------------------------------------------
+// ---- failover.c ----------------------------------------------------------------------------------------------------
 void failover_owner(peer *p, uint16_t slot, member_id older);  // OWNER
 void failover_drop(peer *p);
 void failover_tick(peer *p);
 void on_survey(peer *p, const message *msg);
 void on_holdings(peer *p, const message *msg);
-void failover_lead(peer *p);  // the leader gives away slots without an owner
+void failover_lead(peer *p);  // the leader gives slots without an owner to other data peers
 bool failover_has_successor(const peer *p, const cluster_member *of);
 
 // ---- private.c -----------------------------------------------------------------------------------------------------
 void private_share(peer *p, uint16_t share, uint16_t freed);  // SHARE
-// The member that a slot's data belong to; 0: it is not there.
+// The member that has a slot's data; 0: it is away.
 member_id private_owner(const peer *p, uint16_t slot);
-// The leader: whether the joiner gets a share, and its SHARE entry, of index 0 when that is in the log already.
+// At the leader: whether the joiner gets a share, and the SHARE entry to append; kind LOG_NONE: it is in the log already.
 join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry);
 bool private_left_out(const peer *p, uint32_t m);
 void private_lead(peer *p);
-void private_compensate_pause(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to come back
+void private_compensate_pause(peer *p, uint64_t late_ns);  // this process was paused
 void private_lead_begin(peer *p);
 void private_next_iteration(peer *p);
 void private_gone(peer *p, member_id gone);
-bool private_gathered(const peer *p);  // each share has its peer
-bool private_given_up(peer *p, uint32_t m);  // strict: the run is to end, and its data have been gone for too long
+bool private_gathered(const peer *p);  // each share has a peer
+bool private_given_up(peer *p, uint32_t m);  // strict: the run is to end, and m's data have been away for too long
 void private_tell_unfinished(peer *p, uint32_t m);
 void private_tick(peer *p);
 

@@ -22,7 +22,7 @@ enum {
 typedef struct route_link {
     member_id member;
     bool up;                  // the router has it as a neighbour
-    bool broken;              // a frame of it was lost here: begin anew
+    bool broken;              // a frame was lost here: begin a new session
     uint32_t session, heard;  // of this end; of the other, 0: not heard
     uint32_t sent, got;       // newest sequence
     uint32_t told;            // cost that the other end names, of its link to here
@@ -39,7 +39,7 @@ typedef struct route_link {
 
 // To any member, where tensors are large.
 typedef struct route_line {
-    member_id member;         // 0: nobody
+    member_id member;         // 0: none
     int64_t rate;             // bytes a second, 0: not known. Of soundings alone: a tensor that others slowed down says little of a line
     int64_t round_trip_ns;    // 0: not known
     uint32_t percent;         // of what my own line would take, tensors took that went by way of somebody; 0: none did
@@ -54,14 +54,14 @@ typedef struct route_line {
 
 typedef struct route_lines route_lines;  // route_lines.c
 
-// Somebody whom my view may choose, or of my own stage.
+// A member that the view may choose as a neighbour, or of this peer's own stage.
 typedef struct route_known {
-    member_id member;         // 0: nobody
+    member_id member;         // 0: none
     uint16_t stage;
-    uint64_t paid_ns;         // of its words: who says more than the limit is not heard
+    uint64_t paid_ns;         // rate limit of its VIEW messages: more are ignored
     measure_link measured;    // while it is no neighbour of the router
     uint32_t rate_out, rate_in;  // bytes a millisecond of its line, as it says; 0: not seen
-    uint32_t rate_here;          // from it to me, as it measured
+    uint32_t rate_here;          // from it to this peer, as it measured
 } route_known;
 
 // At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/flow/schedule.h).
@@ -74,10 +74,10 @@ typedef struct route_plan {
 typedef struct peer_routing {
     void *memory, *view_memory;
     route_plan *plan;         // NULL: not at a data peer
-    struct view *view;        // NULL: nobody has to choose
+    struct view *view;        // NULL: all members are neighbours
     route_known *known;       // [ROUTE_MAX_KNOWN]
     uint32_t known_count;
-    bool crowded[2];          // the side has more members than a router has neighbours, or I stand among so many
+    bool crowded[2];          // the neighbouring stage, or this one, has more members than a router has neighbours
     router *router;           // NULL: this peer has no place in the routing
     uint64_t epoch;           // names the sources
     bool stale;               // members or links changed since the neighbours were chosen
@@ -91,7 +91,7 @@ typedef struct peer_routing {
     uint64_t say_ns;          // no link has anything to say before; 0: look
     uint64_t looked_ns;       // when costs and capacity were last looked at
     uint64_t routed, unrouted;  // microbatches sent by the router's units, and otherwise
-    uint64_t changes;         // of who gets how many units
+    uint64_t changes;         // of the units of each neighbour, so far
     uint64_t shape, told;     // hash of that now; of what was last told, costs included
     uint64_t told_ns;
     route_lines *lines;       // NULL: tensors are small
@@ -99,11 +99,11 @@ typedef struct peer_routing {
     peer_flow flow[ROUTE_MAX_FLOWS];  // as told
 } peer_routing;
 
-// ---- route.c: the router in this peer; route_link.c: its links; route_view.c: who they lead to ---------------------
+// ---- route.c: the router in this peer; route_link.c: its links; route_view.c: its neighbours ---------------------
 void route_tick(peer *p);
 void on_route(peer *p, const message *msg);
-// Which of the next stage gets the microbatch by the router's units; 0: it has no unit, or nobody who has one can take it.
-// `wait`: who should have it has no room now, and it is worth waiting for.
+// The member of the next stage that gets the microbatch by the router's units of flow; 0: no unit, or none can take it.
+// `wait`: the planned member has no free slot now, and waiting for it is cheaper.
 member_id route_pick(peer *p, uint32_t m, bool *wait);
 void route_sent(peer *p, uint32_t m, member_id to, bool by_unit);
 // A tensor was taken there, this long after it was sent.
@@ -131,13 +131,13 @@ int64_t route_time_by(const peer *p, const route_link *l, uint32_t source);
 bool route_worth_sounding(const peer_run *run);  // tensors are so large that a train costs nothing beside them
 size_t route_lines_bytes(const peer_run *run);
 void route_sound_tick(peer *p);
-// A tensor came there by way of somebody; `expected_ns`: what my own line would have taken.
+// A forwarded tensor has arrived there; `expected_ns`: what the direct line would have taken.
 void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns);
 void route_lines_tell(peer *p);
 void on_lines(peer *p, const message *msg);
 const message_lines *route_lines_of(const peer *p, member_id of);  // as it said; NULL: nothing
-uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of which nobody has spoken is dear
-// By whom, but for `but`, a tensor of mine comes there sooner than on my own line; 0: by nobody.
+uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of unknown bandwidth costs much
+// The forwarder, other than `but`, by which a tensor arrives there sooner than directly; 0: none.
 typedef struct route_forwarding {
     member_id by;
     int64_t us, straight_us;  // what it takes so, and on my own line
@@ -156,8 +156,8 @@ void on_sound(peer *p, const message *msg);
 void on_sounded(peer *p, const message *msg);
 // route_plan.c
 size_t route_plan_bytes(const peer_run *run, const peer_config *config);
-void route_plan_ahead(peer *p, uint32_t m);  // at its owner: what it would like of the way
-uint64_t route_plan_time(const peer *p, const inflight_microbatch *h);  // when it may set out for the next stage at the earliest
+void route_plan_ahead(peer *p, uint32_t m);  // at the owner: plans the path
+uint64_t route_plan_time(const peer *p, const inflight_microbatch *h);  // the earliest time to send it to the next stage
 member_id route_plan_back(const peer *p, uint32_t m, member_id to);  // at its owner: who carries its gradient to that one of the last stage
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait);
 uint64_t route_time_at(const peer *p, const cluster_member *m);
