@@ -1,10 +1,10 @@
-// What follows from a change that a lower part reports: the parts that have to do with it, in order.
+// What follows from each change that a lower part reports (core/change.h): the parts that act on it, in order.
 #include "protocol/internal.h"
 
 #include <math.h>
 #include <string.h>
 
-// The version of all my blocks, if no job is about to change some.
+// The version that all chunks here have, unless a job is about to change some.
 static uint64_t whole_version(const peer *p) {
     bool changes = p->core.running.work.id != 0 && (p->core.running.work.kind == JOB_APPLY || p->core.running.work.kind == JOB_STATE_INIT);
     if (!p->chunks->initialised || changes) return UINT64_MAX;
@@ -13,8 +13,9 @@ static uint64_t whole_version(const peer *p) {
     return p->chunks->block_version[0];
 }
 
-// I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission. That is over for good: somebody
-// whose log ends before may send me his.
+// This peer's membership has ended. Its gradient sum is discarded, because other members recompute those contributions. Weights
+// and optimizer state stay for the next admission. `join_floor` makes sure that an older log received later does not revive
+// this membership.
 static void forget_membership(peer *p) {
     p->cluster->join_floor = p->me;
     p->chunks->cached_version = whole_version(p);
@@ -52,16 +53,16 @@ static void tell_iteration(peer *p, const log_final *f) {
 }
 
 static void final_applied(peer *p, const log_final *final, const run_change *c) {
-    // what the iteration needed is not needed any more: FINAL is the boundary
+    // FINAL is the boundary: nothing of the iteration is needed after it
     bool was_ready = p->ready && p->version == final->iteration;
-    p->microbatch->can_take = p->ready = false;  // no slot that becomes free launches anything of it
+    p->microbatch->can_take = p->ready = false;  // first, so that no freed slot launches a microbatch
     p->leader->rollback.iteration_ns = p->now - p->leader->rollback.began_ns;
     p->leader->rollback.began_ns = p->now;
     inflight_free_all(p);
     own_free_all(p);
     failover_drop(p);
     reduce_final(p, final);
-    if (c->was_closed && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
+    if (c->was_closed && p->me != 0) tell_iteration(p, final);  // not of the past that a joiner reads
     p->microbatch->iteration_ns = p->now;
     p->chunks->state_asked = p->chunks->state_known = false;
     if (p->core.sum_dirty) {
@@ -74,7 +75,7 @@ static void final_applied(peer *p, const log_final *final, const run_change *c) 
 }
 
 static void run_applied(peer *p, const log_run *run, const run_change *c) {
-    if (p->me != 0) p->microbatch->iteration_ns = p->now;  // members may have waited for it, each for another time
+    if (p->me != 0) p->microbatch->iteration_ns = p->now;  // members may have waited for RUN for different times
     p->routing->stale = true;
     if (!c->applied) return;
     if (c->rolled_back) rollback_run(p, run, c->newer);
@@ -97,7 +98,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
         if (c.applied) failover_owner(p, entry->u.owner.slot, c.older);
         break;
     case LOG_CLOSE:
-        // it counts less than the one before, unless it is read again
+        // the new CLOSE counts fewer microbatches
         if (c.recounted && p->chunks->aggregation.results == p->state.iteration) reduce_reset(p);
         break;
     case LOG_FINAL:

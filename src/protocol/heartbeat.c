@@ -1,4 +1,4 @@
-// Heartbeats: what a peer says of itself, and what it takes from others' heartbeats.
+// Heartbeats: what a peer reports of itself, and what follows from others' reports.
 #include "protocol/internal.h"
 
 void send_heartbeat(peer *p, uint32_t index) {
@@ -24,7 +24,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (beat->leads != 0 && !lead_trusts(p, from)) lead_unknown_claims(p);
     else if (beat->leads != 0 && lead_term_is_plausible(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
     if (!peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id)) log_compare(p, msg->log_position);
-    if (msg->sender != c->member || c->member == 0 || core_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
+    if (msg->sender != c->member || c->member == 0 || core_is_past(p, msg)) return;  // of an earlier incarnation, or from before a rollback
     if (beat->progress != c->beat.progress) c->progress_ns = p->now;
     bool comes = beat->ready == p->state.iteration + 1 && c->beat.ready != beat->ready;
     c->beat = *beat;
@@ -39,7 +39,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     flow_peer *f = flow_add(&p->microbatch->flow, m->id);
     if (f == NULL) return;
     bool more = beat->free_slots > f->free_slots;
-    f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one may wait for a slot
+    f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one more may wait for a slot
     f->queued = beat->queued < m->capacity ? beat->queued : m->capacity;
     credit_refresh(p);
     credit_update(p, false);

@@ -6,7 +6,7 @@
 
 // ---- dispatch -----------------------------------------------------------------------------------------------------
 
-// Words about one microbatch of one iteration: of another iteration they mean nothing any more.
+// Messages about one microbatch of one iteration; those of another iteration are ignored.
 static bool speaks_of_microbatch(uint8_t kind) {
     switch (kind) {
     case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_TRACE: case MESSAGE_CANCEL:
@@ -19,7 +19,7 @@ static bool speaks_of_microbatch(uint8_t kind) {
 }
 
 static const message_subject *subject_of(const message *msg) {
-    // every such body begins with its subject, but for SUSPECT's
+    // each of these bodies begins with its subject
     return &msg->u.cancel.subject;
 }
 
@@ -31,7 +31,7 @@ static bool is_order(uint8_t kind) {
 static bool obeys_anybody(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
 
 static void dispatch_microbatch(peer *p, const message *msg) {
-    // DENY of a block that was asked for has no microbatch
+    // DENY that answers GET has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
     if (!about_get && msg->iteration != p->state.iteration) return;
@@ -51,7 +51,7 @@ static void dispatch_microbatch(peer *p, const message *msg) {
     }
 }
 
-// The messages that only a live member may send, so that nobody acts on the word of an expelled one.
+// Messages that only a live member may send: those of removed members are ignored.
 static bool needs_member(uint8_t kind) {
     return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
            kind != MESSAGE_HEARTBEAT && kind < MESSAGE_VOTE;
@@ -62,13 +62,14 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
-// Who leads and has taken its leave, or waits to be let in again, is no member, and says how to end the iteration all the same.
+// A leader need not be a member: it may have left, or wait for readmission. It may still send BEGIN_AGGREGATION and STATE, so
+// that the present iteration can finish.
 static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message *msg) {
     bool leads = msg->kind == MESSAGE_BEGIN_AGGREGATION || msg->kind == MESSAGE_STATE;
     return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->cluster->contacts[from].id, &p->cluster->lead.id);
 }
 
-// A carrier that has not read of its own membership gives back what it does not know.
+// A forwarder that has not read its own MEMBER entry yet refuses transfers all the same.
 static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) {
     return msg->kind == MESSAGE_UNCARRIED && msg->sender == 0 && from != NO_CONTACT && p->cluster->contacts[from].member != 0;
 }
@@ -77,15 +78,15 @@ static bool may_speak(const peer *p, uint32_t from, const message *msg) {
     return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
 }
 
-// Not those of an election, which name the receiver's store: a voter whose log lags must hear who else votes now.
+// Election messages are not checked so. They name the receiver's log store, and a voter whose log lags must hear new voters.
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
-// Words about who is there, which no reduction waits for.
+// Messages that do not concern the aggregation.
 static bool is_trifle(uint8_t kind) {
     return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
 }
 
-// Somebody cannot reach a member: the owner of the microbatch repairs, the leader looks for itself.
+// A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs the path.
 static void on_suspect(peer *p, const message *msg) {
     const message_suspect *body = &msg->u.suspect;
     const cluster_member *m = member_find(p, body->member);
@@ -148,7 +149,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
-    case MESSAGE_LOG: on_log(p, from, msg); break;  // it holds, whichever of them says it
+    case MESSAGE_LOG: on_log(p, from, msg); break;  // entries are valid from any trusted sender
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
     case MESSAGE_LEADER: on_leader(p, from, msg); break;
@@ -189,9 +190,9 @@ static void deliver_local(peer *p) {
     }
 }
 
-// The whole run: by who leads, when its host says so, or when it began the run.
+// EVENT_DRAIN. The whole run is ended by its leader if the event says so, or if this peer began the run.
 static void drain(peer *p, bool whole) {
-    // whose vote is the only one will lead, or nobody ever does: what its user says now holds then
+    // the only voter will lead, or there is never a leader: remember what its user asked for
     bool will_lead = p->config.leader && p->config.voters <= 1 && p->raft.voters.count == 1 && raft_votes(&p->raft);
     if ((peer_is_leader(p) || will_lead) && (whole || p->config.leader)) {
         if (p->drain_ns == 0) p->drain_ns = p->now;
@@ -214,7 +215,7 @@ static void handle(peer *p, const event *e) {
     }
 }
 
-// A step that comes much later than it was due says that I stood still, not that the others fell silent, nor that they did not come.
+// This process was paused: the step comes much later than it was due. The silence of others meanwhile is not counted.
 static void resume_after_pause(peer *p, uint64_t late_ns) {
     contacts_compensate_pause(p, late_ns);
     rollback_compensate_pause(p, late_ns);

@@ -1,5 +1,6 @@
-// Which job the host runs next, and where its answer goes. Order: what others wait for (blocks, state), loss and B,
-// repairs, F, W, roots (which somebody may wait for); but W before F when no slot is free, since only W frees slots.
+// Which job the host runs next, and the part that gets its result. Order: jobs that other peers wait for (chunks, state),
+// loss and backward, repairs, forward, weight gradients, state hashes. Weight gradients go before forward when no slot is
+// free, because only they free slots.
 #include "protocol/internal.h"
 
 #include <string.h>
@@ -80,8 +81,8 @@ static bool start_state_root(peer *p) {
     return true;
 }
 
-// Somebody waits for the names of my blocks, or fetches my stage's state, whose names only the root vouches for: one that always has
-// something to compute would not come to it before the iteration's end.
+// True if a peer waits for content hashes from here, or fetches this stage's state and needs the attested hash. Otherwise a
+// busy peer would compute the hash only at the end of the iteration.
 static bool root_is_urgent(const peer *p) {
     if (p->chunks->root_wanted || p->chunks->state_asked) return p->chunks->root_wanted;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -130,7 +131,7 @@ void work_done(peer *p, const job_result *r) {
     p->microbatch->progress++;
     if (r->out != 0) p->core.blobs_held++;
     bool of_another = t.member != p->me || t.fence != p->state.fence;
-    bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // who leads may become a member meanwhile
+    bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // the leader may become a member meanwhile
     if (of_another && t.work.kind > JOB_WEIGHT && !asks_nobody) {
         blob_id out = r->out;
         jobs_release_inputs(p, &t);

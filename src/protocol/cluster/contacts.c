@@ -13,7 +13,7 @@ void contacts_touch(peer *p) {
 
 static uint32_t hint_of(const braid_id *id) { return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % PEER_CONTACT_HINTS; }
 
-// Who is forgotten stays in the table until somebody new comes.
+// A forgotten contact stays in the hash table until index_contacts rebuilds it.
 uint32_t contact_find(const peer *p, const braid_id *id) {
     for (uint32_t at = hint_of(id); p->cluster->contact_at[at] != 0; at = (at + 1) % PEER_CONTACT_HINTS) {
         const cluster_contact *c = &p->cluster->contacts[p->cluster->contact_at[at] - 1];
@@ -35,7 +35,7 @@ static void index_contacts(peer *p) {
 static bool is_sought(const peer *p, const cluster_contact *c);
 
 
-// The one that has been here longest and is nothing to the run: anybody may link, and say nothing for ever.
+// Makes room by closing the oldest link to a peer that the run does not need: any peer may connect and stay silent.
 static uint32_t stranger_leaves(peer *p) {
     uint32_t oldest = NO_CONTACT;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
@@ -55,7 +55,7 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < PEER_MAX_CONTACTS; i++)
         if (!p->cluster->contacts[i].used) unused = i;
     for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < p->cluster->contact_high; i++) {
-        contact_forget(p, &p->cluster->contacts[i]);  // who voted or led when its link fell was sought then
+        contact_forget(p, &p->cluster->contacts[i]);  // it may have been a voter or the leader when its link fell
         if (!p->cluster->contacts[i].used) unused = i;
     }
     if (index == NO_CONTACT && unused == NO_CONTACT) unused = stranger_leaves(p);
@@ -92,8 +92,8 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
     contact_touch(p, at);
 }
 
-// No member, and wanted all the same: who leads, votes, or was named by the user of one who is no member either. Where who leads
-// is said to be it may be no more, and then that one is all that a joiner knows.
+// A contact that is no member and must be kept: the leader, a voter, or, for a joiner, a peer that its user named. Reason for
+// the last: the address of the leader may be outdated, and then the named peer is all that a joiner knows.
 static bool is_sought(const peer *p, const cluster_contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id);
     return leads || (p->me == 0 && contact_is_named(p, &c->id)) || lead_is_voter(p, &c->id);
@@ -107,7 +107,7 @@ void contacts_add_named(peer *p) {
     if (!id_equal(&p->config.named_id, &nobody)) contact_may_be_at(p, &p->config.named_id, p->config.named_address);
 }
 
-// Nobody needs it any more: not a member nor about to be one, not sought, no link.
+// Forgets a contact without a link that is no member, is not being admitted and is not sought.
 void contact_forget(peer *p, cluster_contact *c) {
     if (c->member == 0 && !c->joining && c->link == LINK_NONE && !is_sought(p, c)) c->used = false;
 }
@@ -121,7 +121,7 @@ void contact_up(peer *p, const braid_id *id) {
     }
     cluster_contact *c = &p->cluster->contacts[index];
     contact_touch(p, index);
-    c->turn_elsewhere = c->link == LINK_DIALING && !c->turn_elsewhere;  // where it was found it is looked for first
+    c->turn_elsewhere = c->link == LINK_DIALING && !c->turn_elsewhere;  // the address that worked is dialled first next time
     c->link = LINK_UP;
     c->up_ns = p->now;
     c->links++;
@@ -132,7 +132,7 @@ void contact_up(peer *p, const braid_id *id) {
     if (c->timing.heard_ns == 0) timing_heard(&c->timing, p->now);
     c->timing.heard_ns = p->now;
     c->sent_ns = c->beat_sent_ns = 0;  // a heartbeat goes out at once
-    c->beat.ready = c->beat_position = 0;  // and one comes: it may be another life of the peer, without the state
+    c->beat.ready = c->beat_position = 0;  // its next one counts: this may be a later incarnation, without the state
     core_report(p, &(core_change){.kind = CHANGE_LINK_UP, .contact = index});
 }
 
@@ -143,8 +143,8 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     contact_touch(p, index);
     if (c->link == LINK_UP) c->down_ns = p->now;
     c->link = LINK_NONE;
-    refused &= !c->moved;  // where it was before
-    const bool both = refused && c->was_refused;  // at one of two places somebody may be, though the port of the other says that nobody is there
+    refused &= !c->moved;  // refused at an outdated address
+    const bool both = refused && c->was_refused;  // with two addresses both must refuse: the process may be at either
     c->was_refused = refused;
     if (c->elsewhere[0] != '\0') refused = both;
     if (!refused) c->refused_ns = 0;
@@ -156,8 +156,8 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     contact_forget(p, c);
 }
 
-// When all is computed, whoever is only silent may stand still, or have ended the run and be cut off while it says so; where a port refuses
-// nobody is.
+// Reason for the longer wait when the run is complete: a silent peer may be paused, or have ended the run while this link was
+// down. A port that refuses connections has no process.
 uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t grace_ns) {
     uint64_t silent_ns = c->link == LINK_UP ? c->timing.heard_ns : c->down_ns;
     bool ends = run_state_is_complete(&p->state) && c->refused_ns == 0;
@@ -179,13 +179,13 @@ void contact_dial(peer *p, uint32_t index) {
     e->address = elsewhere ? c->elsewhere : c->address;
 }
 
-// Its link is there, or fell so recently that a redial may bring it back: not when it had been silent before.
+// True if its link is up and it is not suspected, or the link fell within TIMING_LINK_GRACE_NS and it was not suspected then.
 bool contact_answers(const peer *p, const cluster_contact *c) {
     if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);
     return c->refused_ns == 0 && p->now - c->down_ns < TIMING_LINK_GRACE_NS && !timing_suspect(&c->timing, c->down_ns);
 }
 
-// When its silence expels it. A data peer's slots do not come back to it, so it is waited for twice as long.
+// When the leader removes it for its silence. A removed data peer does not get its slots back, so its limit is doubled.
 static uint64_t silence_ends(const peer *p, const cluster_contact *c) {
     uint64_t since = c->timing.heard_ns > c->admitted_ns ? c->timing.heard_ns : c->admitted_ns, limit = timing_expel_limit(&c->timing);
     if (member_find(p, c->member)->kind == MEMBER_DATA) limit *= 2;
@@ -197,7 +197,7 @@ static bool dead(const peer *p, const cluster_contact *c) {
     return p->now >= silence_ends(p, c) && (c->link != LINK_UP || timing_phi(&c->timing, p->now) >= TIMING_EXPEL_PHI);
 }
 
-// Where many are silent at once it is rather my own line.
+// If most members are silent, this peer's own line is the likely cause.
 static bool hears_most(const peer *p) {
     uint32_t heard = 0, others = 0;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
@@ -212,7 +212,7 @@ static bool hears_most(const peer *p) {
 static uint64_t dial_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
     if (c->member == 0 && !is_sought(p, c)) return UINT64_MAX;
-    // the newer member dials, the older one only when that has not worked for a while
+    // of two members the newer one dials; the older one only after two redial delays
     bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0 && !c->moved;
     return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
 }
@@ -245,7 +245,7 @@ void contacts_compensate_pause(peer *p, uint64_t late_ns) {
     contacts_touch(p);
 }
 
-// When contact_tick has to do something for it.
+// When contact_tick has work for it.
 static uint64_t contact_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_UP) return dial_due(p, c);
     uint64_t silent = c->sent_ns + TIMING_HEARTBEAT_NS, beat = c->beat_sent_ns + TIMING_BEAT_NS;
@@ -265,7 +265,7 @@ static void contact_block_tick(peer *p, contact_block *block, uint32_t first) {
     p->core.deadline = deadline;
 }
 
-// The leader looks at everybody each time: who is dead is a matter of what was heard.
+// The leader checks every contact each time, because the failure detector's verdict depends on what was heard.
 void contacts_tick(peer *p) {
     if (peer_is_leader(p)) p->cluster->hears_most = hears_most(p);
     for (uint32_t b = 0; b * PEER_CONTACT_BLOCK < p->cluster->contact_high; b++) {

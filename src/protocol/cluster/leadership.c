@@ -12,16 +12,16 @@ bool lead_among(const log_voters *voters, const braid_id *id) {
 
 bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->state.voters, id) || lead_among(&p->raft.voters, id); }
 
-// Who may say what the log holds and who leads: those in the log. Who is not in it himself knows nobody, and
-// whom he was told to join may be gone.
+// LOG and LEADER are accepted from peers that the log names, and from the leader or a peer that the user named. A peer that is
+// no member accepts them from anyone: the peer that it was told to join may be gone.
 bool lead_trusts(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;
     const cluster_contact *c = &p->cluster->contacts[from];
     return c->member != 0 || id_equal(&c->id, &p->cluster->lead.id) || contact_is_named(p, &c->id) || lead_is_voter(p, &c->id);
 }
 
-// A stranger speaks as one that leads: I may have missed so much that I know none of the voters any more. One of those whom I
-// know says who leads (on_get_log), each time another one.
+// An unknown peer claims to lead. This peer may have missed so many changes that it knows none of the voters, so it asks a
+// known member for the leader (on_get_log), another one each time.
 void lead_ask(peer *p) {
     if (p->cluster->member_count == 0 || p->now < p->cluster->lead.asked_ns + TIMING_REPEAT_NS) return;
     p->cluster->lead.asked_ns = p->now;
@@ -37,7 +37,7 @@ void lead_ask(peer *p) {
 static bool somebody_may_lead(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
-    if (c == NULL || (c->asks_in_ns != 0 && p->now < c->asks_in_ns + TIMING_HOME_NS)) return false;  // its next life, which knows less than I do
+    if (c == NULL || (c->asks_in_ns != 0 && p->now < c->asks_in_ns + TIMING_HOME_NS)) return false;  // a later incarnation, which knows less than this peer
     return p->now < contact_awaited_until(p, c, 0, TIMING_HOME_NS);
 }
 
@@ -50,8 +50,8 @@ static bool nobody_known_leads(const peer *p) {
     return true;
 }
 
-// All who voted may have been replaced while I was cut off, and then died: whoever is left knows no more than I do. When that has gone on for
-// long I am nobody's member any more, and let in like anybody: a joiner believes whoever leads.
+// All known voters may have been replaced while this peer was partitioned, and then died. The remaining members know no more
+// than this peer does. After TIMING_HOME_NS it gives up its membership and joins again: a joiner accepts any leader.
 void lead_unknown_claims(peer *p) {
     lead_ask(p);
     if (p->cluster->lead.unknown_since_ns == 0) p->cluster->lead.unknown_since_ns = p->now;
@@ -63,19 +63,19 @@ void lead_unknown_claims(peer *p) {
 
 bool lead_term_is_plausible(const peer *p, uint64_t term) { return term <= p->cluster->lead.term + RAFT_TERM_STEP; }
 
-// What a leader must hear from everybody, said at once.
+// Makes all reports to the leader due at once.
 void lead_tell_all_again(peer *p) {
     core_report(p, &(core_change){.kind = CHANGE_LEADER});
     contacts_touch(p);
-    if (p->cluster->lead.term <= 1) return;  // the first one is no news
-    for (uint32_t i = 0; i < p->cluster->contact_high; i++)  // who waits to be let in may know an older one
+    if (p->cluster->lead.term <= 1) return;  // the first leader is known to all
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++)  // joiners may know an older leader
         if (p->cluster->contacts[i].used && p->cluster->contacts[i].link == LINK_UP && p->cluster->contacts[i].member == 0) lead_send(p, i);
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     tell t = {.kind = TELL_LEADER, .id = p->cluster->lead.id, .iteration = p->state.iteration, .text = at == NO_CONTACT ? p->config.address : p->cluster->contacts[at].address};
     peer_tell(p, &t);
 }
 
-// `by_itself`: it says so, and so has everything that was decided before.
+// `by_itself`: the leader itself says so, so it has applied everything that was decided before.
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     bool newer = term > p->cluster->lead.term;
     if (p->cluster->leads || (!newer && (term < p->cluster->lead.term || !id_equal(id, &p->cluster->lead.id)))) return;
@@ -93,7 +93,8 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     lead_tell_all_again(p);
 }
 
-// Where it is it knows itself. Others may have heard of where an earlier life of it was, or know more than the log that I have read.
+// A peer's own address is authoritative. An address from others may belong to an earlier incarnation, or be newer than the log
+// that was read here.
 static void take_leader_address(peer *p, uint32_t from, const message_leader *body) {
     bool itself = from != NO_CONTACT && from == contact_find(p, &body->id);
     if (itself) contact_add(p, &body->id, body->address);
@@ -109,7 +110,7 @@ void on_leader(peer *p, uint32_t from, const message *msg) {
     if (newer) lead_heard(p, &body->id, body->term, false);
 }
 
-// For whoever knows an older one, or none.
+// Sent to peers whose leader information is missing or stale.
 void lead_send(peer *p, uint32_t contact_index) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     if (p->cluster->lead.term <= 1 || (!p->cluster->leads && at == NO_CONTACT)) return;
@@ -120,7 +121,7 @@ void lead_send(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
-// Where who leads was has nobody by now, or who leads is another one, and I was not there when that was said.
+// There is no link to the leader: it may have moved, or another leader was announced while this peer was away.
 void lead_ask_where(peer *p) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     bool linked = at != NO_CONTACT && (p->cluster->contacts[at].link == LINK_UP || p->now < p->cluster->contacts[at].down_ns + TIMING_FIND_LEADER_NS);

@@ -26,7 +26,7 @@ bool member_answers(const peer *p, member_id id) {
     return m->contact == NO_CONTACT || contact_answers(p, &p->cluster->contacts[m->contact]);
 }
 
-// Somebody who does not answer may be heard at any time, so that may change; who is no member stays none.
+// A member that does not answer may be heard at any time. A peer that is no member stays none.
 uint64_t member_answers_until(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
     if (m == NULL || m->contact == NO_CONTACT) return UINT64_MAX;
@@ -50,13 +50,13 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
     if (entry->stage >= p->run.stages) return;
     if (self && (entry->incarnation != p->config.random_seed || index <= p->cluster->join_floor)) return;  // member_before
-    // MEMBER of a known peer id expels its older member
+    // a MEMBER entry replaces the older member of the same peer
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
     member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->cluster->contacts[known].member;
     if (older != 0 && peer_breaks(p, PEER_MUTANT_KEEPS_ITS_NUMBER)) return;
     if (older != 0) member_remove(p, older, EXPEL_RETURNED);
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
-    if (c != NO_CONTACT) p->cluster->contacts[c].joining = false;  // though there may be no room for it any more
+    if (c != NO_CONTACT) p->cluster->contacts[c].joining = false;  // even if there is no room for the member
     if (self) p->cluster->admitted = false;
     if (p->cluster->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
     cluster_member *m = &p->cluster->members[p->cluster->member_count++];
@@ -126,7 +126,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
     drop(p, m, reason);
 }
 
-// Nobody has expelled them: a state of the log comes, and says who is there.
+// A snapshot is about to name all members. No member is removed by the log.
 void members_forget(peer *p) {
     while (p->cluster->member_count > 0) drop(p, &p->cluster->members[p->cluster->member_count - 1], EXPEL_DEAD);
 }

@@ -1,9 +1,9 @@
-// ACCEPT, COMPLETE and DENY: what a receiver says of a tensor that was sent to it.
+// ACCEPT, COMPLETE and DENY: a receiver's answers to a tensor that was sent to it.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
-// What the answer `subject` speaks of: my tensor on its way to that sender, or NULL when I no longer wait for it.
+// The tensor that an answer is about; NULL: this peer does not wait for that answer.
 static tensor_sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
     inflight_microbatch *h = &p->microbatch->inflight[subject->m];
     if (!h->used) return NULL;
@@ -13,7 +13,8 @@ static tensor_sending *waiting_for(peer *p, const message *msg, const message_su
     return waits && s->to == msg->sender ? s : NULL;
 }
 
-// Who has computed nothing yet cannot say how long it takes: as long as I would, then, for all that it has of mine.
+// A receiver that has computed nothing yet gives no estimate. Assume this peer's own speed for all tensors that it has from
+// here.
 static uint64_t newcomers_eta(peer *p, member_id to) {
     uint64_t given = 0;
     EACH_INFLIGHT(p, m) given += send_waits_at(&p->microbatch->inflight[m].on, to) || send_waits_at(&p->microbatch->inflight[m].back, to);
@@ -52,7 +53,7 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     if (reason == DENY_FULL && f != NULL) f->free_slots = 0;
     if (h->on.state == SEND_SENT && h->on.by == 0 && reason == DENY_FULL) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
     if (reason != DENY_FULL) send_add_tried(&h->on, by);
-    if (named || p->stage + 1 == p->run.stages) {  // to a named member: try it again later, or let the owner choose
+    if (named || p->stage + 1 == p->run.stages) {  // to a chosen member: retry later, or let the owner choose another one
         h->on.state = SEND_LOST;
         h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
         if (reason != DENY_FULL) send_tell_owner_lost(p, m, PHASE_FORWARD, by);
@@ -72,24 +73,24 @@ void on_deny(peer *p, const message *msg) {
     uint32_t m = body->subject.m;
     if (!member_live(p, msg->sender)) return;
     if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
-        // it may hold it again by now, and count it: who was told to count says for itself whether it does
+        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT itself
         if (microbatch_is_mine(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
     if (body->phase == PHASE_RESUME && microbatch_is_mine(p, m) && is_told_to_count(p, m, msg->sender)) {
-        own_commit_again(p, m, msg->sender);  // that it has nothing it must say to the COMMIT, which it refuses then for good
+        own_commit_again(p, m, msg->sender);  // it must refuse the COMMIT itself, which is final
         return;
     }
     if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
         uint16_t s = body->subject.stage;
-        // a late copy may refuse a COMMIT that came again and was kept, or one to an earlier holder
+        // a late answer may refuse an older COMMIT, or be of an earlier holder
         bool present = body->phase == PHASE_RESUME || (s < p->run.stages && microbatch_is_mine(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev);
         if (present && microbatch_is_mine(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (body->phase == PHASE_FORWARD && body->reason == DENY_NO_PEER && h->used && h->on.to == msg->sender && h->on.state == SEND_DONE)
-        h->on.state = SEND_SENT;  // it had computed, and gives it back
+        h->on.state = SEND_SENT;  // it had computed it, and returns it
     tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
     if (s == NULL) return;
     if (body->phase == PHASE_FORWARD) {
@@ -103,12 +104,12 @@ void on_deny(peer *p, const message *msg) {
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
     if (p->stage > 0) send_tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
-    // who was told to count moves only when it refuses that; it is probed. Whose log is behind has lost nothing: another one is chosen
-    // when its time is up, and until then it is asked again at leisure
+    // a committed holder is replaced only when it refuses the COMMIT, so it is probed. A member whose log is behind has lost
+    // nothing: it is asked again until the time limit, and then replaced
     else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
-// It went over a link that has fallen since: it did not arrive, or the answer was lost.
+// Sent over a link that has fallen since: the tensor or its answer was lost.
 static bool fell(const peer *p, const tensor_sending *s, member_id to) {
     return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != send_links_of(p, to);
 }

@@ -22,14 +22,14 @@ void credit_refresh(peer *p) {
     }
 }
 
-// CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again whenever
-// a slot becomes free.
+// CAN TAKE(t): sent by members of the last stage at version t, and by others once a member of the next stage has sent it.
+// Repeated whenever a slot becomes free.
 void credit_update(peer *p, bool again) {
     bool may = p->ready && p->me != 0 && !p->shadow && run_state_goes_on(&p->state) && p->version == p->state.iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
         may = false;
         for (uint32_t i = 0; i < p->microbatch->flow.count; i++) may |= p->microbatch->flow.peer[i].can_take;
-        may |= p->microbatch->can_take;  // once said for t, it stays true for t
+        may |= p->microbatch->can_take;  // once sent for t, it stays true for t
     }
     bool news = may && p->microbatch->can_take_sent != p->state.iteration + 1;
     p->microbatch->can_take = may;

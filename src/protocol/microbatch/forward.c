@@ -1,8 +1,8 @@
-// The forwarder's part: a tensor, or chunks, of others that are passed on in pieces.
+// The forwarder's part: tensors and chunks of other peers, passed on in pieces. It keeps no state of them.
 #include "protocol/microbatch/microbatch.h"
 
 
-// For tests: somebody, however quick my own line is.
+// For tests: a random forwarder, however quick the direct line is.
 member_id forward_anybody(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -19,7 +19,7 @@ void forward_refuse(peer *p, member_id origin, uint32_t serial) {
 
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
-    if (msg->sender != piece->origin) return;  // one carrier is enough
+    if (msg->sender != piece->origin) return;  // one forwarder is enough
     bool room = p->core.waiting_bytes + bytes <= FORWARD_MOST_TENSORS * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
     if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {

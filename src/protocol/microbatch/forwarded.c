@@ -1,6 +1,6 @@
-// Tensors that come by way of somebody else, in pieces (docs/protocol.md, Carried tensors). The message that names the tensor goes
-// straight to the receiver, so nobody can speak for its sender; the carrier sees pieces only, and what is made of them must have
-// the hash that the message says. Whatever goes wrong, the sender sends it again another way, and after two failures without help.
+// Tensors that a forwarder passes on in pieces (docs/protocol.md, Carried tensors). The message that names the tensor goes
+// directly to the receiver, so a forwarder cannot speak for the sender. It sees pieces only, and the joined tensor must have
+// the hash in the message. After any failure the sender uses another path, and after two failures the direct one.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -31,12 +31,10 @@ static bool has_serial(const peer *p, const tensor_sending *s, uint64_t serial) 
     return s->serial == serial;
 }
 
-// Whoever says so may not have read yet that it is the member that was to carry it.
+// The forwarder may not have read its own MEMBER entry yet, so the transfer is found by its number alone.
 void forwarded_refused(peer *p, uint32_t serial) { each_sending(p, has_serial, serial); }
 
 static bool is_lost(const peer *p, const tensor_sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }
-
-// ---- at the carrier -----------------------------------------------------------------------------------------------
 
 // ---- at the receiver ----------------------------------------------------------------------------------------------
 
@@ -45,7 +43,7 @@ _Static_assert(PEER_MAX_ARRIVALS == 32, "a bit of one word each");
 #define EACH_ARRIVAL(p, a) \
     for (forwarded_arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->microbatch->arrival) + 1))
 
-// The first used one from `index` on, NULL: there is none. They are large and mostly unused, so they are not looked at for that.
+// The first used entry from `index` on, NULL: none. Entries are large and mostly unused, so a bit mask is searched instead.
 static forwarded_arrival *arrival_from(peer *p, uint32_t index) {
     uint32_t later = index < PEER_MAX_ARRIVALS ? p->microbatch->arrivals_used >> index : 0;
     return later == 0 ? NULL : &p->microbatch->arrival[index + (uint32_t)__builtin_ctz(later)];
@@ -75,7 +73,7 @@ static void join_if_whole(peer *p, forwarded_arrival *a) {
     a->touched_ns = p->now;
     if (!a->announced || a->joining || a->got == 0 || a->got < a->count) return;
     core_job *t = jobs_add(p, JOB_JOIN);
-    if (t == NULL) return;  // forwarded_tick asks again
+    if (t == NULL) return;  // forwarded_tick tries again
     t->work.m = (uint32_t)(a - p->microbatch->arrival);
     t->serial = a->serial;
     for (uint32_t i = 0; i < a->count; i++) {
@@ -108,7 +106,7 @@ static const message_subject *subject_of(const forwarded_arrival *a) {
     return a->kind == MESSAGE_FORWARD ? &a->u.forward.subject : &a->u.backward.subject;
 }
 
-// The same tensor comes in another way: the one before was given up.
+// The sender has started another transfer of the same tensor: the one before was given up.
 static void supersede(peer *p, const message *msg, const message_subject *subject, uint32_t serial) {
     EACH_ARRIVAL(p, a) {
         bool other = a->announced && !a->joining && a->origin == msg->sender && a->serial != serial;
@@ -183,7 +181,7 @@ void forwarded_tick(peer *p) {
     if (p->me != 0) each_sending(p, is_lost, p->now);
     EACH_ARRIVAL(p, a) {
         bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + TIMING_PIECES_NS;
-        if (forgotten && a->announced) forward_refuse(p, a->origin, a->serial);  // it may trust the line for longer
+        if (forgotten && a->announced) forward_refuse(p, a->origin, a->serial);  // the sender may still expect it to arrive
         if (over || forgotten) arrival_clear(p, a);
         else if (a->announced && !a->joining && a->got == a->count) join_if_whole(p, a);
     }

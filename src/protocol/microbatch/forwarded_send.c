@@ -1,9 +1,9 @@
-// A tensor leaves in pieces by way of a forwarder, or straight.
+// A tensor is sent directly, or in pieces by a forwarder where that is quicker.
 #include "protocol/microbatch/microbatch.h"
 
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
-// As it was planned, once.
+// The planned forwarder is used once; then the quickest one that has not failed.
 static route_forwarding carrier_for(peer *p, const tensor_sending *s, member_id to, member_id planned) {
     route_forwarding d;
     if (s->failures == MOST_FAILURES) return (route_forwarding){0};

@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-// ---- slots and entries --------------------------------------------------------------------------------------------
-
-// The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
+// The entry that a finished job worked on; NULL: it is gone, and the work was wasted.
 static inflight_microbatch *entry_of(peer *p, const core_job *t, const job_result *r) {
     inflight_microbatch *h = &p->microbatch->inflight[t->work.m];
     if (h->used && h->serial == t->serial) {
@@ -19,7 +17,7 @@ static inflight_microbatch *entry_of(peer *p, const core_job *t, const job_resul
 
 // ---- answers ------------------------------------------------------------------------------------------------------
 
-// Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
+// A microbatch without a slot may wait as long as others are under way; a repair only for a weight gradient, if one is due.
 static uint64_t forward_eta(const peer *p, uint32_t m) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     bool long_wait = inflight_waits_for_slot(h) && !(h->repair && inflight_slot_is_due(p, m));
@@ -49,14 +47,15 @@ static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, ui
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
     if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->shadow) return DENY_VERSION;
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
-    // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
+    // a newer ownership epoch means that the log here is behind; an older one does not change the tensor
     if (subject->owner_term > p->state.owner_term[subject->m % p->run.slots]) return DENY_VERSION;
     if (private_orphan(p, subject->m)) return DENY_STALE;
     if (p->state.has_close) return DENY_CLOSED;
     return DENY_REASONS;
 }
 
-// Where its gradient came it was home, and what was sent before that does not know all of the way.
+// Takes the path of a message. If the gradient is here, the forward pass was complete: a message sent before that does not know
+// the whole path.
 static void take_path(inflight_microbatch *h, const message_path *path) {
     const message_path known = h->path;
     h->path = *path;
@@ -64,13 +63,13 @@ static void take_path(inflight_microbatch *h, const message_path *path) {
         if (h->path.member[s] == 0) h->path.member[s] = known.member[s];
 }
 
-// A second copy: what was answered is answered again, nothing is computed twice.
+// A second copy of a forward: the answer is repeated, and nothing is computed twice.
 static void forward_again(peer *p, const message_forward *body, member_id sender) {
     uint32_t m = body->subject.m;
     inflight_microbatch *h = &p->microbatch->inflight[m];
     h->upstream = sender;
-    h->cancelled = false;  // it was let go while that was computed, and is wanted again
-    if (body->repair && inflight_waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
+    h->cancelled = false;  // cancelled while it was computed, and needed again
+    if (body->repair && inflight_waits_for_slot(h)) {  // the other holders are gone: it may evict now
         h->repair = true;
         take_path(h, &body->path);
     }
@@ -89,7 +88,8 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     }
 }
 
-// Where it was to come to somebody else, nobody is named who carries it to me or on from me.
+// Takes the owner's plan for the rest of the path. If the plan was for another member of this stage, its forwarders do not
+// apply here.
 static void take_plan(const peer *p, inflight_microbatch *h, const message_forward *body, member_id sender) {
     bool mine = body->ahead_count > 0 && body->ahead[0].member == p->me;
     h->ahead_count = body->ahead_count > 0 ? body->ahead_count - 1 : 0;
@@ -108,7 +108,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         return;
     }
     uint8_t reason = refusal(p, msg, bytes, &body->subject);
-    // a repair after CLOSE replays what a dead member had counted
+    // after CLOSE a repair recomputes what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason != DENY_REASONS || p->stage == 0) {
         inflight_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
@@ -141,12 +141,12 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     inflight_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
 }
 
-// Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.
+// The forward pass is done here, and in stage 0 the loss too: after a failover the gradient may arrive before it.
 static bool backward_may_start(const peer *p, uint32_t m) {
     return p->microbatch->inflight[m].forward == WORK_DONE && (p->stage > 0 || p->microbatch->owned[m].phase == OWNED_BACKWARD);
 }
 
-// What it was made of stays while it may have to be taken back.
+// Inputs are kept while the gradient may have to be subtracted again.
 static bool keeps_inputs(const peer *p) { return private_elastic(p) && p->stage > 0; }
 
 void inflight_forward_done(peer *p, const core_job *t, const job_result *r) {
@@ -205,7 +205,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     inflight_microbatch *h = reason == DENY_REASONS ? &p->microbatch->inflight[m] : NULL;
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
-    if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will ask for it
+    if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will request it
     if (reason != DENY_REASONS) {
         inflight_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
         peer_release(p, &blob);
@@ -214,7 +214,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     // in a repair the gradient may come before the activation
     if (!h->used) h = inflight_open(p, m);
     h->cancelled = false;
-    // its activation came as planned, and waits behind one that may wait for what this one holds elsewhere
+    // it waits for a slot behind a microbatch that may wait for a slot this one holds in another stage
     if (inflight_waits_for_slot(h)) h->repair = true;
     send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
@@ -227,7 +227,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     h->back_to = body->back_to;
     h->downstream = msg->sender;
     if (backward_may_start(p, m)) h->backward = WORK_QUEUED;
-    if (p->stage == 0 && h->backward == WORK_NONE) answer_complete(p, msg->sender, m, PHASE_BACKWARD, 0);  // it is home, and waits for its loss
+    if (p->stage == 0 && h->backward == WORK_NONE) answer_complete(p, msg->sender, m, PHASE_BACKWARD, 0);  // complete at its owner; the loss comes first
     else answer_accept(p, msg->sender, &body->subject, PHASE_BACKWARD);
     inflight_trace(p, m, TRACE_RETURNING, inflight_eta(p, PHASE_BACKWARD), 0);
 }
@@ -279,7 +279,7 @@ void on_commit(peer *p, const message *msg) {
     const message_commit *body = &msg->u.commit;
     inflight_microbatch *h = &p->microbatch->inflight[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
-    if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
+    if (body->path.member[p->stage] != p->me) return;  // meant for an earlier incarnation
     if (private_closed_out(p, body->subject.m)) {
         inflight_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
         return;
@@ -361,11 +361,11 @@ void on_probe(peer *p, const message *msg) {
     peer_send_member(p, msg->sender, 0);
 }
 
-// What is under way already says all that is to be said.
+// True if the message under way already says the same.
 static bool says_the_same(const peer *p, const inflight_microbatch *h, uint8_t phase, uint16_t until, const message_path *path) {
     bool forward = phase == PHASE_FORWARD;
     for (uint16_t s = 0; s < (forward ? p->run.stages : p->stage); s++)
-        if (s != p->stage && path->member[s] != h->path.member[s]) return false;  // that I am on it goes without saying
+        if (s != p->stage && path->member[s] != h->path.member[s]) return false;  // this peer is on the path anyway
     return forward ? until == h->forward_to : until >= h->back_to;
 }
 
@@ -377,7 +377,7 @@ void inflight_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const m
     h->touched_ns = p->now;
     if (phase == PHASE_FORWARD) {
         h->forward_to = until;
-        if (until < p->run.stages && inflight_waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
+        if (until < p->run.stages && inflight_waits_for_slot(h)) h->repair = true;  // the forward pass was complete, and others wait for this recomputation
         h->on = (tensor_sending){0};
         if (h->forward == WORK_DONE) send_forward(p, m);
     } else {
@@ -398,7 +398,7 @@ void on_resume(peer *p, const message *msg) {
     else inflight_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
 }
 
-// A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).
+// A stash that has waited long reports to its owner, which may have cancelled it: CANCEL can be lost.
 void inflight_tick(peer *p) {
     if (p->stage == 0 || p->me == 0 || peer_breaks(p, PEER_MUTANT_KEEPS_LOSERS)) return;
     EACH_INFLIGHT(p, m) {

@@ -1,5 +1,5 @@
-// A microbatch at its owner: launch, home, loss, gradient, commit, settled. The owner is the only one who changes a path
-// once the forward is home, so no two repairs race.
+// A microbatch at its owner: launch, completion of the forward pass, loss, gradient, commit, settled. Only the owner changes a
+// path after the forward pass, so repairs do not race.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -20,15 +20,15 @@ static void owned_clear(peer *p, uint32_t m) {
     *o = (owned_microbatch){.stage = stages, .nonce = o->nonce};
 }
 
-// Of an iteration that is closed only what counts is needed any more, and that to the end.
+// After CLOSE only counted microbatches are needed, but those until FINAL.
 static bool wanted(const peer *p, uint32_t m) {
     if (!microbatch_is_mine(p, m) || failover_pending(p, m) || p->microbatch->owned[m].phase != OWNED_IDLE || p->microbatch->inflight[m].used) return false;
     if (p->state.has_close) return !microbatch_is_eval(p, m) && bitset_has(p->state.close.counted.words, m);
     return microbatch_planned(p, m);
 }
 
-// The furthest stage that has computed it; what the last stage took home once is further than any. Where that stage has lost it since,
-// it must go home like others, and wait for a slot there that others may hold, though a repair has brought the gradient already.
+// The furthest stage that has computed it; `stages` if it was complete at an owner once and the last stage still has it. A last
+// stage that lost it must compute it again, and may wait there for a slot that others hold.
 static uint32_t front_of(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     uint32_t front = 0;
@@ -42,7 +42,7 @@ static uint32_t front_of(const peer *p, uint32_t m) {
     return past ? p->run.stages : front;
 }
 
-// What is taken over holds slots of others, so it comes first, the furthest before all.
+// Microbatches of a dead owner hold slots of other members, so they come first, the furthest before all.
 static uint32_t next_to_launch(const peer *p) {
     uint32_t best = UINT32_MAX, best_front = 0;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -58,11 +58,11 @@ static uint32_t next_to_launch(const peer *p) {
 void own_restart(peer *p, uint32_t m) {
     own_cancel_path(p, m);
     owned_clear(p, m);
-    inflight_free(p, m);  // a free slot launches the next
+    inflight_free(p, m);  // the free slot launches the next one
 }
 
-// When no slot became free for long, what waits in others' slots may wait for this one's: the least advanced of those that
-// are not home begins again later.
+// No slot became free for long: members may hold slots for microbatches that wait for a slot here. The least advanced one in
+// its forward pass gives up its slot and begins again later.
 static void give_up_one(peer *p, uint32_t for_m) {
     uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
     for (uint32_t m = p->microbatches; m-- > 0;) {
@@ -75,10 +75,10 @@ static void give_up_one(peer *p, uint32_t for_m) {
     }
     if (victim == UINT32_MAX) return;
     owned_microbatch *o = &p->microbatch->owned[victim];
-    if (o->adopted) {  // its members keep what they have, and who was told to count must not be forgotten
+    if (o->adopted) {  // its members keep what they have; committed holders stay on record
         o->phase = OWNED_IDLE;
         o->probe_ns = 0;
-        inflight_free(p, victim);  // a free slot launches the next
+        inflight_free(p, victim);  // the free slot launches the next one
     } else {
         own_restart(p, victim);
     }
@@ -103,7 +103,7 @@ static bool launch(peer *p, uint32_t m) {
     }
     p->microbatch->starved_ns = 0;
     owned_microbatch *o = &p->microbatch->owned[m];
-    h->forward_to = o->adopted ? 0 : p->run.stages;  // others have computed with y0 already
+    h->forward_to = o->adopted ? 0 : p->run.stages;  // the other stages have computed with y0 already
     h->forward = WORK_QUEUED;
     h->path.member[0] = p->me;
     o->phase = OWNED_FORWARD;
@@ -155,7 +155,7 @@ static void answer_home(peer *p, const message *msg, bool accepted) {
     peer_send_member(p, msg->sender, 0);
 }
 
-// The path that brought it home is the path, but for members that died since and were replaced.
+// The path by which it arrived is its path, except for members that died since and were replaced.
 static void adopt_path(peer *p, uint32_t m, const message_path *path) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -187,7 +187,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
     }
     answer_home(p, msg, true);
     owned_microbatch *o = &p->microbatch->owned[m];
-    if (o->phase != OWNED_FORWARD) {  // a second copy: who is not on the chosen path lets it go
+    if (o->phase != OWNED_FORWARD) {  // a second copy: a member that is not on the chosen path is told to drop it
         if (o->stage[p->run.stages - 1].member != msg->sender) own_cancel(p, m, msg->sender);
         peer_release(p, &x);
         return;
@@ -201,7 +201,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
 
 static bool was_told_to_count(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
-    bool told = p->state.has_close && bitset_has(p->state.close.counted.words, m);  // whoever was told may be dead
+    bool told = p->state.has_close && bitset_has(p->state.close.counted.words, m);  // the committed holder may be dead
     for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
     return told;
 }
@@ -220,7 +220,7 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     peer_release(p, &o->home);
     o->loss = r->loss;
     o->tokens = r->tokens;
-    // in a fast run an heir's kernels may be others than those of the owner whose loss was finite: then the iteration is skipped
+    // in fast mode the new owner's kernels may differ from those that gave a finite loss: then the iteration is skipped
     bool counts = !microbatch_is_eval(p, m) && (r->finite || was_told_to_count(p, m));
     o->overflow |= counts && !r->finite;
     if (!counts) {
@@ -244,7 +244,7 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     if (p->run.stages > 1) {
         const owned_stage *last = &o->stage[p->run.stages - 1];
         bool past = o->adopted && member_live(p, last->member) && last->backward_done;
-        if (past) repair_begin(p, m);  // it went home to the older owner
+        if (past) repair_begin(p, m);  // complete at the previous owner
         else own_send_gradient(p, m);
         return;
     }
@@ -269,13 +269,14 @@ static void send_commit(peer *p, uint32_t m, uint16_t s) {
     peer_send_member(p, o->stage[s].member, 0);
 }
 
-// Whatever becomes of its way, what was home with a finite loss counts: who has its gradient need not keep its slot until all others have
-// theirs. But what may begin again, or be left out, is committed as a whole.
+// A microbatch with a finite loss counts whatever happens to its path. So a member with its input gradient is committed at once
+// and need not keep its slot until all others have theirs. A microbatch that may begin again, or be left out, is committed
+// as a whole.
 static bool commits(const peer *p, const owned_microbatch *o) {
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
 }
 
-// COMMIT to every holder whose input gradient is done; said again until COUNTED comes.
+// COMMIT to every holder whose input gradient is done; repeated until COUNTED.
 void own_commit(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 0; s < p->run.stages; s++) {
@@ -284,7 +285,7 @@ void own_commit(peer *p, uint32_t m) {
     }
 }
 
-// In any phase, even an heir's that is not home yet: who was told may have begun to count, and takes nothing more from it than that it may.
+// In any phase, also after a failover: a member that had a COMMIT may have begun to count, and learns no more than that it may.
 void own_commit_again(peer *p, uint32_t m, member_id who) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
@@ -294,10 +295,10 @@ void own_commit_again(peer *p, uint32_t m, member_id who) {
 void own_backward_done(peer *p, uint32_t m, bool finite) {
     owned_microbatch *o = &p->microbatch->owned[m];
     if (o->phase != OWNED_BACKWARD) return;
-    o->overflow |= !finite;  // too late to leave it out: others may have counted it
+    o->overflow |= !finite;  // too late to leave it out: other members may have counted it
     o->phase = OWNED_COMMITTED;
     o->backoff = 0;
-    // a gradient reaches home only through every stage; an heir's may have before some lost what they had
+    // the gradient has passed every stage; after a failover some may have lost theirs since
     for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
     o->stage[0].backward_done = true;
     own_touch(p, m, p->microbatch->weight_ns);
@@ -341,20 +342,20 @@ void own_settle(peer *p, uint32_t m) {
     peer_send_leader(p);
 }
 
-// ---- what is heard of the way -------------------------------------------------------------------------------------
+// ---- TRACE --------------------------------------------------------------------------------------------------------
 
 // In a repair the gradient may come before the activation.
 static bool says_forward(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
 
-// Of two copies the one that is further is the stage's: if each took the other's place whenever it speaks, their waiting would pass
-// for progress, and nobody would look for what is lost behind them.
+// Of two copies in a stage the more advanced one is recorded. If each replaced the other with every TRACE, waiting would look
+// like progress, and a loss behind them would not be repaired.
 static bool trace_further(const owned_stage *st, const message_trace *body) {
     bool forward = says_forward(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
     if (st->backward_done || st->committed) return false;
     return (forward && !st->forward_done) || (returning && !st->returning);
 }
 
-// True when it tells something new: a stash that only waits repeats its TRACE, and that is no progress.
+// True if the TRACE reports progress: a stash that only waits repeats its TRACE.
 static bool trace_progress(owned_stage *st, const message_trace *body) {
     bool forward = says_forward(body), backward = body->phase == TRACE_BACKWARD_DONE;
     bool news = st->eta_ns == 0 || (forward && !st->forward_done) || (backward && !st->backward_done) || (body->phase == TRACE_RETURNING && !st->returning);
@@ -365,7 +366,7 @@ static bool trace_progress(owned_stage *st, const message_trace *body) {
     return news;
 }
 
-// Whoever speaks while a probe is open has what it speaks of; one that was not known when the probe began is not asked.
+// A TRACE during a probe also answers it; a member that became known after the probe began was not asked.
 static void trace_answers(owned_stage *st, const message_trace *body) {
     if (!st->answered) st->forwarding = st->working = true;
     st->answered = true;
@@ -389,9 +390,9 @@ void on_trace(peer *p, const message *msg) {
         own_cancel(p, m, msg->sender);
         return;
     }
-    if (failover_pending(p, m) && !chosen && member_live(p, st->member)) return;  // its HOLDINGS says which of them is further
+    if (failover_pending(p, m) && !chosen && member_live(p, st->member)) return;  // its HOLDINGS decides between them
     if (open && !chosen && member_live(p, st->member) && st->rev > 1) {
-        own_cancel(p, m, msg->sender);  // a repair has chosen another one
+        own_cancel(p, m, msg->sender);  // a repair has chosen another member
         return;
     }
     if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
@@ -407,7 +408,7 @@ void on_trace(peer *p, const message *msg) {
 
 // ---- time ---------------------------------------------------------------------------------------------------------
 
-// The others have counted it, and its gradient is here: however long this peer's own work takes, nobody needs to be asked.
+// All other members have counted it and its gradient is here: only this peer's own work is left, so no probe is needed.
 static bool only_mine_is_left(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const inflight_microbatch *h = &p->microbatch->inflight[m];
@@ -447,7 +448,7 @@ void own_tick(peer *p) {
         if (microbatch_is_mine(p, m)) own_one_tick(p, m);
 }
 
-// The owner's gradient to the last stage.
+// Sends the gradient of the loss to the last stage.
 void own_send_gradient(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     const inflight_microbatch *h = &p->microbatch->inflight[m];

@@ -1,4 +1,4 @@
-// Whose a microbatch is, and whether the iteration plans it.
+// The owner of a microbatch, and whether the iteration plans it.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>

@@ -21,7 +21,7 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     const cluster_member *m = member_find(p, to);
     const timing_link none = {0};
     const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing;
-    uint64_t before = (uint64_t)route_on_line(p, to);  // what is on that line leaves first
+    uint64_t before = (uint64_t)route_on_line(p, to);  // tensors on that line leave first
     s->state = SEND_SENT;
     s->to = to;
     s->sent_ns = p->now;
@@ -31,7 +31,7 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes) * (1 + before));
 }
 
-// When it is sent again, the copy before lies on that line still; but not if it went by way of somebody, or if the link has fallen.
+// Sends a tensor. The previous copy still occupies the line, unless it was forwarded or the link has fallen since.
 bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned) {
     if (s->state == SEND_SENT && (s->by != 0 || s->links != send_links_of(p, to))) s->state = SEND_NONE;
     if (!forwarded_send(p, s, to, blob, planned)) return false;
@@ -39,7 +39,7 @@ bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_
     return true;
 }
 
-// However often it is tried meanwhile, when its time has come those who refused it are asked again: they may be all that there are.
+// Waits for a free slot. At the deadline members that refused are asked again: there may be no others.
 static void wait_for_somebody(peer *p, tensor_sending *s) {
     s->to = 0;
     if (s->state == SEND_WAITING) return;
@@ -87,7 +87,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
 
 void send_forward_routed(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
-    // (of more than so many it does not remember who was tried)
+    // tried[] has PEER_MAX_TRIED entries
     for (uint32_t tries = 0; tries <= PEER_MAX_TRIED; tries++) {
         bool wait = false;
         member_id to = route_pick(p, m, &wait);
@@ -106,13 +106,13 @@ void send_forward_routed(peer *p, uint32_t m) {
     if (time > p->now && time < h->on.deadline_ns) h->on.deadline_ns = time;
 }
 
-// The member of the path, in a repair; its owner chooses again when that one does not answer.
+// In a repair: sends to the member that the owner chose. The owner chooses again when it does not answer.
 static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     bool there = member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1));
     if (there && transmit_forward(p, m, to, home)) return;
     if (there && home) {
-        wait_for_somebody(p, &h->on);  // the owner does not die in this iteration's eyes: its link comes back
+        wait_for_somebody(p, &h->on);  // the owner is still a member: its link comes back
         return;
     }
     h->on.state = SEND_LOST;
@@ -129,7 +129,7 @@ void send_forward_again(peer *p, uint32_t m) {
 void send_forward(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     BRAID_ASSERT(h->used && h->forward == WORK_DONE);
-    if (h->forward_to <= p->stage) return;  // the last of a repair: it waits for dy
+    if (h->forward_to <= p->stage) return;  // the last stage of a repair waits for the gradient
     uint16_t next = (uint16_t)(p->stage + 1);
     if (next == p->run.stages) {
         if (p->stage == 0) {
@@ -226,7 +226,7 @@ void send_member_gone(peer *p, member_id gone) {
     }
 }
 
-// A stage that has stayed empty: give the microbatch back, upstream may know somebody else.
+// The next stage has been empty for TIMING_NO_PEER_NS: return the microbatch upstream, where other members may be known.
 static bool nobody_left(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
@@ -240,7 +240,7 @@ static bool nobody_left(peer *p, uint32_t m) {
     return true;
 }
 
-// Who answers heartbeats and has not accepted has a slow line, or waits behind others on it; not whose link fell.
+// A receiver that answers heartbeats but has not accepted has a slow or busy line, unless its link fell: raise its limit.
 static void overdue(peer *p, const tensor_sending *s) {
     timing_link *link = s->state == SEND_SENT && s->links == send_links_of(p, s->to) ? send_link_of(p, s->to) : NULL;
     if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);
@@ -261,7 +261,7 @@ static void forward_overdue(peer *p, uint32_t m) {
     switch (h->on.state) {
     case SEND_WAITING:
         if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
-        h->on.tried_count = 0;  // who refused a while ago may have changed its mind
+        h->on.tried_count = 0;  // members that refused may accept by now
         h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
         send_forward(p, m);
         return;
@@ -269,7 +269,7 @@ static void forward_overdue(peer *p, uint32_t m) {
         send_forward(p, m);
         return;
     default: {
-        // too slow: somebody else computes it too, and the first to come home wins; the same one again when there is nobody
+        // too slow: another member computes it too, and the first to complete wins; without another one the same is tried again
         member_id slow = h->on.to;
         overdue(p, &h->on);
         send_tell_owner_lost(p, m, PHASE_FORWARD, slow);

@@ -1,4 +1,4 @@
-// Microbatches held at a member, and their slots: taken, waited for, evicted, freed.
+// Microbatches in flight at a member, and their slots: taken, waited for, evicted, freed.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -14,11 +14,11 @@ bool inflight_slot(peer *p, inflight_microbatch *h) {
     return false;
 }
 
-// It was accepted, and waits for a slot.
+// Accepted, and waiting for a slot.
 bool inflight_waits_for_slot(const inflight_microbatch *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
 
-// Where lines are slow one microbatch may come before there is a slot for it: else each slot would stay empty for as long as a tensor is on
-// its way. (And in tests that have tensors carried.)
+// On slow lines one microbatch is accepted before it has a slot. Otherwise each freed slot would stay empty while the next
+// tensor is under way. (Also in tests that force forwarded transfers.)
 uint32_t inflight_waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
 
 static bool slot_is_awaited(const peer *p) {
@@ -27,14 +27,14 @@ static bool slot_is_awaited(const peer *p) {
     return false;
 }
 
-// Repairs that wait for one, other than of `but`.
+// Number of repairs that wait for a slot, without `but`.
 static uint32_t repairs_waiting(const peer *p, uint32_t but) {
     uint32_t count = 0;
     EACH_INFLIGHT(p, m) count += m != but && p->microbatch->inflight[m].repair && inflight_waits_for_slot(&p->microbatch->inflight[m]);
     return count;
 }
 
-// A weight gradient frees one, and nothing that it waits for is elsewhere; and other repairs do not wait for all of these.
+// True if a slot becomes free without other peers, by a pending weight gradient, and is not taken by other waiting repairs.
 bool inflight_slot_is_due(const peer *p, uint32_t for_m) {
     uint32_t due = p->config.capacity - p->microbatch->slots_used;
     EACH_INFLIGHT(p, m) {
@@ -44,7 +44,8 @@ bool inflight_slot_is_due(const peer *p, uint32_t for_m) {
     return due > repairs_waiting(p, for_m);
 }
 
-// A free slot would go to one that comes, and is what microbatches wait for that came before it: some of them hold slots elsewhere.
+// True if a newcomer would take a slot that earlier microbatches wait for. Some of those hold slots in other stages, so
+// overtaking could block all.
 bool inflight_passes_by(const peer *p, uint32_t m, bool repair) {
     uint32_t room = p->config.capacity - p->microbatch->slots_used;
     return repair ? room > 0 && room <= repairs_waiting(p, m) : slot_is_awaited(p);
@@ -61,7 +62,7 @@ void inflight_slot_free(peer *p, inflight_microbatch *h) {
     p->microbatch->slot_taken[h->slot] = 0;
     p->microbatch->slots_used--;
     h->slot = NO_SLOT;
-    // senders count down what they know of my slots; only this, or the next heartbeat, counts up again
+    // senders count their credit down; only CAN TAKE or the next heartbeat restores it
     credit_update(p, true);
 }
 
@@ -85,10 +86,10 @@ void inflight_free(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (!h->used) return;
     bool waited = inflight_waits_for_slot(h);
-    if (m >= p->run.microbatches && h->forward == WORK_DONE) {  // held-out text needs no more
+    if (m >= p->run.microbatches && h->forward == WORK_DONE) {  // held-out text needs no backward pass
         p->microbatch->useful_ns += h->spent_ns;
     } else {
-        p->microbatch->wasted_ns += h->spent_ns;  // since it was counted, if it was
+        p->microbatch->wasted_ns += h->spent_ns;  // spent since it was counted
         p->microbatch->wasted += h->spent_ns > 0;
     }
     peer_release(p, &h->x);
@@ -141,7 +142,7 @@ void inflight_deny(peer *p, member_id to, const message_subject *subject, uint8_
     inflight_deny_rev(p, to, subject, phase, reason, 0);
 }
 
-// Time until a microbatch that comes now would be through `phase`: what is queued before it, at measured cost.
+// Estimated time until a microbatch that arrives now has finished `phase`: the queue before it at measured cost.
 uint64_t inflight_eta(const peer *p, uint8_t phase) {
     uint64_t forward = 0, backward = 0, weight = 0;
     EACH_INFLIGHT(p, m) {
@@ -156,7 +157,7 @@ uint64_t inflight_eta(const peer *p, uint8_t phase) {
 
 void inflight_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
-    if (p->stage == 0) return;  // the owner knows
+    if (p->stage == 0) return;  // this peer is the owner
     h->touched_ns = p->now;
     message_trace *trace = &peer_compose(p, MESSAGE_TRACE)->u.trace;
     trace->subject = inflight_subject(p, m, h);
@@ -166,7 +167,8 @@ void inflight_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_
     peer_send_member(p, h->owner, 0);
 }
 
-// A forward that was not home yet leaves the last stage open. What was home to an older owner must go home to the heir, and may wait for a slot there.
+// True if the activation has reached the *current* owner. While the forward pass is incomplete the path has no member for the
+// last stage. After a failover, delivery to the previous owner does not count.
 static bool was_home(const peer *p, uint32_t m) {
     const message_path *path = &p->microbatch->inflight[m].path;
     return path->member[p->run.stages - 1] != 0 && path->member[0] == p->state.owner[m % p->run.slots];
@@ -174,8 +176,8 @@ static bool was_home(const peer *p, uint32_t m) {
 
 bool inflight_gradient_came(const inflight_microbatch *h) { return h->dy != 0 || h->backward != WORK_NONE; }
 
-// Gives up the least advanced uncommitted microbatch, whose slot a repair takes: a waiting forward before one that is past
-// home, then the larger index; never one that is more advanced than the repair. Its owner repairs it later.
+// Evicts the least advanced uncommitted microbatch and gives its slot to a repair: one in its forward pass before one past the
+// loss, then the larger index, never one that is more advanced than the repair. Its owner repairs it later.
 static bool evict(peer *p, uint32_t for_m, bool for_home) {
     if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
     uint32_t victim = UINT32_MAX;
@@ -186,7 +188,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
         if (h->slot == NO_SLOT || counts || h->taking_back || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
         bool backward = was_home(p, m) && (h->repair || inflight_gradient_came(h));
-        if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
+        if (backward && (m < for_m || !for_home)) continue;  // more advanced than the repair
         if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
             victim = m;
             victim_backward = backward;
@@ -196,8 +198,8 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     inflight_microbatch *h = &p->microbatch->inflight[victim];
     message_subject subject = inflight_subject(p, victim, h);
     inflight_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
-    if (h->forward == WORK_QUEUED) inflight_deny(p, h->upstream, &subject, PHASE_FORWARD, DENY_FULL);  // who sent it would wait until it is late
-    p->microbatch->inflight[for_m].slot = h->slot;  // nobody hears of a slot that is not free
+    if (h->forward == WORK_QUEUED) inflight_deny(p, h->upstream, &subject, PHASE_FORWARD, DENY_FULL);  // its sender would wait until its time limit
+    p->microbatch->inflight[for_m].slot = h->slot;  // handed over directly: announcing it free would make every sender retry
     h->slot = NO_SLOT;
     inflight_free(p, victim);
     return true;
