@@ -1,19 +1,19 @@
-// A joiner's state, without a snapshot: every block carries its version, and is brought forward with the results of the
-// iterations between (docs/protocol.md, Members and state). First the names of the blocks at the present version, whose root
-// the log or the leader vouches for; then what lies here already; then the rest, in chunks from all members that have the
-// state, each as fast as it gives. What is not what its name says is fetched from another one.
+// State transfer to a joiner (docs/protocol.md, Members and state). Every chunk carries its version, and results of later
+// iterations bring it forward, so the sources need no copy. Three steps: the content hashes of the present version, whose root
+// the log or the leader attests; chunks that the host's cache has already; the rest, from all members that have the state,
+// each at its own rate. A chunk that does not match its content hash is fetched from another source.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
 enum {
-    CHUNK_BLOCKS = 2,   // moved by one GET: 1.5 MiB
-    DONOR_CHUNKS = 4,   // under way from one donor
-    STATE_PULLS = 16,   // under way from all, or waiting to be stored: 24 MiB
-    KEEP_BLOCKS = 8,    // looked at by one job
+    CHUNK_BLOCKS = 2,   // blocks moved by one GET: 1.5 MiB
+    DONOR_CHUNKS = 4,   // GETs under way to one source
+    STATE_PULLS = 16,   // GETs under way or chunks waiting to be stored, in all: 24 MiB
+    KEEP_BLOCKS = 8,    // blocks compared by one job
 };
 
-// What I left is what FINAL says that everybody had before it: the results of that iteration bring it forward.
+// If the cached state is the one that FINAL was applied to, the results of that iteration bring it forward.
 static void take_up(peer *p) {
     const log_final *final = &p->state.final.u.final;
     uint64_t version = p->chunks->fetching.own_version;
@@ -43,7 +43,7 @@ static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny)
 static void pull_data(peer *p, const message *msg, blob_id blob);
 static void pull_failed(peer *p, const chunk_pull *was) { (void)p, (void)was; }  // fetch_tick asks again
 
-// Names and chunks of this peer's own state.
+// Content hashes and chunks of this peer's own state.
 static const chunk_client state_pulls = {.refused = pull_refused, .overdue = pull_overdue, .failed = pull_failed, .data = pull_data};
 
 void fetch_open(peer *p) { p->chunks->late_state = &state_pulls; }
@@ -83,8 +83,8 @@ static bool says_that_it_has_the_start(const peer *p, const cluster_member *m) {
     return c != NULL && c->link == LINK_UP && c->beat.saved == p->state.start_version + 1 && member_answers(p, m->id);
 }
 
-// Who has the state of every stage, while none has gone further: a data peer that says that it has the checkpoint from which the run goes on,
-// each in turn; until one has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
+// Before the first FINAL: a member that has the start state of every stage. That is a data peer that reports the checkpoint from
+// which the generation starts, each in turn; until one has, the first leader. 0: none, or this peer itself.
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
     if (p->state.iteration != p->state.start_version || stored_is_start(p)) return 0;
@@ -95,16 +95,15 @@ static member_id start_holder(const peer *p) {
     return p->state.fence != 0 || first == NO_CONTACT ? 0 : p->cluster->contacts[first].member;
 }
 
-// Whether it can be asked now; else when.
+// True: it is not asked before its pause ends.
 static bool rests(peer *p, const cluster_contact *c) {
     if (c->source.rest_ns <= p->now) return false;
     peer_wake_at(p, c->source.rest_ns);
     return true;
 }
 
-// Of those with the whole state at this version the one that would be done first; those who have not been tried before all,
-// those who have lied after all, then who has the state of the start. `busy`: who has so much under way already is
-// not asked. 0: nobody just now.
+// The source that would finish first, among members with the whole state at this version. Unmeasured ones come first, corrupt
+// ones last, then a holder of the start state. Members with `busy` GETs under way are skipped. 0: none now.
 static member_id choose_source(peer *p, uint32_t busy) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
@@ -156,8 +155,7 @@ void fetch_note_corrupt(peer *p, uint32_t index, uint16_t stage) {
 
 // ---- what is missing ----------------------------------------------------------------------------------------------
 
-// A block that the results at hand, or under way, will bring forward need not be fetched again. When they were given up, those of the
-// next iteration may have taken their place meanwhile.
+// A block that results will bring forward is not missing, unless those results were given up or replaced by later ones.
 static bool block_missing(const peer *p, uint32_t b) {
     uint64_t version = p->chunks->block_version[b];
     if (version == p->state.iteration) return false;
@@ -170,7 +168,7 @@ static bool meets(const core_job *t, uint32_t first, uint32_t count) {
     return t->work.kind == JOB_STATE_PUT && first < t->work.first + t->work.count && t->work.first < first + count;
 }
 
-// Some of it has come and is about to be stored.
+// Some of these blocks have arrived and are about to be stored.
 static bool put_waits(const peer *p, uint32_t first, uint32_t count) {
     if (p->core.running.work.id != 0 && meets(&p->core.running, first, count)) return true;
     for (uint32_t i = 0; i < p->core.task_count; i++)
@@ -178,7 +176,7 @@ static bool put_waits(const peer *p, uint32_t first, uint32_t count) {
     return false;
 }
 
-// What is missing of the chunk that begins at `first`.
+// The missing part of the chunk that begins at `first`.
 static uint32_t chunk(const peer *p, uint32_t *first) {
     uint32_t end = *first + CHUNK_BLOCKS < p->chunks->blocks ? *first + CHUNK_BLOCKS : p->chunks->blocks;
     while (*first < end && !block_missing(p, *first)) ++*first;
@@ -212,14 +210,14 @@ static void ask_names(peer *p) {
     peer_wake_at(p, p->now + TIMING_SOURCE_REST_NS);
     bool vouched = root_of(p, p->state.iteration, &root);
     member_id from = vouched ? choose_source(p, STATE_PULLS) : start_holder(p);
-    if (!vouched) f->next_source++;  // who does not give them is not asked for ever
+    if (!vouched) f->next_source++;  // a source that does not answer is not asked again at once
     chunk_pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->chunks->blocks, p->state.iteration);
     if (q != NULL) pull_send(p, q);
 }
 
 // ---- the state that I had when I was expelled ------------------------------------------------------------------------
-// Perhaps nobody else has it any more. So the leader is told its root, as by any member; what it then tells to those who fetch says
-// whether the names of my blocks are those of the version.
+// It may be the last copy. So its hash is reported to the leader like any member's. The hash that the leader then attests shows
+// whether the cached chunks are of that version.
 
 void fetch_own_root(peer *p, const core_job *t, const job_result *r) {
     state_fetch *f = &p->chunks->fetching;
@@ -283,7 +281,7 @@ static void names_put_done(peer *p, const core_job *t, const job_result *r) {
     braid_hash root;
     f->naming = false;
     f->names[version % 2].known = false;
-    const cluster_contact *from = t->contact == NO_CONTACT ? NULL : &p->cluster->contacts[t->contact];  // none: they are of my own blocks
+    const cluster_contact *from = t->contact == NO_CONTACT ? NULL : &p->cluster->contacts[t->contact];  // NULL: hashes of the cached state
     bool told = root_of(p, version, &root);
     bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
     if (!told && (version != p->state.iteration || !begins)) return;
@@ -304,7 +302,7 @@ bool fetch_finds_its_own(const peer *p) {
     return p->me != 0 && !p->ready && (f->own_version == p->state.iteration || f->naming || looks);
 }
 
-// False: there is nothing more to look at.
+// False: the cache has nothing more to compare.
 static bool keep_some(peer *p) {
     state_fetch *f = &p->chunks->fetching;
     if (!f->keeps || f->keep_next >= p->chunks->blocks) return false;
@@ -359,7 +357,7 @@ static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
     return q != NULL;
 }
 
-// Everything was asked for, and somebody idle would be done twice before the slowest: it is asked as well.
+// Hedged requests: everything is asked for, and an idle source would finish a late chunk sooner.
 static void hedge(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         const chunk_pull *late = &p->chunks->pulls[i];
@@ -399,14 +397,14 @@ void fetch_tick(peer *p) {
     else if (!keep_some(p)) fetch(p);
 }
 
-// Of these blocks none is here at that version, nor brought forward meanwhile.
+// None of these blocks is here at that version or a later one.
 static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
     for (uint32_t b = first; b < first + count; b++)
         if (p->chunks->block_version[b] != UINT64_MAX && p->chunks->block_version[b] >= version) return false;
     return true;
 }
 
-// What waited to be stored, while the same was found to lie here and brought forward: the host would take it back.
+// A chunk that waits to be stored counts only if it is still news; otherwise the host would go back to an older version.
 bool fetch_counts(const peer *p, const core_job *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
 
 static bool wanted(const peer *p, const message_get *get) {
@@ -415,7 +413,7 @@ static bool wanted(const peer *p, const message_get *get) {
     return is_news(p, get->first, get->count, get->version);
 }
 
-// Bytes that were given up and come late are as good as any.
+// Chunks of pulls that were given up are used as well.
 static bool take_state(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     core_job *t = wanted(p, get) ? jobs_add(p, JOB_STATE_PUT) : NULL;
@@ -459,7 +457,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
     if (c != NULL) c->source.came_ns = p->now;
     bool taken = c != NULL && (get->what == GET_STATE ? take_state(p, msg, blob) : asked && take_names(p, msg, blob));
     if (!taken) peer_release(p, &blob);
-    for (uint32_t i = 0; taken && i < PEER_MAX_PULLS; i++)  // whomever else it was asked of
+    for (uint32_t i = 0; taken && i < PEER_MAX_PULLS; i++)  // of hedged requests too
         if (pull_overlaps(&p->chunks->pulls[i], get->what, p->stage, get->first, get->count)) p->chunks->pulls[i].used = false;
 }
 

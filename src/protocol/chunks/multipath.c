@@ -1,18 +1,18 @@
-// Blocks of a reduction that come by way of somebody else (docs/protocol.md, Aggregation). Who pulls them spreads his GETs over his own
-// line and those of carriers; the answer comes straight and says what hash the bytes must have, which come by way of the carrier. Nothing is kept of
-// it at who answers and who carries: whatever goes wrong, who pulls asks again, straight.
+// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs over its own line and over
+// forwarders. DATA comes directly and names the hash; the bytes come by the forwarder. The source and the forwarder keep no
+// state of it: after any failure the puller asks again, directly.
 #include "flow/detour.h"
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
 enum {
-    OF_ONE_WAY = 4,        // GETs under way on the quickest way from one member
-    MOST_OF_ONE_WAY = 12,  // ... where the time of a round trip is that of more of them
-    HOPED = 66,            // the next three as for tensors (route_lines.c)
+    OF_ONE_WAY = 4,        // GETs under way on the quickest path from one member
+    MOST_OF_ONE_WAY = 12,  // ... where a round trip is long beside a chunk
+    HOPED = 66,            // percent; these three as for tensors (route_lines.c)
     HARDLY_LESS = 95,
     MOST_PERCENT = 180,
-    PATIENCE = 6,            // times what it should take, and TIMING_FORWARD_NS, until what is carried is taken for lost
+    TIMEOUT_FACTOR = 6,      // times the expected time, and TIMING_FORWARD_NS: then a forwarded chunk is taken for lost
     BLOCK_BYTES = 4 << 16,  // about
 };
 
@@ -68,7 +68,7 @@ static multipath_paths *ways_of(peer *p, member_id from) {
     return w;
 }
 
-// A tensor takes `us` that way, so many bytes their part of it.
+// Time of `bytes` on a path where a whole tensor takes `us`.
 static uint64_t bytes_ns(const peer *p, uint64_t us, uint64_t bytes) {
     double tensor = (double)(p->run.activation_bytes > 0 ? p->run.activation_bytes : 1);
     return (uint64_t)((double)us * 1000 * (double)bytes / tensor);
@@ -78,7 +78,8 @@ static uint64_t blocks_ns(const peer *p, uint64_t us, uint32_t blocks) {
     return bytes_ns(p, us, (uint64_t)blocks * BLOCK_BYTES);
 }
 
-// On slower ways fewer are under way, for the last of all is not to be waited for; where what somebody carries is there sooner than the question for it, more.
+// How many GETs may be under way on a path: fewer on slower ones, so that none holds up the end; more where a round trip takes
+// longer than a chunk.
 static uint32_t most_on(const peer *p, const multipath_paths *w, const multipath_path *way, uint64_t quickest_us) {
     if (w->count == 1 || way->us == 0) return OF_ONE_WAY;
     uint64_t share = (OF_ONE_WAY * quickest_us + way->us - 1) / way->us;
@@ -92,7 +93,7 @@ static void count_open(const peer *p, const multipath_paths *w, uint32_t open[1 
         const chunk_pull *q = &p->chunks->pulls[i];
         if (!q->used || q->from != w->from || (q->what != GET_PART && q->what != GET_RESULT)) continue;
         uint32_t k = w->count - 1;
-        while (k > 0 && w->way[k].by != q->by) k--;  // none of these ways: it counts as straight
+        while (k > 0 && w->way[k].by != q->by) k--;  // on none of these paths: counts as direct
         open[k]++;
     }
 }
@@ -122,7 +123,7 @@ void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way) {
     if (way->by == 0) return;
     q->by = way->by;
     q->serial = (uint32_t)rng_next(&p->random) | 1;
-    q->timeout_ns = TIMING_FORWARD_NS + PATIENCE * blocks_ns(p, way->us, q->count);
+    q->timeout_ns = TIMING_FORWARD_NS + TIMEOUT_FACTOR * blocks_ns(p, way->us, q->count);
 }
 
 // ---- who answers --------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ static void failed(peer *p, chunk_pull *q) {
 static void join_if_whole(peer *p, chunk_pull *q) {
     if (!q->announced || q->piece == 0) return;
     core_job *t = jobs_add(p, JOB_JOIN);
-    if (t == NULL) return;  // multipath_goes_on asks again
+    if (t == NULL) return;  // multipath_goes_on tries again
     t->work.m = (uint32_t)(q - p->chunks->pulls);
     t->work.first = q->first;
     t->work.count = q->count;
@@ -207,13 +208,13 @@ void multipath_refused(peer *p, member_id by, uint32_t serial) {
     if (q != NULL) failed(p, q);
 }
 
-// What had not come by a link that fell is lost with it, and nobody was slow.
+// A link fell: what it had not delivered is lost. No forwarder is blamed for being slow.
 void multipath_link_lost(peer *p, chunk_pull *q, member_id to) {
     bool here = q->piece != 0 || q->joining;
     if ((to == q->by && !here) || (to == q->from && !q->announced)) q->client->again(p, q);
 }
 
-// My state may have come in another way meanwhile.
+// The state may have reached that version by another path.
 static bool is_over(const peer *p, const chunk_pull *q) {
     return q->what == GET_RESULT && q->version < p->state.iteration && q->version < p->oldest_block;
 }
@@ -223,7 +224,7 @@ bool multipath_goes_on(peer *p, chunk_pull *q) {
     if (!q->used || q->joining) return false;
     if (q->deadline_ns <= p->now || (q->piece == 0 && !member_answers(p, q->by))) {
         if (!q->announced && member_answers(p, q->by))
-            q->client->again(p, q);  // who was asked has not even said what it is
+            q->client->again(p, q);  // the source has not answered: the forwarder is not to blame
         else
             failed(p, q);
         return false;
@@ -232,9 +233,9 @@ bool multipath_goes_on(peer *p, chunk_pull *q) {
     return !q->joining;
 }
 
-// How long this way needed for it, while it had something to do: no longer than the straight line would have, which may wait as long for the question, or
-// half as long again as it should where it is no wider. Where several share what is narrow, all are slow; so one of them rests, and what is asked for then says
-// whether the others are quick enough without him.
+// Measures a path by the time of this chunk, in percent of the most that it may need: the direct time, or half as much again as
+// expected where the path is no quicker. Paths may share a bottleneck and all be slow. So one of them rests, and later chunks
+// show whether the others are quick enough without it.
 static void note_came(peer *p, const chunk_pull *q) {
     multipath_paths *w = ways_known(p, q->from);
     for (uint32_t i = 1; w != NULL && i < w->count; i++) {

@@ -1,9 +1,10 @@
-// Chunks that are asked for: GET, its answers and its time limit. What they are for is the client's matter (pulls.h).
+// Pulls: chunks that are asked for by GET, their answers and time limits. What they are for is known to their client
+// (chunk_client, chunks.h).
 #include "protocol/chunks/chunks.h"
 
-enum { LINE_SHARE = 4 };  // a shadow pulls in one of so many parts of the time
+enum { LINE_SHARE = 4 };  // a shadow pulls during this fraction of the time
 
-// One pull at a time, and three times as long as it took nothing: the line is those who work.
+// A shadow has one pull at a time, and then pauses three times as long as it took: working members come first.
 bool pulls_may_start(peer *p) {
     if (!p->shadow) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
@@ -65,7 +66,7 @@ void pull_end(peer *p, chunk_pull *q) {
 
 static bool waits_for_the_dead(const peer *p, const chunk_pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
 
-// What a link had not delivered when it fell is lost: nothing is waited for, and nobody was slow.
+// A link fell: what it had not delivered is lost. The pulls end at once, and the source is not counted as slow.
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];
@@ -76,7 +77,7 @@ void pulls_link_lost(peer *p, member_id from) {
     }
 }
 
-// Who answers heartbeats and not a GET has a slow line.
+// A source that answers heartbeats but not GET has a slow line: raise its limit.
 static void pull_overdue(peer *p, const chunk_pull *q) {
     const cluster_member *m = member_find(p, q->from);
     if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
@@ -126,7 +127,7 @@ void pulls_tick(peer *p) {
     }
 }
 
-// The client whose pull this answers; NULL: no pull asks for it, or not any more.
+// The client whose pull this answers; NULL: there is no such pull any more.
 static const chunk_client *client_of(const peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
@@ -146,7 +147,7 @@ void on_data(peer *p, const message *msg, blob_id blob) {
     pull_timed(p, msg);
     const chunk_client *client = client_of(p, msg);
     bool mine = get->stage == p->stage && get->first < p->chunks->blocks && get->count >= 1 && get->count <= p->chunks->blocks - get->first;
-    // state that comes after its pull was given up is as good as any
+    // state is used even if its pull was given up
     if (client == NULL && mine && (get->what == GET_STATE || get->what == GET_NAMES)) client = p->chunks->late_state;
     if (client != NULL) client->data(p, msg, blob);
     else peer_release(p, &blob);

@@ -1,5 +1,6 @@
-// The reduction at a member (docs/protocol.md, Aggregation): pulls, not a ring. Whoever owns a range of blocks gets every
-// part of it, adds, and announces; the others get the result from anyone who has it. Blocks move in segments.
+// All-reduce at a member (docs/protocol.md, Aggregation), as reduce-scatter and all-gather by pulls. The owner of a range of
+// blocks pulls every part of it, adds them up and announces the result; other members pull results from any member that has
+// them. Blocks move in groups.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ void reduce_reset(peer *p) {
     a->results = UINT64_MAX;
 }
 
-// My membership has ended. Results that are whole stay: FINAL may say that they bring forward what lies here.
+// This peer's membership has ended. Complete results stay: FINAL may confirm that they bring the cached state forward.
 void reduce_leave(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (versions_results_left(p) == 0) {
@@ -53,7 +54,7 @@ void reduce_leave(peer *p) {
     *a = (chunk_aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
 }
 
-// ... and another one has begun.
+// A new membership has begun.
 void reduce_enter(peer *p) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     const log_final *final = &p->state.final.u.final;
@@ -61,18 +62,18 @@ void reduce_enter(peer *p) {
     if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
 }
 
-// FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
+// FINAL: no part is added up any more. Results may still be needed, unless the iteration is skipped.
 void reduce_final(peer *p, const log_final *final) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     pulls_drop(p, GET_PART);
     for (uint32_t i = 0; i < p->chunks->segments; i++) segment_drop(p, i);
     if (p->run.reproducible || a->results != final->iteration || a->begin.round == final->round[p->stage]) return;
     if (a->normed && hash_equal(&a->reduced.root, &final->result_root[p->stage])) return;
-    drop_results(p);  // of an older round: some of these and some of that one are no sum
+    drop_results(p);  // of an older attempt: results of two attempts must not be mixed
     pulls_drop(p, GET_RESULT);
 }
 
-// Results of `iteration` are what is collected from now on.
+// Results of `iteration` are collected from now on.
 void reduce_want(peer *p, uint64_t iteration) {
     if (p->chunks->aggregation.results == iteration) return;
     reduce_reset(p);
@@ -85,7 +86,7 @@ uint64_t reduce_close(const peer *p) {
     return p->state.has_final && results == p->state.final.u.final.iteration ? p->state.final.u.final.close_index : 0;
 }
 
-// The round that the results are of, or are to be: the one that FINAL rests on, once it is there.
+// The attempt that the results are of: the one named by FINAL, once it is known.
 uint64_t reduce_round(const peer *p) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     bool decided = p->state.has_final && a->results == p->state.final.u.final.iteration;
@@ -97,12 +98,12 @@ static void pull_again(peer *p, chunk_pull *q);
 static void pull_needless(peer *p, chunk_pull *q);
 static void pull_data(peer *p, const message *msg, blob_id blob);
 
-// Parts of the sum, and results.
+// Client of pulls: parts of the sum, and results.
 static const chunk_client result_pulls = {.failed = pull_failed, .data = pull_data, .again = pull_again, .needless = pull_needless};
 
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
-// False while the results of the iteration before are still being fetched: whoever asks says it again.
+// False while results of the iteration before are still being fetched: the message is repeated later.
 static bool results_begin(peer *p, uint64_t iteration) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     if (a->results != iteration && a->results + 1 == iteration && versions_are_behind(p, a->results) && !a->given_up) return false;
@@ -114,7 +115,7 @@ void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
     chunk_aggregation *a = &p->chunks->aggregation;
     if (body->stage != p->stage || msg->iteration != p->state.iteration || p->me == 0) return;
-    if (p->state.has_close && body->close_index < p->state.close_index) return;  // on an older CLOSE
+    if (p->state.has_close && body->close_index < p->state.close_index) return;  // rests on an older CLOSE
     if (!results_begin(p, msg->iteration)) return;
     bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
     if (!newer) {
@@ -178,7 +179,7 @@ static void announce(peer *p, uint32_t g) {
     }
 }
 
-// Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
+// Freezes this peer's part when it is exactly what the manifest says. CLOSE must be applied first.
 static void adopt(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     bool read = p->state.position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
@@ -222,13 +223,12 @@ static void start_reduce(peer *p, uint32_t g) {
     t->close = reduce_close(p);
     for (uint16_t i = 0; i < a->begin.parts; i++) {
         t->work.input[t->work.inputs++] = a->begin.part[i].member == p->me ? JOB_OWN_SUM : a->part[g][i];
-        a->part[g][i] = 0;  // the task's now
+        a->part[g][i] = 0;  // owned by the job now
     }
     a->segment[g].state = SEGMENT_WORKING;
 }
 
-// As member_answers; what is done by it is good for as long as the answer is. Segments that follow each other often have one
-// holder.
+// member_answers, cached: consecutive groups often have the same holder. The decision is valid as long as the answer.
 static bool answers(peer *p, member_id id) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (id == 0) return false;
@@ -240,8 +240,8 @@ static bool answers(peer *p, member_id id) {
     return a->it_answers;
 }
 
-// All at once they would share the line and all be late; and who is asked for the first ranges would be the only one whose lines are used. NULL: enough
-// are under way.
+// Starts a pull by the quickest path. NULL: enough are under way. Reason for the limit: all at once they would share the line
+// and all be late, and the holders of the first ranges would be the only sources in use.
 static chunk_pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
     chunk_aggregation *a = &p->chunks->aggregation;
     bool straight = a->segment[g].straight;
@@ -264,7 +264,7 @@ static void collect_parts(peer *p, uint32_t g) {
         if (part->member == p->me || ((a->segment[g].arrived >> i) & 1)) continue;
         all = false;
         if (part_pull_under_way(p, chunk_group_first(g), i)) continue;
-        if (!answers(p, part->member)) {  // it would answer every question when it wakes
+        if (!answers(p, part->member)) {  // a paused member would answer every GET when it resumes
             peer_wake_at(p, p->now + TIMING_RETRY_NS);
             reduce_invalidate(p);
             continue;
@@ -291,7 +291,7 @@ void on_result(peer *p, const message *msg) {
     if (p->me == 0 || from == NULL || body->stage != p->stage || from->stage != p->stage || body->first % PEER_SEGMENT_BLOCKS != 0) return;
     uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
     if (g >= p->chunks->segments || body->count != chunk_group_count(p, g)) return;
-    // its announcer may have heard BEGIN before me, and says it once
+    // the sender may have had BEGIN first, and announces only once
     if (a->results != msg->iteration && (msg->iteration != p->state.iteration || !results_begin(p, msg->iteration))) return;
     bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
     if (!any_round && body->round != reduce_round(p)) return;
@@ -310,8 +310,7 @@ static void list_candidates(peer *p, bool shadows) {
     }
 }
 
-// Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn, and where all of them died its
-// shadows.
+// The member to ask when no live member has announced it: members of the stage in turn, or its shadows if all of them died.
 static member_id somebody(peer *p, chunk_group *g) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (!a->candidates_known) {
@@ -329,7 +328,7 @@ static void fetch_result(peer *p, uint32_t index) {
     bool decided = p->state.has_final && p->state.final.u.final.iteration == a->results;
     member_id from = g->holder;
     if (!answers(p, from)) {
-        // before FINAL most will announce it by themselves
+        // before FINAL most members announce by themselves
         uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
         uint64_t due = since + (decided ? TIMING_RETRY_NS : TIMING_ANNOUNCED_NS);
         if (p->now < due) {
@@ -359,7 +358,7 @@ static void pull_again(peer *p, chunk_pull *q) {
     peer_wake_at(p, p->now);
 }
 
-// Should a state come that is older after all, it is asked for again.
+// If an older state arrives later, the results are asked for again.
 static void pull_needless(peer *p, chunk_pull *q) {
     chunk_aggregation *a = &p->chunks->aggregation;
     chunk_group *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
@@ -375,7 +374,7 @@ static void pull_failed(peer *p, const chunk_pull *was) {
         return;
     }
     if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
-    if (g->holder == was->from) g->holder = 0;  // somebody else may have announced it meanwhile
+    if (g->holder == was->from) g->holder = 0;  // another member may have announced it meanwhile
     bool decided = p->state.has_final && p->state.final.u.final.iteration == p->chunks->aggregation.results;
     if (decided && ++p->chunks->aggregation.refusals > 4 * p->chunks->segments + 2 * member_count_stage(p, p->stage)) p->chunks->aggregation.given_up = true;
 }
@@ -469,7 +468,7 @@ static void norm_finished(peer *p, const core_job *t, const job_result *r) {
     memcpy(a->reduced.norm2, r->norm2, a->reduced.tensors * sizeof(double));
     bool decided = p->state.has_final && p->state.final.u.final.iteration == a->results;
     if (decided && !hash_equal(&r->hash, &p->state.final.u.final.result_root[p->stage])) {
-        drop_results(p);  // not what was agreed: get it again
+        drop_results(p);  // differs from the agreed results: fetch them again
         return;
     }
     reduce_apply(p);
@@ -538,8 +537,8 @@ static void collect_when_due(peer *p, uint32_t index) {
     else peer_wake_at(p, due);
 }
 
-// How many segments are collected at once: parts of quick members lie here until those of the slowest have come, and he is not waited for
-// less when there are more of them. What a line can have under way fits in.
+// How many groups are collected at once. Parts of quick members wait here for those of the slowest one, and more groups would
+// not make it quicker. The limit is above what a line can have under way.
 static uint32_t collected_at_once(const peer *p) {
     uint32_t parts = p->chunks->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
     return share > PEER_LEAST_COLLECTED ? share : PEER_LEAST_COLLECTED;
@@ -558,7 +557,7 @@ static void segments_tick(peer *p) {
     }
 }
 
-// False: it would be another thing at the next step, though nothing comes.
+// False: the next step may decide otherwise even if no message comes.
 static bool reduce(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (a->begun && !a->adopted && a->results == p->state.iteration) {
@@ -582,7 +581,7 @@ static bool reduce(peer *p) {
     return !norm;
 }
 
-// Most steps are about other things, and a stage has many segments: what is not yet due is not looked at again.
+// Most steps do not concern the aggregation, and a stage has many groups: nothing is checked before idle_until_ns.
 void reduce_tick(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (p->me == 0) return;

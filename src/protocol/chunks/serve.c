@@ -1,12 +1,12 @@
-// GET answered: parts of the sum, results, state and names, each within this peer's upload share.
+// The server of GET: parts of the sum, results, state and content hashes, with admission control and a rate limit.
 #include "protocol/chunks/chunks.h"
 
-// Of a smaller tensor the time to its ACCEPT is the line's delay rather than its rate.
+// For smaller tensors the time to ACCEPT measures the delay of the line and not its rate.
 enum { TELLING_BYTES = 256 << 10 };
 
 static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
 
-// `wait_ns`: it may be asked again then; 0: it does not have it.
+// `wait_ns`: when it may be asked again; 0: it does not have the chunks.
 static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wait_ns) {
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
     deny->subject = (message_subject){.m = get->what, .stage = get->stage, .owner_term = get->first};
@@ -16,7 +16,8 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
     peer_send(p, to, 0);
 }
 
-// The digest names what is wanted, so it may be given before BEGIN has come here: jobs that were asked for run before W.
+// The digest names the contribution set, so the part may be served before BEGIN arrives here: served jobs run before new weight
+// gradients.
 static bool serves_part(const peer *p, const message_get *get) {
     return get->stage == p->stage && get->version == p->state.iteration && (get->digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
 }
@@ -30,7 +31,7 @@ static bool serves_result(const peer *p, const message_get *get) {
     return true;
 }
 
-// All blocks of the request at one version; the checkpoint's reader wants a certain one.
+// All blocks of the request must have one version; a checkpoint's reader names it.
 static bool serves_state(const peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
@@ -38,7 +39,7 @@ static bool serves_state(const peer *p, const message_get *get) {
     return get->version == UINT64_MAX || p->chunks->block_version[get->first] == get->version;
 }
 
-// At the start somebody has those of every stage, from the checkpoint that the run goes on from.
+// Before the first FINAL a holder of the start checkpoint serves every stage.
 static bool serves_names(peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
@@ -46,7 +47,7 @@ static bool serves_names(peer *p, const message_get *get) {
     return p->chunks->state_known;
 }
 
-// Bytes a second, the best that was seen; 0: nothing was sent yet.
+// Best observed rate in bytes a second; 0: nothing was sent yet.
 static uint64_t line_rate(const peer *p) {
     uint64_t most = route_line_rate(p);
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
@@ -57,7 +58,7 @@ static uint64_t line_rate(const peer *p) {
     return p->run.activation_bytes < TELLING_BYTES && most < UNMEASURED_RATE ? UNMEASURED_RATE : most;
 }
 
-// Most of what my stage could do waits for its state: the sooner that is there, the better for all.
+// Most of this stage's capacity waits for its state, so state transfer comes first.
 static bool stage_is_short(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -69,7 +70,7 @@ static bool stage_is_short(const peer *p) {
     return coming > here;
 }
 
-// For the iteration: by tensors, those that it carries for others among them, or by a reduction.
+// The iteration needs the line: for tensors, forwarded ones among them, or for an aggregation.
 static bool line_is_wanted(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_INFLIGHT(p, m) {
@@ -79,9 +80,9 @@ static bool line_is_wanted(const peer *p) {
     return false;
 }
 
-// Those who fetch get a share of the line while the iteration wants it, so that it is not held up by them. A checkpoint's reader
-// gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked where there is a share.
-// How long the last ones take is asked anew each time: a line that was silent when they went may carry again.
+// Rate limit of state transfer: a share of the line while the iteration needs it. A checkpoint's reader has no limit, because
+// FINAL waits for it. Returns how long to wait; 0: the chunks may go, and are booked. The rate is read anew each time, because
+// it may have been measured since.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const cluster_member *to = member_find(p, p->cluster->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;
@@ -106,7 +107,7 @@ static job_kind serves(peer *p, const message_get *get) {
     return get->what == GET_STATE && serves_state(p, get) ? JOB_STATE_GET : JOB_NONE;
 }
 
-// Its line is slower than it asks, or it does not read.
+// Backpressure: it asks faster than its line takes the answers.
 static bool is_clogged(const peer *p, uint32_t from) {
     uint32_t asked = 0;
     for (uint32_t i = 0; i < p->core.task_count; i++) {
@@ -120,7 +121,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
     const message_get *get = &msg->u.get;
     job_kind kind = serves(p, get);
     uint64_t wait_ns = is_clogged(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
-    // leave room for my own
+    // leave room for this peer's own jobs
     bool can = kind != JOB_NONE && wait_ns == 0 && p->core.task_count <= PEER_MAX_TASKS / 2;
     core_job *t = can ? jobs_add(p, kind) : NULL;
     if (t == NULL) {
@@ -148,7 +149,7 @@ void serve_done(peer *p, const core_job *t, const job_result *r) {
     message_data *data = &peer_compose(p, MESSAGE_DATA)->u.data;
     data->get = t->get;
     if (!carried) data->get.by = data->get.serial = 0;
-    data->get.version = t->work.kind == JOB_STATE_GET ? r->version : t->work.version;  // it may have moved on meanwhile
+    data->get.version = t->work.kind == JOB_STATE_GET ? r->version : t->work.version;  // the version may have changed meanwhile
     data->hash = r->hash64;
     peer_send(p, t->contact, carried ? 0 : out);
     peer_release(p, &out);

@@ -1,12 +1,12 @@
-// Checkpoints that the log names, and those that lie at this peer's host.
+// Checkpoints at this peer's host: which of those in the log it has, and whether the run can start from one.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
-// What the run began from lies at its host.
+// The host has the state from which the run began.
 static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
 
-// Whatever becomes of later ones, its host goes on from that: 1 + its version; 0: it has none.
+// 1 + the version of that state, which stays whatever happens to later checkpoints; 0: none.
 uint64_t stored_at_least(const peer *p) { return has_start(p) && p->state.first_version > 0 ? p->state.first_version + 1 : 0; }
 
 void stored_open(peer *p) {
@@ -23,11 +23,11 @@ void stored_unreadable(peer *p) {
     stored_checkpoints *b = &p->chunks->stored;
     if (p->state.fence == 0) return;
     b->saved = p->state.start_version > p->state.first_version ? stored_at_least(p) : 0;
-    for (uint32_t i = 0; i < p->state.checkpoint_count; i++)  // an older one may be whole
+    for (uint32_t i = 0; i < p->state.checkpoint_count; i++)  // an older one may be readable
         if (p->state.checkpoint[i].entry.version == p->state.start_version) b->looked = p->state.checkpoint_count - i;
 }
 
-// Whichever peer wrote it: the newest checkpoint that lies here.
+// Looks for the newest checkpoint of the log at the host, whichever peer wrote it.
 void stored_tick(peer *p) {
     stored_checkpoints *b = &p->chunks->stored;
     if (p->config.kind != MEMBER_DATA || b->looking || b->looked >= p->state.checkpoint_count) return;
@@ -42,7 +42,7 @@ void stored_tick(peer *p) {
 void stored_found(peer *p, const core_job *t, const job_result *r) {
     stored_checkpoints *b = &p->chunks->stored;
     b->looking = false;
-    if (b->looked >= p->state.checkpoint_count || p->state.checkpoint[p->state.checkpoint_count - 1 - b->looked].entry.version != t->work.version) return;  // it goes back no more
+    if (b->looked >= p->state.checkpoint_count || p->state.checkpoint[p->state.checkpoint_count - 1 - b->looked].entry.version != t->work.version) return;  // a newer one has been logged
     if (r->failed) {
         b->looked++;
         if (b->looked == p->state.checkpoint_count) b->saved = stored_at_least(p);

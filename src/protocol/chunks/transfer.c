@@ -8,7 +8,7 @@ static void initialise(peer *p) {
     core_job *t = jobs_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);
     t->work.version = p->state.start_version;
-    p->chunks->applying = true;  // nothing else touches the state before it is there
+    p->chunks->applying = true;  // no other job changes the state before it is complete
 }
 
 void transfer_tick(peer *p) {
@@ -37,7 +37,7 @@ void transfer_init_done(peer *p, const job_result *r) {
     braid_hash root;
     p->chunks->applying = false;
     if (p->me == 0) return;
-    if (r->failed) {  // others may have it
+    if (r->failed) {  // other peers may have it
         stored_unreadable(p);
         return;
     }
@@ -52,7 +52,7 @@ void transfer_init_done(peer *p, const job_result *r) {
     p->chunks->applying = true;
 }
 
-// What the log says was saved is what lies here, or it is of no use.
+// A stored checkpoint is used only if its hash is the one in the log.
 void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root) {
     braid_hash said;
     p->chunks->applying = false;

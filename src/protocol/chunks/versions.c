@@ -45,7 +45,7 @@ void versions_check_ready(peer *p) {
     p->version = p->state.iteration;
     p->chunks->state_asked = p->chunks->state_known = false;
     credit_update(p, false);
-    // the others learn from the next heartbeat whom they may ask; let it come at once
+    // heartbeats tell other members of a new source: send them at once
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) p->cluster->contacts[i].sent_ns = 0;
     contacts_touch(p);
     own_launch(p);

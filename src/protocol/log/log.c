@@ -1,17 +1,18 @@
-// The replicated log: what it means, how its voters store it (src/raft/raft.h), and how everybody else learns of it (LOG).
+// The replicated log at this peer: stored and committed with the voters (src/raft/raft.h), sent to all other members (LOG, GET
+// LOG, snapshots), and applied.
 #include "protocol/log/log.h"
 
 #include <string.h>
 
 enum {
-    LOG_BATCH = 32,       // entries sent at once to somebody who is behind
-    STORE_ENTRIES = 512,  // after so many, and as many as STORE_STATES states have, a store is made shorter
+    LOG_BATCH = 32,       // entries sent at once to a member that is behind
+    STORE_ENTRIES = 512,  // a store with more entries than this, and than STORE_STATES snapshots, is compacted
     STORE_STATES = 4,
 };
 
 // ---- applying -----------------------------------------------------------------------------------------------------
 
-// All that the log made up to here is known.
+// The state is that of the log up to this entry.
 static void reach(peer *p, const log_entry *entry) {
     p->state.position = entry->index;
     raft_applied(&p->raft, entry->index, entry->term);
@@ -51,7 +52,7 @@ static void send_entry(peer *p, uint32_t contact_index, const log_entry *entry, 
 static void announce(peer *p, const log_entry *entry) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         cluster_contact *c = &p->cluster->contacts[i];
-        // those who are behind get theirs in order, from log_tick
+        // members that are behind get entries in order, from log_tick
         if (!c->used || c->link != LINK_UP || c->member == 0) continue;
         send_entry(p, i, entry, entry->index - 1, false);
         c->log_sent_ns = p->now;
@@ -60,18 +61,18 @@ static void announce(peer *p, const log_entry *entry) {
 
 bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return run_state_next(&p->state, after, UINT64_MAX, out); }
 
-// What the log made, as entries up to `until`, and then that this is all of it: what stood last may have left nothing, and a voter
-// that does not know how far its state goes cannot go on from there. From somebody who does not lead it is of use to a
-// voter that comes back while nobody leads: where the other voters are now, without whom nobody will.
+// Sends a snapshot: the state as entries up to `until`, and a LOG_BASE that ends it. Reason for the LOG_BASE: the last entries
+// may have left nothing in the state, and a voter must know how far its state goes. A peer that does not lead sends it to a
+// voter that restarts while there is no leader, for the addresses of the other voters.
 bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
-    if (!raft_has_state(&p->raft)) return false;  // half of another's state would pass for all of it
+    if (!raft_has_state(&p->raft)) return false;  // an incomplete snapshot would pass for a whole one
     log_entry entry;
     uint64_t previous = 0;
     while (run_state_next(&p->state, previous, until + 1, &entry)) {
         send_entry(p, contact_index, &entry, previous, previous == 0);
         previous = entry.index;
     }
-    const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->state.voters;  // who never voted has heard of them
+    const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->state.voters;  // a peer that never voted knows the voters of the log
     if (previous == until || voters->count == 0) return true;
     bool known = until >= p->raft.base && until <= p->raft.committed;
     entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = *voters};
@@ -79,8 +80,8 @@ bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
     return true;
 }
 
-// For a voter that comes back while nobody leads, and has the log: only where the voters are may be news. An entry that claims to
-// follow itself is applied by nobody.
+// Sends only the voters' addresses, to a voter that restarts with its log while there is no leader. The entry claims to follow
+// itself, so no peer applies it.
 void log_send_addresses(peer *p, uint32_t contact_index) {
     log_entry entry = {.index = p->state.voters_index, .kind = LOG_VOTERS, .u.voters = p->state.voters};
     lead_renew_addresses(p, &entry.u.voters);
@@ -94,7 +95,7 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
         if (!log_send_snapshot(p, contact_index, previous)) return;
         from = first;
     }
-    // a joiner gets all at once, so that it does not fetch state for a version long gone
+    // a joiner gets all entries at once, so that it does not fetch an old version of the state
     uint64_t until = from == first ? newest : from + LOG_BATCH - 1;
     for (uint64_t i = from; i <= newest && i <= until; i++) {
         const log_entry *entry = raft_entry(&p->raft, i);
@@ -105,14 +106,14 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     p->cluster->contacts[contact_index].log_sent_ns = p->now;
 }
 
-// Who was elected and is not in charge yet says what holds as well: its voters may lack it, and without them it will never be.
+// An elected leader answers even before its log is complete: its voters may lack the entries that it needs them to store.
 void on_get_log(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT || msg->u.get_log.from == 0) return;
     if (!peer_is_leader(p) && !raft_leads(&p->raft)) lead_send(p, from);
     else log_send_from(p, from, msg->u.get_log.from);
 }
 
-// Whoever does not say the newest position in its own words is sent what it lacks.
+// Sends missing entries to members whose messages show an older log position.
 void log_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
@@ -133,7 +134,7 @@ static void send_to(void *context, const braid_id *to) {
     if (at != NO_CONTACT) peer_send(p, at, 0);
 }
 
-// A store that has many entries more than the state with which it begins is begun anew.
+// Decides when a store that begins with a snapshot of `entries` is compacted again.
 static void store_begins(peer *p, uint64_t index, uint32_t entries) {
     uint64_t most = STORE_ENTRIES > STORE_STATES * entries ? STORE_ENTRIES : STORE_STATES * entries;
     p->log->store_until = index + (p->config.store_entries != 0 ? p->config.store_entries : most);
@@ -153,7 +154,7 @@ static void store(void *context, const log_entry *record) {
     store_begins(p, record->index, kept->u.base.entries);
 }
 
-// Between two decisions, which is most of the time: nothing is under way that would have to be stored again behind the state.
+// Compacts the store while no entry is uncommitted, which is most of the time: otherwise it would have to be stored again.
 static void store_shorten(peer *p) {
     if (p->raft.last <= p->log->store_until || p->log->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_compact(&p->raft)) return;
     if (p->state.position == p->raft.last) raft_compact(&p->raft);
@@ -163,10 +164,10 @@ void log_open(peer *p) {
     const raft_host host = {p, compose, send_to, store};
     const peer_config *c = &p->config;
     raft_init(&p->raft, &host, &c->self, c->store != 0 ? c->store : c->random_seed, rng_seed(c->random_seed, 9), p->log->ring->entry, RAFT_WINDOW, p->now);
-    p->raft.low_priority = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
+    p->raft.low_priority = c->kind != MEMBER_DATA;  // only a data peer can write checkpoints as a leader
 }
 
-// A state is on its way. What the store has besides goes on behind it, or in its place if no more of it comes.
+// True while a snapshot is arriving. Entries of the own store continue behind it, or replace it if it breaks off.
 static bool begins_afresh(peer *p) {
     if (p->state.position > p->log->afresh.floor || p->now >= p->log->afresh.until_ns) return false;
     peer_wake_at(p, p->log->afresh.until_ns);
@@ -185,7 +186,7 @@ static void apply_committed(peer *p) {
 
 void log_progress(peer *p) {
     const raft *r = &p->raft;
-    if (!raft_has_state(r) && !begins_afresh(p)) raft_step_down(&p->raft, p->now);  // a state came in place of its own, and broke off
+    if (!raft_has_state(r) && !begins_afresh(p)) raft_step_down(&p->raft, p->now);  // a snapshot replaced its state and broke off
     if (p->cluster->leads && (!raft_leads(r) || r->term != p->cluster->lead.term)) core_report(p, &(core_change){.kind = CHANGE_LEADS_NO_MORE});
     apply_committed(p);
     if (!p->cluster->leads && raft_in_charge(r) && p->state.position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
@@ -201,14 +202,14 @@ static bool hears_leader(const peer *p) {
     return at != NO_CONTACT && p->cluster->contacts[at].link == LINK_UP;
 }
 
-// Who wants to lead, and could hear who does, looks for that one where it is no more.
+// A candidate that could hear the leader uses an outdated address for it: send it the present one.
 void log_vote_message(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     raft_receive(&p->raft, p->now, &p->cluster->contacts[from].id, msg);
     if (msg->kind == MESSAGE_VOTE && hears_leader(p)) lead_send(p, from);
 }
 
-// Where somebody was last, whether or not the entry holds. Who was named to be asked now may be where the user says.
+// Takes addresses from a stored record, even if the entry is not committed. An address named by the user is kept as well.
 static void recall_addresses(peer *p, const log_entry *record) {
     const log_member *m = &record->u.member;
     if (record->kind == LOG_MEMBER && contact_find(p, &m->peer) != NO_CONTACT) contact_add(p, &m->peer, m->address);
@@ -223,7 +224,7 @@ static void recall_up_to(peer *p, uint64_t committed) {
     const log_entry *next;
     while (p->state.position < committed && (next = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         apply(p, next);
-        p->core.effect_count = 0;  // of what was long ago nobody needs to hear
+        p->core.effect_count = 0;  // no effects of entries before the restart
     }
     raft_applied(&p->raft, p->state.position, 0);
 }
@@ -258,13 +259,13 @@ static void ask_for_log(peer *p) {
     peer_send_leader(p);
 }
 
-// The leader sends its log to members only: who was expelled while it could not be reached learns it by asking.
+// The leader sends its log to members only. A peer that was removed while it was unreachable learns of it by asking.
 void log_compare(peer *p, uint64_t newest) {
     if ((p->me != 0 || (p->leaving && raft_votes(&p->raft))) && newest > p->state.position) ask_for_log(p);
 }
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
-    // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
+    // other members may have replaced its contributions meanwhile: it joins again as a new member
     p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->shadow;
     run_state_forget_members(&p->state);
     members_forget(p);
@@ -276,7 +277,7 @@ static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     raft_reset_applied(&p->raft);
 }
 
-// Whom no link leads to may be elsewhere by now.
+// Voters without a link may have moved: dial their new addresses.
 static void take_addresses(peer *p, const log_voters *voters) {
     for (uint32_t i = 0; i < voters->count; i++) {
         const log_voter *v = &voters->voter[i];
@@ -289,7 +290,9 @@ static void take_addresses(peer *p, const log_voters *voters) {
     }
 }
 
-// What a state leaves out meant nothing any more when that was told, and may mean something to one of another time.
+// Does this entry extend the local log? Snapshot entries may have gaps, because a snapshot omits entries that are obsolete at
+// its position. They are accepted only from the sender and position of the snapshot being installed. Any other entry must be
+// exactly the next one.
 static bool follows(peer *p, uint32_t from, const message *msg) {
     const message_log *body = &msg->u.log;
     if (body->previous != p->state.position) return false;
@@ -305,10 +308,10 @@ void on_log(peer *p, uint32_t from, const message *msg) {
         take_addresses(p, &body->entry.u.voters);
         return;
     }
-    // of a state the first entries are older than what is known here, the last ones are not
+    // the first entries of a snapshot are older than the state here, the last ones are not
     if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->state.position) return;
     if (body->reset) start_afresh(p, from, msg->log_position);
-    // a state names only who is left: behind another state of mine its entries would leave the dead among the living
+    // a snapshot names only live members: applied to another state it would leave removed members in it
     if (!follows(p, from, msg)) {
         ask_for_log(p);
         return;
