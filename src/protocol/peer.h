@@ -26,9 +26,9 @@
 typedef struct peer peer;
 
 enum {
-    PEER_VOTERS = 5,           // more make each decision wait for more, and more deaths at once are not to be expected
-    PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and those who ask to be
-    PEER_UPLOAD_PERCENT = 25,  // usual share of a line for those who fetch state
+    PEER_VOTERS = 5,           // more would slow each decision down, and more simultaneous deaths are unlikely
+    PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and joiners
+    PEER_UPLOAD_PERCENT = 25,  // usual share of a line for state transfer
 };
 
 // What the run's description says, for the protocol's eyes.
@@ -39,14 +39,14 @@ typedef struct peer_run {
     uint32_t microbatches;      // per iteration
     uint16_t stages;            // 0 .. stages - 1
     uint16_t slots;             // m belongs to slot m mod slots
-    uint16_t shares;            // private data: slot s belongs to share s mod shares, and each share to one peer. 0: all have the same data
-    bool elastic;               // private data: an iteration goes on without what a data peer that is gone keeps it waiting for
+    uint16_t shares;            // private data: slot s belongs to share s mod shares, and each share to one peer. 0: all peers have the same data
+    bool elastic;               // private data: an iteration goes on without the microbatches of a data peer that is away
     uint64_t patience_ns;       // ... after so long
     bool reproducible;
-    uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch goes to the cheapest peer
+    uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch is sent to the cheapest peer
     uint8_t objective;          // router_objective
     bool plan_first;            // router_config.plan_first
-    bool restarts;              // to compare: a microbatch whose way breaks on the way back begins again, as SWARM's do
+    bool restarts;              // for comparison: a microbatch whose path breaks in the backward pass begins again, as in SWARM
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;
     uint32_t checkpoint_every;  // 0: only at the end
@@ -63,49 +63,49 @@ typedef struct peer_run {
     const uint16_t *tensor_stage;  // [model_tensors] in canonical order; borrowed for the peer's life
 } peer_run;
 
-// For the tests of the tests: each breaks one rule of the protocol, and the simulator must notice.
+// Mutation testing: each breaks one rule of the protocol, and the simulator must notice.
 typedef enum peer_mutant {
     PEER_MUTANT_MOVES_ON_SUSPICION,  // a holder that was told to COMMIT is replaced before its expulsion
     PEER_MUTANT_FREES_AT_COMMIT,     // the slot is free before the weight gradient is computed
-    PEER_MUTANT_COMPLETE_ENDS_GUARD, // nobody looks after a forward once it was computed
+    PEER_MUTANT_COMPLETE_ENDS_GUARD, // no peer guards a forward after it was computed
     PEER_MUTANT_COMMITS_TWICE,       // a second COMMIT adds a second time
     PEER_MUTANT_SAME_NAME,           // a part is served under a name that is not its set's
-    PEER_MUTANT_NO_EVICTION,         // a repair waits for a slot like anybody
+    PEER_MUTANT_NO_EVICTION,         // a repair waits for a slot and evicts none
     PEER_MUTANT_FREES_AT_FINAL,      // slots stay taken until FINAL
     PEER_MUTANT_REFUSES_SILENTLY,    // a COMMIT that cannot be kept is not answered
     PEER_MUTANT_ROUTES_ACROSS_FALLS, // a link between routers that fell goes on as if nothing had been lost
     PEER_MUTANT_ROUTES_TO_THE_GONE,  // the router is not told that a neighbour was expelled
     PEER_MUTANT_ROUTES_TOO_MUCH,     // the router may carry more than the relay says
     PEER_MUTANT_COMMITS_UNANSWERED,  // a new owner gives orders when one member has answered, not all
-    PEER_MUTANT_OBEYS_OLDER_OWNER,   // a COMMIT is kept whoever sends it
-    PEER_MUTANT_FORGETS_COMMITTED,   // a new owner does not keep who was told to count
-    PEER_MUTANT_KEEPS_ITS_NUMBER,    // a peer that comes back is the member that it was
+    PEER_MUTANT_OBEYS_OLDER_OWNER,   // a COMMIT of any sender is obeyed
+    PEER_MUTANT_FORGETS_COMMITTED,   // a new owner forgets committed holders
+    PEER_MUTANT_KEEPS_ITS_NUMBER,    // a peer that restarts keeps its member id
     PEER_MUTANT_KEEPS_ITS_SUM,       // an expelled peer keeps what it had counted
     PEER_MUTANT_ONE_ROUND,           // another manifest bears the number of the one before
-    PEER_MUTANT_LENDS_SHARES,        // slots of private data are given to whoever is there
+    PEER_MUTANT_LENDS_SHARES,        // slots of private data are given to any data peer
     PEER_MUTANT_PROMOTES_EARLY,      // a shadow does the work of a stage that has others
     PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for shadows as for members
     PEER_MUTANT_ROUND_BEFORE_CLOSE,  // a round is adopted before the log says what it closes
-    PEER_MUTANT_KEEPS_LOSERS,        // a stash that waits says nothing: a lost CANCEL is never made good
+    PEER_MUTANT_KEEPS_LOSERS,        // a stash that waits does not report: a lost CANCEL is never repaired
     PEER_MUTANT_RECORDS_ARE_TRUTH,   // a live holder that has nothing left is not replaced
     PEER_MUTANT_OLD_RESULTS,         // in fast mode a new round keeps what the one before had added up
-    PEER_MUTANT_TRUSTS_DONORS,       // state is taken without a look at its names
-    PEER_MUTANT_WAITS_FOR_THE_DEAD,  // what a donor was asked for is not asked of another one when it is gone
+    PEER_MUTANT_TRUSTS_DONORS,       // state is accepted without comparing content hashes
+    PEER_MUTANT_WAITS_FOR_THE_DEAD,  // pulls of a dead source are not repeated elsewhere
     PEER_MUTANT_FORWARDS_ANYTHING,   // blocks that are not at its version are taken to be brought forward, too
     PEER_MUTANT_KEEPS_LEFT_OUT,      // what CLOSE leaves out stays in the sum
     PEER_MUTANT_DIVIDES_BY_ALL,      // N has the tokens of what is left out, too
-    PEER_MUTANT_HEARS_THE_PAST,      // what was said before the run went back counts after it
-    PEER_MUTANT_KEEPS_THE_PAST,      // who goes back keeps what it had counted
-    PEER_MUTANT_LETS_THE_LAST_GO,    // who asks to leave goes, whoever else has what it has
-    PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run goes back when one member of a stage lacks its state
-    PEER_MUTANT_EVICTS_COMMITTED,    // whoever wants a slot gets that of one that waits to be counted
+    PEER_MUTANT_HEARS_THE_PAST,      // messages from before a rollback count after it
+    PEER_MUTANT_KEEPS_THE_PAST,      // a rollback keeps the gradient sum
+    PEER_MUTANT_LETS_THE_LAST_GO,    // a leaving member is released even if it has the last copy
+    PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run rolls back when one member of a stage lacks the state
+    PEER_MUTANT_EVICTS_COMMITTED,    // a slot is taken from a committed microbatch
 } peer_mutant;
 
 // ... in the choice of neighbours (route_view.c).
 typedef enum peer_view_mutant {
     PEER_VIEW_WORKS,
-    PEER_VIEW_SLEEPS,      // nobody gossips: neighbours of a crowded stage stay those of the beginning
-    PEER_VIEW_GROWS_STALE, // from iteration 5 on a view is not told who has come and gone
+    PEER_VIEW_SLEEPS,      // no gossip: neighbours in a large stage never change
+    PEER_VIEW_GROWS_STALE, // from iteration 5 on a view does not hear of joins and leaves
 } peer_view_mutant;
 
 typedef struct peer_config {
@@ -114,23 +114,23 @@ typedef struct peer_config {
     member_kind kind;
     bool leader;                // begins the run: its first leader, and its only voter until there are others
     bool lacks_start;           // ... long ago: the state from which that run began does not lie at its host any more
-    braid_id leader_id;         // whom to JOIN
+    braid_id leader_id;         // the leader to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
-    braid_id named_id;          // whom its user named, and who said that the leader is that one, which may have died since; zero: the leader itself
+    braid_id named_id;          // the peer that the user named, which named the leader; the leader may have died since. Zero: the leader itself
     char named_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;            // names its private data
-    braid_id host;              // of a shadow: who works on this machine; zero: nobody
-    uint64_t random_seed;       // another one in each life of a process: lives are told apart by it
+    braid_id host;              // of a shadow: the peer that works on this machine; zero: none
+    uint64_t random_seed;       // another one in each incarnation: incarnations are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
     uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
     uint64_t mutants;           // bit i: peer_mutant i; 0 outside of tests
-    uint8_t carried_percent;    // of tensors that go by way of somebody however quick the line is; 0 outside of tests
+    uint8_t carried_percent;    // of tensors that are forwarded however quick the line is; 0 outside of tests
     bool carries_nothing;       // of others' tensors
     peer_view_mutant view_mutant;
 } peer_config;
@@ -165,37 +165,37 @@ typedef struct event {
     bool unlogged;
 } event;
 
-// What the user is told.
+// Notifications for the user.
 typedef enum tell_kind {
     TELL_JOINED,      // this peer became `member` of `stage`
-    TELL_MEMBER,      // somebody did
+    TELL_MEMBER,      // another peer did
     TELL_EXPELLED,    // member, reason
     TELL_STARTED,     // the run starts at `iteration`
     TELL_ITERATION,   // a FINAL: iteration, loss (mean), tokens, microbatches, norm, learning_rate, skip
     TELL_EVAL,        // held-out loss (mean), tokens
     TELL_REPAIR,      // m, stage, phase: what was repaired because `member` died
-    TELL_TAKEOVER,    // member, id: so many microbatches of an iteration are its now, of an owner that is `gone`; once for each slot
+    TELL_TAKEOVER,    // member, id: the new owner of `microbatches` of each iteration, after its owner `gone` died; once for each slot
     TELL_SUSPECT,     // member, stage: does not answer
     TELL_TRANSFER,    // this peer fetches state: done, total blocks
     TELL_CHECKPOINT,  // version, or failed
     TELL_FLOWS,       // what this peer's router sends on has changed: flow, flows, changes
     TELL_END,         // the run is complete: weights' hash
     TELL_DIVERGED,    // the run ends with `iteration`: `total` iterations in a row had no finite gradient
-    TELL_REFUSED,     // this peer cannot take part: `text` says why
+    TELL_REFUSED,     // this peer cannot take part; `text` has the reason
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
-    TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone; they wait `total` ns, 0: until it is back
-    TELL_BACK,        // ... and is here again, after `done` ns
+    TELL_AWAITED,     // `id`, the only peer with the data of `microbatches`, is away; they wait `total` ns, 0: until it is back
+    TELL_BACK,        // `id` is back after `done` ns
     TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
-    TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one
+    TELL_LIED,        // member, id, stage: sent corrupt state; it is fetched from another source
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
-    TELL_ROLLED_BACK, // the run goes on from version `iteration`, for nobody has the state of `stage` any more; `total` iterations are computed again
-    TELL_UNFINISHED,  // the run ends with the weights of version `iteration`: `id`, whose data so many microbatches of the next one need, is gone
+    TELL_ROLLED_BACK, // all copies of the state of `stage` are lost: rolled back to version `iteration`; `total` iterations are computed again
+    TELL_UNFINISHED,  // the run ends with version `iteration`: `id`, whose data `microbatches` of the next iteration need, is away
     TELL_ALONE,       // this peer was asked to leave, and no other one has the state of `stage`
-    TELL_UNLED,       // nobody leads, and too few voters are here: `done` of `total`; one of the others is `id`, last at the address `text`
+    TELL_UNLED,       // no leader, and no quorum: `done` of `total` voters are here; a missing one is `id`, last at the address `text`
     TELL_KINDS
 } tell_kind;
 
-// What the router lets pass here: whose units, from whom, to whom (0: they begin or end here, or have no way yet).
+// Units of flow through this peer: of which source, from and to which member (0: they begin or end here, or have no path yet).
 typedef struct peer_flow {
     member_id source, from, to;
     uint32_t units;
@@ -226,10 +226,10 @@ typedef struct tell {
     const char *text;
     const peer_flow *flow;  // one for each source and next peer; valid until the next step
     uint32_t flows;
-    uint64_t changes;       // of who gets how many units, so far
+    uint64_t changes;       // of the units of each neighbour, so far
 } tell;
 
-// In which phase of its way a microbatch was when it had to be repaired.
+// The phase of a microbatch when its path had to be repaired.
 typedef enum repair_phase { REPAIR_FORWARD, REPAIR_BACKWARD, REPAIR_COMMITTED, REPAIR_AGGREGATION, REPAIR_PHASES } repair_phase;
 const char *repair_phase_name(uint8_t phase);
 const char *tell_name(tell_kind kind);
@@ -267,7 +267,7 @@ size_t peer_bytes(const peer_run *run, const peer_config *config);
 // Builds a peer in `memory` (peer_bytes, 64-byte aligned, zeroed). `run` and `config` are copied.
 peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns);
 
-// What an earlier life of this peer had stored, record by record in the order of EFFECT_APPEND, before the first step. An
+// After a restart: what this peer had stored, record by record in the order of EFFECT_APPEND, before the first step. An
 // entry replaces that of its index and all behind it. A LOG_BASE replaces everything before it but the newest LOG_VOTE, and
 // as many entries follow it as it says: those that peer_snapshot gave when it was stored. All of that is stored, or nothing.
 // False: the records do not belong together.
@@ -287,22 +287,22 @@ typedef struct peer_view {
     bool shadow;           // keeps the state of `stage` only
     bool whole;            // all that it needs for version `reaches` is here
     uint64_t reaches;
-    bool stands_again;     // nobody's member and about to leave, but not with what it has: it is to be let in first
-    uint64_t left;         // nobody's member: 1 + the iteration of results that are whole; 0: they are not
+    bool stands_again;     // no member, and leaving: it joins again first, so that its state stays available
+    uint64_t left;         // no member: 1 + the iteration of complete results here; 0: none
     bool ready;            // at the newest version
     uint64_t version, iteration;
-    uint64_t generation;   // how often the run went back, and one
+    uint64_t generation;   // 1 + the number of rollbacks
     uint32_t slots_used, capacity, counted;  // counted: |K|
     message_set k;
     uint64_t log_position;
     bool leads;                     // decides what enters the log
     uint64_t term;                  // in which it leads, or last heard of
-    uint16_t voters;                // of the log, as far as this peer is one: how many there are
+    uint16_t voters;                // number of voters, if this peer is one
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns;  // compute booked (invariant I12)
     uint64_t wasted;                // microbatches that were computed here, wholly or in part, and given up
-    uint64_t carried;               // tensors that left by way of somebody
-    uint64_t carried_bytes;         // of others' tensors, that were passed on here
+    uint64_t carried;               // tensors that were sent by a forwarder
+    uint64_t carried_bytes;         // of others' tensors, forwarded here
     bool routes;                    // it has a router, and the rest is the router's
     bool route_linked;              // it and all its neighbours know each other
     bool route_settled;             // nothing of its is under way
@@ -313,14 +313,14 @@ typedef struct peer_view {
     uint64_t route_changes;         // of what passes here, so far
 } peer_view;
 
-// Whether the log knows that peer as a member, as far as it was read here.
+// Whether that peer is a member in the log, as far as it was read here.
 bool peer_knows_member(const peer *p, const braid_id *id);
 void peer_look(const peer *p, peer_view *view);
-// What the router lets pass. Returns how many there are, at most `capacity` written.
+// The router's flows. Returns their number; at most `capacity` are written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
 // What a relay holds of this iteration's microbatches, of one owner's or of all (0).
 void peer_holdings(const peer *p, member_id owner, message_holdings *out);
-// Who votes on the log, as far as this peer knows.
+// The voters, as far as this peer knows.
 const log_voters *peer_voters(const peer *p);
 // Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);

@@ -2,20 +2,21 @@
 
 #include <math.h>
 
-enum { GAP_WEIGHT_SHIFT = 4 };  // a gap counts 1/16
+enum { GAP_WEIGHT_SHIFT = 4 };  // a gap has the weight 1/16
 
-static const double sure_deviations = 3.5;        // phi is 3.6 there
-static const double deviation_floor_ns = 150e6;   // a busy core delays a thread by this much without meaning anything
+static const double sure_deviations = 3.5;        // phi is 3.6 at this many deviations
+static const double deviation_floor_ns = 150e6;   // a busy core may delay a thread by this much
 static const uint64_t accept_floor_ns = 2 * TIMING_S;
 static const uint64_t unmeasured_bytes_per_s = 1000 * 1000;
 static const uint64_t complete_floor_ns = 2 * TIMING_S;
-static const uint64_t complete_factor = 4;        // an eta may be wrong by this much before anybody acts
-static const uint64_t overdue_most_ns = 600 * TIMING_S;  // no limit grows by silence beyond about twice this
-static const uint64_t eta_most_ns = 3600 * TIMING_S;     // what somebody says that it takes is not believed beyond
+static const uint64_t complete_factor = 4;        // an estimate may be wrong by this factor
+static const uint64_t overdue_most_ns = 600 * TIMING_S;  // limits raised by silence stay below about twice this
+static const uint64_t eta_most_ns = 3600 * TIMING_S;     // larger estimates are cut to this
 static const uint32_t most_false_alarms = 5;
-static const uint64_t expel_factor = 3;           // who was silent for a third of it once and came back may do so again
+static const uint64_t expel_factor = 3;           // a silence as long as a third of the limit was survived before
 
-// A limit that only grew would, on a line that has its bad hours, end where a death is noticed late for ever.
+// False alarms raise the limit, and quiet hours lower it again. If it only grew, deaths would be noticed late for ever on a line
+// with bad hours.
 static void judge(timing_link *link, uint64_t now_ns, bool false_alarm) {
     if (!false_alarm && now_ns < link->quiet_ns + TIMING_QUIET_NS) return;
     if (false_alarm && link->false_alarms < most_false_alarms) link->false_alarms++;
@@ -42,7 +43,7 @@ void timing_heard_at(timing_link *link, uint64_t now_ns, double phi) {
     link->heard_ns = now_ns;
 }
 
-// Heartbeats bound the gap of an idle link: never expect a shorter one.
+// An idle link has one heartbeat per TIMING_HEARTBEAT_NS: a shorter gap is never expected.
 static double mean_of(const timing_link *link) {
     return link->gap_mean_ns > (double)TIMING_HEARTBEAT_NS ? link->gap_mean_ns : (double)TIMING_HEARTBEAT_NS;
 }
@@ -62,7 +63,7 @@ double timing_phi(const timing_link *link, uint64_t now_ns) {
 
 bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_suspect_at(link, now_ns, TIMING_SUSPECT_PHI); }
 
-// (Most are asked about soon after they were heard.)
+// The first comparison is only quick: most links were heard lately.
 bool timing_suspect_at(const timing_link *link, uint64_t now_ns, double phi) {
     return now_ns > link->heard_ns + TIMING_HEARTBEAT_NS && timing_phi(link, now_ns) >= phi;
 }

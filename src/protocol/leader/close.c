@@ -20,7 +20,7 @@ void on_settled(peer *p, const message *msg) {
     known->body = *body;
 }
 
-// Elastic, who has died is nobody's owner: its own sums are gone with it.
+// Elastic: a dead owner's microbatches are not settled, because its own sums died with it.
 static bool is_settled(const peer *p, uint32_t m) { return p->leader->settled[m].known && !private_orphan(p, m); }
 
 static bool all_settled(const peer *p) {
@@ -29,7 +29,7 @@ static bool all_settled(const peer *p) {
     return true;
 }
 
-// What the iteration plans, or what the CLOSE before counted, when this one leaves out more.
+// What the iteration plans; for a second CLOSE, what the first one counted.
 static bool may_count(const peer *p, uint32_t m) { return !p->state.has_close || bitset_has(p->state.close.counted.words, m); }
 
 static void append_close(peer *p) {
@@ -42,7 +42,7 @@ static void append_close(peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++) {
         const message_settled *body = &l->settled[m].body;
         if (m >= p->run.microbatches) {
-            if (p->state.has_close) continue;  // told
+            if (p->state.has_close) continue;  // reported already
             l->eval_loss += body->loss;
             l->eval_tokens += body->tokens;
             continue;
@@ -76,7 +76,7 @@ static bool state_agreed_by(const stage_round *r, member_id who) {
     return false;
 }
 
-// Every counted microbatch has a live holder in the stage whose state is known to agree (I8).
+// Invariant I8: every counted microbatch has a live holder in the stage, and its state agrees with the others'.
 static bool manifest_possible(const peer *p, uint16_t s) {
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         member_id holder;
@@ -136,7 +136,7 @@ static void begin_round(peer *p, uint16_t s) {
     memset(b, 0, sizeof *b);
     b->stage = s;
     b->term = p->cluster->own_term;
-    uint64_t before_first = (p->cluster->own_term - 1) << 32;  // no two rounds have one number, whoever leads
+    uint64_t before_first = (p->cluster->own_term - 1) << 32;  // attempts are numbered uniquely over all leaders
     if (r->round < before_first) r->round = before_first;
     if (r->round == before_first || !peer_breaks(p, PEER_MUTANT_ONE_ROUND)) r->round++;
     b->round = r->round;
@@ -150,7 +150,7 @@ static void begin_round(peer *p, uint16_t s) {
     deal_blocks(p, s, b);
     r->running = true;
     r->dirty = false;
-    if (!p->run.reproducible) {  // what was reduced before has been thrown away, by shadows too
+    if (!p->run.reproducible) {  // results of earlier attempts are discarded, also by shadows
         r->reports = r->shadows = 0;
         r->agreed_ns = 0;
     }
@@ -214,7 +214,7 @@ void on_reduced(peer *p, const message *msg) {
     memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
 }
 
-// Who is about to be expelled takes along what it has, as does who is about to be let in again.
+// Its membership is about to end, by a removal or a new admission, and what it has goes with it.
 static bool goes(const peer *p, const cluster_member *m) { return m->expelling || (m->contact != NO_CONTACT && p->cluster->contacts[m->contact].joining); }
 static bool stays_at_version(const peer *p, const cluster_member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
 
@@ -224,7 +224,7 @@ static bool somebody_stays(const peer *p, uint16_t s) {
     return false;
 }
 
-// min(2, members at version t) report one root: one more copy of the results must outlive the death of any one.
+// At least min(2, members at version t) report one result hash: a copy of the results must survive the death of any member.
 static bool stage_agrees(peer *p, uint16_t s) {
     stage_round *r = &p->leader->round[s];
     uint32_t able = 0, same = 0;
@@ -235,7 +235,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
         bool counts = m->stage == s || (m->keeps == s && peer_breaks(p, PEER_MUTANT_COUNTS_SHADOWS));
         if (!counts || !stays_at_version(p, m)) continue;
         able++;
-        for (uint32_t j = 0; j < r->reports; j++) same += r->reporter[j] == m->id;  // of those that answer still
+        for (uint32_t j = 0; j < r->reports; j++) same += r->reporter[j] == m->id;  // only live reporters
     }
     if (same == 0 || same < (able < 2 ? able : 2)) return false;
     r->result_root = r->root[0];
@@ -270,7 +270,7 @@ void on_state(peer *p, uint32_t from, const message *msg) {
 
 // ---- FINAL --------------------------------------------------------------------------------------------------------
 
-// Squared norm of the averaged gradient, tensors in the model's canonical order, whoever holds them.
+// Squared norm of the averaged gradient, added in the model's canonical order of tensors.
 static double total_norm2(const peer *p) {
     uint32_t next[WIRE_MAX_STAGES] = {0};
     double sum = 0;
@@ -333,7 +333,7 @@ void leader_decided(peer *p, const core_job *t, const job_result *r) {
     l->phase = LEADER_DECIDED;
 }
 
-// Who has it in its sum died, in a stage that is not reduced yet.
+// A holder of it died in a stage whose aggregation is not complete.
 static bool sum_is_lost(peer *p, uint32_t m) {
     bool lost = false;
     for (uint16_t s = 0; s < p->run.stages && !lost; s++) {
@@ -343,13 +343,14 @@ static bool sum_is_lost(peer *p, uint32_t m) {
     return lost;
 }
 
-// Something counts whose data are gone for longer than is waited, and whose sum died in a stage that is not reduced yet.
+// Elastic: a counted microbatch cannot be recomputed, because its data are away, and a holder died before its stage was
+// aggregated.
 static bool must_leave_out(peer *p) {
     bool must = false;
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         if (!bitset_has(p->leader->close.counted.words, m)) continue;
         if (!private_left_out(p, m)) {
-            if (!p->leader->settled[m].known) return false;  // a new leader is told again
+            if (!p->leader->settled[m].known) return false;  // a new leader waits for SETTLED
             continue;
         }
         must = must || sum_is_lost(p, m);
@@ -374,18 +375,19 @@ static bool end_without_news(peer *p) {
     return true;
 }
 
-// The run is to end, and this iteration cannot, for want of data that are gone. Nothing of it is in the state yet: version t is what is saved.
+// The run is to end, and this iteration cannot, because private data are away or its end was dropped. Nothing of it is in the
+// state yet, so version t is saved.
 static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
     bool may_come = p->raft.last != p->state.position && !p->leader->unlogged;  // an admission may be in the log's queue
-    bool in_vain = p->leader->saving && p->leader->save_failed;  // what is given up is not the last one: that is begun anew
+    bool in_vain = p->leader->saving && p->leader->save_failed;  // a checkpoint that failed is given up first; the last one begins after it
     bool given_up = m < p->microbatches;
     if ((!given_up && !p->leader->drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     if (given_up) private_tell_unfinished(p, m);
     if (!given_up && end_without_news(p)) return;
     p->leader->phase = LEADER_SAVING_LAST;
-    // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
+    // a checkpoint that has begun continues: restarted, late answers would be taken for new ones
     if (!p->leader->saving || p->leader->save_ending) save_begin(p, p->state.iteration);
 }
 
@@ -394,14 +396,14 @@ static bool stays(const peer *p, member_id id) {
     return m != NULL && !goes(p, m);
 }
 
-// Each stage has somebody who is about to stay and has what the next version is made of. Where that one has died meanwhile it is reduced again.
+// Each stage has a member that stays and can make the next version. Otherwise the aggregation is repeated.
 static bool is_made(const peer *p, uint16_t s) {
     const stage_round *r = &p->leader->round[s];
     if (p->leader->close.tokens == 0) return somebody_stays(p, s);
     for (uint32_t i = 0; i < r->reports; i++)
         if (stays(p, r->reporter[i])) return true;
     for (uint32_t i = 0; i < r->shadows; i++)
-        if (stays(p, r->shadow[i]) && hash_equal(&r->shadow_root[i], &r->result_root)) return true;  // not of an older round, or CLOSE
+        if (stays(p, r->shadow[i]) && hash_equal(&r->shadow_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
     return false;
 }
 

@@ -1,4 +1,4 @@
-// Coming and going: JOIN, the stage that a joiner gets, LEAVE, expulsion, the start of the run.
+// Admission and removal: JOIN, the stage of a joiner, LEAVE, removal of members, the start of the run.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
     return count;
 }
 
-// The stage that this process belonged to last, or belongs to as far as it is known here: its log may have begun afresh. 0: to none.
+// The stage of this process's newest membership, which may still be in the log if a snapshot replaced its own. 0: none.
 static uint16_t stage_before(const peer *p, uint32_t from, const message_join *join) {
     uint16_t was = 0;
     for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
@@ -22,8 +22,8 @@ static uint16_t stage_before(const peer *p, uint32_t from, const message_join *j
     return older == NULL ? was : older->keeps;
 }
 
-// It comes from a stage of which nobody else is left at this version, and has its state still. A relay may be needed elsewhere more, where
-// the state is to be had without it; a shadow is of use nowhere else.
+// True if the joiner still has the state of a stage in which no other member is at this version: it gets that stage. Not for a
+// relay while the start state can be had elsewhere, since another stage may need it more.
 static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     uint16_t was = stage_before(p, from, join);
     uint32_t count = 0;
@@ -39,12 +39,12 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
     return count < WIRE_MAX_STAGE_MEMBERS;
 }
 
-// The stage that it wishes, unless the run waits for somebody in another one; else where it helps most: least capacity that answers,
-// those on their way in counted.
+// Chooses the joiner's stage: the one it wishes, unless another stage is empty; otherwise the stage with the least capacity,
+// counting members that answer and joiners being admitted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     bool wished = false, nobody = false;
     *stage = 0;
-    bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older self goes
+    bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older membership is replaced
     if (p->cluster->member_count == WIRE_MAX_MEMBERS && !again) return false;
     if (join->kind != MEMBER_DATA && has_what_is_lost(p, from, join, stage)) return true;
     if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
@@ -54,7 +54,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
         uint64_t capacity = 0;
         uint32_t count = 0;
         for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-            if (p->cluster->members[i].stage != s || p->cluster->members[i].contact == from) continue;  // its older self goes
+            if (p->cluster->members[i].stage != s || p->cluster->members[i].contact == from) continue;  // its older membership is replaced
             if (member_answers(p, p->cluster->members[i].id)) capacity += p->cluster->members[i].capacity;
             count++;
         }
@@ -67,7 +67,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
         if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
         wished |= s == join->stage;
         nobody |= count == 0;
-        // of stages where nobody answers, the one that has nobody: the others may come back; and of those one that no shadow could work for
+        // among stages without capacity: an empty one first, since silent members may return; then one without a shadow
         capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && shadow_keeps(p, s));
         if (capacity < least) {
             least = capacity;
@@ -100,18 +100,19 @@ static void refuse_myself(peer *p, join_refusal why) {
     peer_effect(p, EFFECT_EXIT);
 }
 
-// Puts a data peer's share into the log. False: not now (`why` says nothing), or never.
+// Appends a data peer's share. False: not now (`why` is REFUSAL_NONE), or never.
 static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, join_refusal *why) {
     *why = REFUSAL_NONE;
     if (p->run.shares == 0) return true;
-    if (p->raft.last != p->state.position || log_room(p) < 2) return false;  // an entry under way may take the share
+    if (p->raft.last != p->state.position || log_room(p) < 2) return false;  // an entry being appended may take the share
     log_entry entry;
     *why = private_admit(p, who, wish, text, &entry);
     if (*why != REFUSAL_NONE) return false;
     return entry.kind == LOG_NONE || log_append(p, &entry);
 }
 
-// What it was before is a member to all others, and is no more: a shadow, say, that did the work of a stage, and is not needed as one now.
+// The leader's earlier incarnation is still a member in the log, and it gets no new stage: remove that member. Example: a
+// promoted shadow that restarts and is not needed as a shadow.
 static void leader_takes_leave_of_itself(peer *p) {
     const log_entry entry = {.kind = LOG_EXPEL, .u.expel = {.member = member_before(p), .reason = EXPEL_RETURNED}};
     if (entry.u.expel.member != 0 && p->raft.last == p->state.position) log_append(p, &entry);
@@ -137,7 +138,7 @@ static void leader_admits_itself(peer *p) {
     p->cluster->admitted = log_append(p, &entry);
 }
 
-// A voter stays until it is replaced: without it the others might be too few to do that.
+// Exits when this peer is neither member nor voter. A voter stays until it is replaced, because the others might have no quorum.
 void leave_when_free(peer *p) {
     p->leaving = true;
     if (p->me != 0 || p->cluster->rejoin_first || lead_is_voter(p, &p->config.self)) return;
@@ -152,7 +153,7 @@ static void tell_alone(peer *p) {
     peer_tell(p, &t);
 }
 
-// Asks to be let go until the log says so, or until a leader says that it votes no more.
+// Repeats LEAVE until the log removes this peer, or the leader dismisses it.
 static void leave_tick(peer *p) {
     tell_alone(p);
     if (p->cluster->join_sent_ns == 0 || p->now >= p->cluster->join_sent_ns + TIMING_REPEAT_NS) {
@@ -162,12 +163,12 @@ static void leave_tick(peer *p) {
     peer_wake_at(p, p->now + TIMING_REPEAT_NS);
 }
 
-// Its first word, a heartbeat, says where its log stands.
+// Its first message on a link, a heartbeat, carries its log position.
 static bool has_spoken(const cluster_contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
 
-// The leader. Where that was said to be may be where an earlier life of it was: while no link to it comes about, the others in
-// turn, who say where it is (on_join). So does a voter that lacks the state: nobody may be elected without it, and who has the state
-// sends it.
+// Where JOIN is sent: to the leader, if there is a link. Its address may be outdated; then to other contacts in turn, which answer
+// with the leader's address (on_join). A voter without the state asks others too: an election may need it, and a peer with
+// the state sends a snapshot.
 static uint32_t who_answers_join(peer *p) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     if (at != NO_CONTACT && p->cluster->contacts[at].link == LINK_UP && raft_has_state(&p->raft)) return has_spoken(&p->cluster->contacts[at]) ? at : NO_CONTACT;
@@ -225,7 +226,7 @@ static void dismiss(peer *p, uint32_t who, join_refusal why) {
 void on_join(peer *p, uint32_t from, const message *msg) {
     const message_join *join = &msg->u.join;
     if (from == NO_CONTACT) return;
-    contact_add(p, &p->cluster->contacts[from].id, join->address);  // where it is now; the log may name where it was
+    contact_add(p, &p->cluster->contacts[from].id, join->address);  // its present address; the log may have an older one
     if (!peer_is_leader(p)) {
         p->cluster->contacts[from].asks_in_ns = p->now;
         lead_send(p, from);
@@ -236,20 +237,20 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     }
     cluster_contact *c = &p->cluster->contacts[from];
     if (c->joining || join->capacity == 0) return;
-    // it is one, and does not know yet; but one that has read its MEMBER entry and asks all the same starts afresh
+    // it is a member and has not read that yet. A joiner that has read its MEMBER entry has discarded its membership
     if (c->member != 0 && c->incarnation == join->incarnation && msg->log_position < c->member) {
         log_send_from(p, from, msg->log_position + 1);
         return;
     }
     uint16_t stage;
-    // it is told when all is saved; until then the run may have to go back, and need it
+    // the run is ending: it is dismissed when all is saved; a rollback may need it until then
     if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
         if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);
         return;
     }
     if (!place(p, from, join, &stage)) {
         if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a shadow waits until it is needed
-        else if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);  // what it was it is no more
+        else if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);  // its older membership is over
         return;
     }
     join_refusal why;
@@ -267,7 +268,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     c->join_capacity = join->capacity;
 }
 
-// It has read that it is a member and is that one no more (its log began afresh): nobody else speaks for that one.
+// True if the sender has discarded the membership that the log still has (a snapshot replaced its log).
 static bool left_behind(const cluster_contact *c, const message *msg) { return c->member != 0 && msg->sender == 0 && msg->log_position >= c->member; }
 
 void on_leave(peer *p, uint32_t from, const message *msg) {
@@ -279,7 +280,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
         if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
         return;
     }
-    // a voter may have led since something that I missed, and will not say so again
+    // a voter with a newer log may have been the leader of an END that this peer missed, and will not repeat it
     bool knows_more = p->me != 0 && msg->log_position > p->state.position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
     if (!run_state_is_complete(&p->state) && !knows_more && !id_equal(&c->id, &p->cluster->lead.id)) {
@@ -302,11 +303,12 @@ void leader_remove(peer *p, member_id who, uint8_t reason) {
     m->expelling = log_append(p, &entry);
 }
 
-// Heard a moment ago, not only not yet suspected: what only it has may depend on it.
+// True if it has the state and was heard within TIMING_FRESH_NS. Not being suspected is not enough for decisions that may lose
+// the last copy.
 static bool has_state(const peer *p, const cluster_member *m) {
     const cluster_contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
-    if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;  // at FINAL of the version before, as theirs is
+    if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;  // of the version before FINAL, as for other members
     return c->beat.ready != 0 && c->beat.ready >= p->state.iteration;
 }
 
@@ -316,7 +318,7 @@ static bool is_up_to_date(const peer *p, const cluster_member *m) {
 
 bool member_is_whole(const peer *p, const cluster_member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
 
-// Somebody else, who may be a shadow, answers and has the whole newest state: who is behind may need what this one has.
+// True if another member, or a shadow, has the whole newest state. A member that is behind does not count: it may need `m`.
 bool stage_has_another(const peer *p, const cluster_member *m) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *other = &p->cluster->members[i];
@@ -331,7 +333,7 @@ static bool has_reported(const stage_round *r, member_id who) {
     return false;
 }
 
-// At FINAL: somebody else stays who has what version t + 1 is made of; `skip`: it is made of nothing new.
+// At FINAL: another member stays that can make version t + 1. `skip`: any member with version t can.
 static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
     const stage_round *r = &p->leader->round[m->keeps];
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -343,8 +345,8 @@ static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
     return false;
 }
 
-// FINAL is on its way into the log. From then on the next version is needed, and only those have what it is made of who reported that; where
-// nothing counts, those who have this one. (Before, it is reduced again without whoever is expelled.)
+// FINAL is being appended, and `m` is the only member that can make the next version: it reported the results, or, if nothing
+// counts, has this version. Before that the aggregation is repeated without a removed member.
 static bool makes_the_next(const peer *p, const cluster_member *m) {
     const peer_leader *l = p->leader;
     if (l->phase != LEADER_FINISHING || member_is_shadow(m)) return false;
@@ -352,9 +354,12 @@ static bool makes_the_next(const peer *p, const cluster_member *m) {
     return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
 }
 
-// Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
-// the first FINAL is on its way into the log anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
-// checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
+// Decides whether a suspected member is removed:
+//   1. Its port refuses connections, so the process is gone: remove it.
+//   2. It is only silent: remove it if it is replaceable, since silence may end. Replaceable means that another member of its
+//      stage has the state, or that before the first FINAL the start state can be had without it.
+//   3. Never remove the only reader of the start checkpoint while a stage still needs it, nor the only maker of the next
+//      version.
 void leader_remove_silent(peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     bool refused = p->cluster->contacts[m->contact].refused_ns != 0;
@@ -370,7 +375,7 @@ void leader_dismiss(peer *p, bool failed) {
     }
     p->over = true;
     effect *e = peer_effect(p, EFFECT_EXIT);
-    if (e != NULL) e->failed = failed;
+    if (e != NULL) e->failed = failed || (p->state.has_final && final_is_hopeless(p, &p->state.final.u.final));
 }
 
 // ---- the start ----------------------------------------------------------------------------------------------------
@@ -476,7 +481,7 @@ void leader_tick(peer *p) {
         else if (gathered(p)) start_run(p);
         return;
     }
-    if (p->leader->phase == LEADER_OVER) {  // whoever comes or goes now
+    if (p->leader->phase == LEADER_OVER) {  // whatever members do now
         const log_entry end = {.kind = LOG_END};
         if (!p->over && !p->leader->end_appended && !rollback_under_way(p)) p->leader->end_appended = log_append(p, &end);
         return;

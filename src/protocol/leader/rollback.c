@@ -1,5 +1,5 @@
-// A stage whose state nobody has any more: all go back to one version that is still somewhere, in a new generation, and go on from
-// there (docs/protocol.md, Going back).
+// Rollback (docs/protocol.md, Going back). When all copies of a stage's state are lost, the whole run returns to a checkpoint that
+// can still be read, in a new generation.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -12,10 +12,10 @@ static void tell_rolled_back(peer *p, const log_run *run) {
     peer_tell(p, &t);
 }
 
-// The state, what was computed and what was asked for: all of it is of a time that never was.
+// Discards the state, all computed work and all requests of the generation that was rolled back.
 static void forget_work(peer *p) {
     bool keeps = peer_breaks(p, PEER_MUTANT_KEEPS_THE_PAST);
-    p->ready = p->microbatch->can_take = p->chunks->initialised = p->chunks->applying = false;  // first: slots that become free are not taken
+    p->ready = p->microbatch->can_take = p->chunks->initialised = p->chunks->applying = false;  // first, so that freed slots are not taken
     if (!keeps) inflight_free_all(p);
     own_free_all(p);
     failover_drop(p);
@@ -31,22 +31,22 @@ static void forget_work(peer *p) {
     p->core.sum_dirty = false;
 }
 
-// Nobody has what he said that he has.
+// What members reported before the rollback is void.
 static void forget_words(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         cluster_contact *c = &p->cluster->contacts[i];
         uint64_t saved = c->beat.saved;
         memset(&c->beat, 0, sizeof c->beat);
-        c->beat.saved = saved;  // a file is what it was
+        c->beat.saved = saved;  // checkpoints on disk remain
         c->beat_position = c->attested_ns = c->source.rest_ns = 0;
-        c->sent_ns = 0;  // and I say at once what I have
+        c->sent_ns = 0;  // report this peer's own state at once
     }
     contacts_touch(p);
 }
 
 void rollback_run(peer *p, const log_run *run, bool newer) {
     leader_rollback *b = &p->leader->rollback;
-    if (newer && p->me != 0) tell_rolled_back(p, run);  // a joiner's past is no news
+    if (newer && p->me != 0) tell_rolled_back(p, run);  // not of the past that a joiner reads
     b->began_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
     if (p->chunks->stored.saved > run->start_version + 1) {
@@ -69,7 +69,7 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
 
 // ---- the leader ----------------------------------------------------------------------------------------------------
 
-// Somebody who is here can read the checkpoint of this version.
+// A live member can read the checkpoint of this version.
 static bool readable(const peer *p, uint64_t version) {
     if (p->me != 0 && p->chunks->stored.saved == version + 1) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -81,7 +81,7 @@ static bool readable(const peer *p, uint64_t version) {
     return false;
 }
 
-// What the run began from, or went back to.
+// The start of the present generation.
 bool rollback_to_be_had(const peer *p) {
     return p->state.start_version == 0 || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
@@ -120,7 +120,7 @@ bool rollback_needs(const peer *p, const cluster_member *m) {
     return false;
 }
 
-// The newest version that every stage's state is still to be had of.
+// The newest version that can still be read for every stage.
 static bool back_to(const peer *p, uint64_t *version) {
     for (uint32_t i = p->state.checkpoint_count; i-- > 0;) {
         *version = p->state.checkpoint[i].entry.version;
@@ -135,7 +135,7 @@ bool rollback_is_given(const peer *p) {
     return p->state.start_version == 0 || p->state.fence == 0 || readable(p, p->state.start_version);
 }
 
-// What computing again from `version` to `from` takes: so long is waited for who may spare us that.
+// Time to recompute from `version` to `from`: so long members that may make the rollback unnecessary are waited for.
 static uint64_t recompute_ns(const peer *p, uint64_t from, uint64_t version) {
     double cost_ns = (double)(from - version) * (double)p->leader->rollback.iteration_ns;
     if (cost_ns < (double)TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
@@ -152,7 +152,7 @@ static bool may_have(peer *p, const cluster_member *m, uint64_t grace) {
     const cluster_contact *c = &p->cluster->contacts[m->contact];
     if (newest < p->state.fence) newest = p->state.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
-    if (known && c->beat.reaches <= p->state.iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
+    if (known && c->beat.reaches <= p->state.iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may still find the state in its cache
     uint64_t until = contact_awaited_until(p, c, p->leader->rollback.lead_ns, grace);
     if (p->now >= until) return false;
     peer_wake_at(p, until);
@@ -166,7 +166,7 @@ static bool is_lost(peer *p, uint16_t stage, uint64_t grace) {
     return !one;
 }
 
-// The checkpoint under way has all of it: soon there is that to go back to, or the run is over.
+// The checkpoint being written has all of this stage, so it can be rolled back to soon, or the run is over.
 static bool is_read(const peer *p, uint16_t stage) {
     const peer_leader *l = p->leader;
     return l->saving && l->save_version == p->state.iteration && stage < l->save_stage;
@@ -182,7 +182,7 @@ static void go_back(peer *p, uint64_t version, uint16_t lost) {
 
 bool rollback_under_way(const peer *p) { return p->leader->rollback.decided > p->state.position; }
 
-// Whom this leader could not hear before it led is waited for from now on.
+// Members that this leader did not hear before it led are waited for from now on.
 void rollback_lead_begin(peer *p) {
     leader_rollback *b = &p->leader->rollback;
     b->decided = 0;
@@ -201,12 +201,14 @@ bool rollback_nears(const peer *p) {
     return false;
 }
 
-// One that works alone, whose work a shadow could take. Who was a shadow itself comes back as one, which the empty stage may not need.
+// A shadow could take over the work of `m`, the only member of its stage. A promoted shadow is not moved: it would join as a
+// shadow again.
 static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
     return shadow_could_work(p, m->stage) && (m->promoted == 0 || !shadow_keeps(p, empty));
 }
 
-// But for who leads, the newest relay of the stage that has most of them, if it has two; else one with a stand-in.
+// Chooses the relay to move into the empty stage: the newest member of the most populated stage, never the leader itself. A
+// stage with one relay qualifies only if one of its shadows can take over.
 static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;
@@ -221,7 +223,7 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
     return newest;
 }
 
-// Nobody has anything yet that could not be had elsewhere as well: who works where others do goes where nobody does.
+// Before the first FINAL any relay can be moved without loss: fill empty stages from populated ones.
 static void fill_the_empty(peer *p) {
     leader_rollback *b = &p->leader->rollback;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -238,7 +240,7 @@ static void fill_the_empty(peer *p) {
     }
 }
 
-// Entries under way may change who is there, so they come first.
+// Waits while entries are being appended, since they may change the members.
 void rollback_lead(peer *p) {
     leader_rollback *b = &p->leader->rollback;
     uint64_t version;
@@ -247,8 +249,8 @@ void rollback_lead(peer *p) {
         fill_the_empty(p);
         return;
     }
-    bool to_be_had = back_to(p, &version);  // else by whoever comes, who is let in for it (rollback_nears)
-    // who has a newer checkpoint may be on the way in
+    bool to_be_had = back_to(p, &version);  // otherwise a joiner may bring it, and is admitted for that (rollback_nears)
+    // a joiner may bring a newer checkpoint
     uint64_t newest = run_state_newest_checkpoint(&p->state), due = version < newest ? recompute_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {
         if (is_read(p, s) || !is_lost(p, s, recompute_ns(p, p->state.iteration, version))) {
@@ -266,7 +268,7 @@ void rollback_lead(peer *p) {
     }
 }
 
-// What a leader knew of the iteration is of another one now.
+// The leader's records of the iteration are of the generation that was rolled back.
 void rollback_lead_again(peer *p) {
     peer_leader *l = p->leader;
     l->saving = l->save_ending = l->checkpoint_due = false;

@@ -1,7 +1,6 @@
-// A checkpoint, written by the leader's host from blocks that members of every stage serve. State changes only by FINAL,
-// so the version to be saved stands still as long as FINAL waits: no snapshot, no copy, old or new and never a mix. Of each stage
-// the names of the blocks come first; their root must be what its members agreed on. What is not what its name says is asked
-// of another one.
+// A checkpoint, written by the leader's host from blocks that members of every stage serve. State changes only by FINAL, so the
+// version stays while FINAL waits: it is read without a copy, and is never a mix of two versions. The content hashes of a
+// stage come first, and their root must be the one that its members agree on. A corrupt block is asked of another member.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -11,7 +10,7 @@ enum { SAVE_UNDER_WAY = 3 };
 static void pull_failed(peer *p, const chunk_pull *q);
 static void pull_data(peer *p, const message *msg, blob_id blob);
 
-// Names and chunks of other stages' state, on their way into a checkpoint.
+// Client of pulls: content hashes and chunks of other stages' state.
 static const chunk_client checkpoint_pulls = {.failed = pull_failed, .data = pull_data};
 
 void save_drop_pulls(peer *p) {
@@ -92,7 +91,7 @@ static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, ui
 
 // ---- names --------------------------------------------------------------------------------------------------------
 
-// Two say so, or there is only one.
+// Two members report this hash, or there is only one member.
 static bool state_is_sure(const peer *p, uint16_t stage) {
     const stage_round *r = &p->leader->round[stage];
     uint32_t able = 0, same = 0;
@@ -106,7 +105,7 @@ static bool named_rightly(const peer *p, uint16_t stage) {
     return stage == p->stage || (r->named && r->state_agreed && hash_equal(&r->named_root, &r->agreed_state));
 }
 
-// Who is asked makes the root of its names at once and says so to the leader.
+// A member that is asked for content hashes computes their root at once and reports it.
 static void ask_names(peer *p, uint16_t stage) {
     peer_leader *l = p->leader;
     uint64_t next_ns = l->save_names_ns + TIMING_RETRY_NS;
@@ -121,7 +120,7 @@ static void ask_names(peer *p, uint16_t stage) {
     peer_wake_at(p, next_ns);
 }
 
-// Whoever is there, or comes to be, sends something else: no checkpoint, and the run goes on.
+// All members of the stage are corrupt sources: the checkpoint is given up, and the run goes on.
 static bool all_lie(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -136,7 +135,7 @@ static bool all_lie(const peer *p, uint16_t stage) {
 static void names_saved(peer *p, const core_job *t, const job_result *r) {
     stage_round *at = &p->leader->round[t->work.stage];
     p->leader->save_naming = false;
-    if (!r->failed && !state_is_sure(p, t->work.stage)) return;  // asked again, of another one
+    if (!r->failed && !state_is_sure(p, t->work.stage)) return;  // another member is asked
     if (r->failed || !hash_equal(&r->hash, &at->agreed_state)) {
         fetch_note_corrupt(p, t->contact, t->work.stage);
         return;
@@ -162,14 +161,14 @@ static void save_end(peer *p, bool give_up) {
     l->save_ending = true;
 }
 
-// The stage, from 0, whose names were not what its members agree on in the end; `stages` when there is none.
+// The first stage whose content hashes differ from what its members agree on now; `stages`: none.
 static uint16_t misnamed(const peer *p) {
     uint16_t s = 0;
     while (s < p->run.stages && named_rightly(p, s)) s++;
     return s;
 }
 
-// A complete one is in the log, with what its stages' states must be, before its iteration ends.
+// Appends CHECKPOINT, with the hashes of all stages' states, before FINAL.
 static void save_tell_log(peer *p) {
     peer_leader *l = p->leader;
     log_checkpoint *said = &l->checkpoint.u.checkpoint;
@@ -183,7 +182,8 @@ static void save_tell_log(peer *p) {
     peer_wake_at(p, p->now);  // FINAL waited for it
 }
 
-// FINAL would wait for what cannot be written, or what nobody gives. But the last one is read to its end: it says what the weights are.
+// The checkpoint cannot be written, or a stage gives no valid blocks. The last one is read to its end all the same, because its
+// hash is the result of the run.
 static bool is_in_vain(const peer *p) {
     const peer_leader *l = p->leader;
     return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
@@ -202,7 +202,7 @@ void save_tick(peer *p) {
     peer_leader *l = p->leader;
     begin_wanted(p);
     save_tell_log(p);
-    if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay hands it on
+    if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay transfers leadership first
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
         if (is_in_vain(p)) {
             if (l->save_under_way == 0 && !l->save_naming) save_end(p, true);
@@ -233,7 +233,7 @@ void save_tick(peer *p) {
     peer_wake_at(p, p->now);
 }
 
-// `from`: the contact that sent it; NO_CONTACT: my own.
+// `from`: the contact that sent it; NO_CONTACT: this peer itself.
 static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from, blob_id blob) {
     core_job *t = jobs_add(p, kind);
     if (t == NULL) {
@@ -251,11 +251,11 @@ static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from
     return true;
 }
 
-// One block range did not come: somebody else is asked for it. The order of the ranges does not matter.
+// A range did not arrive: another member is asked. Ranges may arrive in any order.
 static void ask_again(peer *p, uint16_t stage, uint32_t first) {
     if (!p->leader->saving) return;
     if (ask(p, stage, first)) return;
-    // nobody can just now: go back to it; what comes after is asked for twice, which only costs time
+    // no member can now: continue from here later; ranges behind it are fetched twice, which only costs time
     peer_leader *l = p->leader;
     l->save_under_way--;
     if (stage < l->save_stage || (stage == l->save_stage && first < l->save_next)) {
@@ -274,7 +274,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
     for (uint32_t i = 0; peer_is_leader(p) && i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];
         if (!q->used || q->what != get->what || q->from != msg->sender || q->stage != get->stage || q->first != get->first || q->count != get->count) continue;
-        if (q->version != get->version) continue;  // the answer to an older question
+        if (q->version != get->version) continue;  // answers an older GET
         q->used = false;
         if (!p->leader->saving || p->leader->save_ending || get->version != p->leader->save_version) break;
         bool names = get->what == GET_NAMES;
@@ -309,12 +309,12 @@ static void saved_all(peer *p, const job_result *r) {
 
 void save_job_done(peer *p, const core_job *t, const job_result *r) {
     peer_leader *l = p->leader;
-    bool current = l->saving && t->serial == l->save_serial;  // else it leads no more, or again
+    bool current = l->saving && t->serial == l->save_serial;  // otherwise the attempt is over
     if (t->work.kind == JOB_SAVE_END) {
         if (current) saved_all(p, r);
         return;
     }
-    if (t->work.kind == JOB_STATE_GET) {  // my own blocks, on their way to the file
+    if (t->work.kind == JOB_STATE_GET) {  // blocks of this peer itself
         blob_id out = r->out;
         if (r->failed || out == 0) {
             peer_release(p, &out);

@@ -1,11 +1,11 @@
-// Shadows: members that keep the state of a stage whose work their machine does not do, so that the stage outlives all who
-// do it (docs/protocol.md, A whole stage dies).
+// Shadows (warm standby replicas): members that keep the state of a stage whose work their machine does not do, so that the state
+// survives all working members of the stage (docs/protocol.md, A whole stage dies).
 #include "protocol/leader/leader.h"
 
 #include <string.h>
 
 enum {
-    PATIENCE = 10,   // FINAL waits for shadows at most this part of what the iteration has taken, or TIMING_SHADOW_NS
+    WAIT_PART = 10,  // FINAL waits for shadows for 1/10 of the iteration's time, or TIMING_SHADOW_NS
 };
 
 // ---- every member -------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ static bool works_alone(const braid_id *host) {
     return id_equal(host, &nobody);
 }
 
-// The stage with the fewest shadows, and of those the one with the fewest members, that is not its machine's own.
+// Chooses the stage with the fewest shadows, then the fewest members, but not the stage of the same machine's worker.
 bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     const cluster_member *host = member_of(p, &join->host);
     uint64_t least = UINT64_MAX;
@@ -96,14 +96,15 @@ bool shadow_could_work(const peer *p, uint16_t stage) {
     return false;
 }
 
-// A machine whose worker has come into the stage that it keeps would die with it.
+// True if the worker of its machine is in the stage that it keeps: both would die together.
 static bool shares_its_fate(const peer *p, const cluster_member *m) {
     const braid_id *id = &p->cluster->contacts[m->contact].host;
     const cluster_member *host = works_alone(id) ? NULL : member_of(p, id);
     return host != NULL && host->stage == m->keeps && stage_has_another(p, m);
 }
 
-// Entries under way may change who is there, so they come first, as does that I am not what I was: to the others that is a member still.
+// Waits while entries are being appended, since they may change the members, and until the leader's own earlier incarnation is
+// removed.
 void shadow_lead(peer *p) {
     if (p->run.shadows == 0 || !p->state.started || p->raft.last != p->state.position || member_before(p) != 0) return;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -142,13 +143,13 @@ static bool has_results(const stage_round *r, member_id who) {
     return false;
 }
 
-// One that is as far as the stage should have the results before everybody forgets how they came about; but nobody waits
-// long for it, and for one that is behind nobody waits.
+// True if FINAL may be appended. A shadow at the present version should have the results before the parts are discarded; it is
+// waited for briefly. A shadow that is behind is not waited for.
 bool shadow_follows(peer *p, uint16_t stage) {
     stage_round *r = &p->leader->round[stage];
     bool waits = false;
     if (r->agreed_ns == 0) r->agreed_ns = p->now;
-    uint64_t part = (r->agreed_ns - p->leader->begun_ns) / PATIENCE;
+    uint64_t part = (r->agreed_ns - p->leader->begun_ns) / WAIT_PART;
     uint64_t until = r->agreed_ns + (part > TIMING_SHADOW_NS ? part : TIMING_SHADOW_NS);
     if (p->now >= until) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -161,7 +162,7 @@ bool shadow_follows(peer *p, uint16_t stage) {
     return !waits;
 }
 
-// Before its stage needs it, its state is compared with theirs.
+// Its state is compared with that of the stage's members before it is needed.
 void shadow_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
     stage_round *r = &p->leader->round[body->stage];

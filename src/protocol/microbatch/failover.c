@@ -1,17 +1,17 @@
-// When an owner dies: the leader gives its slots to another data peer, and that one learns where their microbatches are
-// before it gives its first order (docs/protocol.md, Owners that die).
+// Failover of an owner (docs/protocol.md, Owners that die). The leader gives its slots to another data peer. The new owner takes
+// an inventory (SURVEY, HOLDINGS) before it gives its first order.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
 // ---- every member: OWNER is a fence -------------------------------------------------------------------------------
 
-// What is held does not depend on who owns it, so it stays. What was on its way to the older owner, and gradients, which may be
-// on a way that it had mended, wait for orders.
+// What a member holds does not depend on the owner, so it stays. Tensors under way to the older owner, and gradients, whose path
+// it may have repaired, wait for orders.
 static void inflight_changes_owner(peer *p, uint16_t slot, member_id older) {
     for (uint32_t m = slot; m < p->microbatches; m += p->run.slots) {
         inflight_microbatch *h = &p->microbatch->inflight[m];
-        h->refused_rev = 0;  // revisions are compared after the owner term
+        h->refused_rev = 0;  // revisions are compared within an ownership epoch
         if (!h->used) continue;
         h->owner = p->state.owner[slot];
         h->owner_term = p->state.owner_term[slot];
@@ -32,7 +32,7 @@ static void tell_failover(peer *p, uint16_t slot, member_id older) {
 
 void failover_owner(peer *p, uint16_t slot, member_id older) {
     inflight_changes_owner(p, slot, older);
-    if (p->state.started && p->me != 0 && p->run.shares == 0) tell_failover(p, slot, older);  // a joiner's past is no news
+    if (p->state.started && p->me != 0 && p->run.shares == 0) tell_failover(p, slot, older);  // not of the past that a joiner reads
     if (!p->state.started || p->config.kind != MEMBER_DATA || p->state.owner[slot] != p->me || p->me == 0) return;
     failover_state *t = &p->microbatch->failover;
     t->open = true;
@@ -66,7 +66,7 @@ void on_survey(peer *p, const message *msg) {
     bool asks_rightly = false;
     for (uint16_t s = 0; s < p->run.slots; s++) asks_rightly |= p->state.owner[s] == msg->sender && p->state.owner_term[s] == term;
     if (!asks_rightly || msg->iteration != p->state.iteration) {
-        log_compare(p, msg->log_position);  // the fence must stand first
+        log_compare(p, msg->log_position);  // its OWNER entry must be applied first: it is the fencing token
         return;
     }
     message_holdings *body = &peer_compose(p, MESSAGE_HOLDINGS)->u.holdings;
@@ -77,19 +77,19 @@ void on_survey(peer *p, const message *msg) {
 
 // ---- the new owner ------------------------------------------------------------------------------------------------
 
-// How much of the stage's work is done at `st->member`. A gradient that a repair has brought ahead of the activation is none of it.
+// How far the stage's work is at `st->member`. A gradient that a repair delivered before the activation does not count.
 static uint32_t progress_of(const owned_stage *st) {
     if (st->member == 0) return 0;
     return st->committed ? 5 : st->backward_done ? 4 : st->forward_done ? 2 + st->returning : 1;
 }
 
-// With a revision as if a repair had chosen it: no TRACE of a slower copy takes its place.
+// Has the revision of a repair's choice, so that no TRACE of a slower copy replaces it.
 static owned_stage told_of(const message_holdings *body, uint32_t m, member_id who) {
     return (owned_stage){.member = who, .rev = 2, .forward_done = bitset_has(body->forward.words, m), .returning = bitset_has(body->returning.words, m),
                          .backward_done = bitset_has(body->backward.words, m), .committed = bitset_has(body->committed.words, m)};
 }
 
-// Of two members of a stage that hold it, the one that is further keeps it; who was told to count always does.
+// Of two holders in a stage the more advanced one keeps it; a committed one always does.
 static void merge(peer *p, uint32_t m, uint16_t stage, const owned_stage *told) {
     owned_stage *st = &p->microbatch->owned[m].stage[stage];
     bool better = !member_live(p, st->member) || st->member == told->member || progress_of(told) > progress_of(st);
@@ -105,7 +105,7 @@ static bool has_answered(const failover_state *t, member_id who) {
     return false;
 }
 
-// Whoever was admitted later has read OWNER before it could hold anything.
+// Members admitted later have applied OWNER before they could hold anything.
 static bool must_answer(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->microbatch->failover.term && !has_answered(&p->microbatch->failover, m->id); }
 
 void on_holdings(peer *p, const message *msg) {
@@ -127,7 +127,7 @@ static bool all_have_answered(const peer *p) {
     return true;
 }
 
-// Now each stage of each microbatch has at most one member, which obeys nobody else.
+// The inventory is complete: each stage of each microbatch has at most one holder, which obeys only this owner.
 static void adopt(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -137,7 +137,7 @@ static void adopt(peer *p, uint32_t m) {
         o->adopted |= st->member != 0;
     }
     if (!p->state.has_close || bitset_has(p->state.close.counted.words, m)) return;
-    own_cancel_path(p, m);  // it is not wanted any more, and would lie there until FINAL
+    own_cancel_path(p, m);  // not needed any more: free it before FINAL
     o->adopted = false;
 }
 
@@ -172,7 +172,7 @@ static bool may_inherit(const peer *p, const cluster_member *m) {
     return m->contact == NO_CONTACT || (!p->cluster->contacts[m->contact].departing && member_answers(p, m->id));
 }
 
-// Private data wait for their peer, and nobody else could do anything.
+// Private data need no successor: they wait for their peer.
 bool failover_has_successor(const peer *p, const cluster_member *of) {
     if (p->run.shares > 0) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
@@ -180,7 +180,7 @@ bool failover_has_successor(const peer *p, const cluster_member *of) {
     return of->kind != MEMBER_DATA;
 }
 
-// Who has the state before who fetches it, then who owns least.
+// The new owner: a data peer with the state before one that fetches it, then the one with the fewest slots.
 static member_id successor(const peer *p, const member_id *owner) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
@@ -197,7 +197,7 @@ static member_id successor(const peer *p, const member_id *owner) {
     return best;
 }
 
-// Slots whose owner is no member any more get another one. Entries under way may change that, so they come first.
+// Gives slots of removed owners to others. Waits while entries are being appended, since they may change the members.
 void failover_lead(peer *p) {
     if (!p->state.started || p->raft.last != p->state.position) return;
     member_id owner[WIRE_MAX_SLOTS];

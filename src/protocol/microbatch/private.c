@@ -1,5 +1,5 @@
-// Data that only one peer has: a share of the microbatches belongs to it, in each of its lives, and waits while it is gone
-// (docs/protocol.md, Private data).
+// Local-data training (docs/protocol.md, Private data). A data shard and its share of the microbatches belong to one peer, in all
+// of its incarnations, and wait while it is away.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -15,14 +15,14 @@ static member_id member_of(const peer *p, const run_share *s) {
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
-// As far as its heartbeats say, or I know myself.
+// According to its heartbeats, or to this peer's own state.
 static bool has_newest_state(const peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
     return m->contact == NO_CONTACT ? p->ready : p->cluster->contacts[m->contact].beat.ready == p->state.iteration + 1;
 }
 
-// Elastic, who comes back gets its slots when it can do something, and not in an iteration that waits no longer.
+// Elastic: a peer that returns gets its slots when it has the state, and not in an iteration that goes on without it.
 member_id private_owner(const peer *p, uint16_t slot) {
     uint16_t share = share_of(p, slot);
     member_id who = member_of(p, &p->state.share[share]);
@@ -39,7 +39,7 @@ void private_share(peer *p, uint16_t share, uint16_t freed) {
 
 static bool is_its(const run_share *s, const braid_id *who) { return s->index != 0 && id_equal(&s->entry.peer, who); }
 
-// Before the run begins, a share is nobody's again when its peer is gone.
+// Before the start a share is free again when its peer is gone.
 static bool is_free(const peer *p, const run_share *s, const braid_id *who) {
     return s->index == 0 || (!p->state.started && (is_its(s, who) || member_of(p, s) == 0));
 }
@@ -81,7 +81,7 @@ void private_lead_begin(peer *p) {
     }
 }
 
-// It had the state of the iteration that is over: it needs no more than all others for the next one.
+// It had the state of the last iteration, so it is ready as soon as other members are.
 static bool keeps_up(const peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
@@ -89,7 +89,7 @@ static bool keeps_up(const peer *p, member_id who) {
     return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;
 }
 
-// Who is back by now, with its state, is waited for again.
+// A peer that is back with its state is waited for again.
 void private_next_iteration(peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
         if (!p->microbatch->share[s].left_out || !keeps_up(p, member_of(p, &p->state.share[s]))) continue;
@@ -108,20 +108,21 @@ void private_lead(peer *p) {
         if (its->missed_ns == 0) its->missed_ns = p->now;
         uint64_t until = its->missed_ns + p->run.patience_ns;
         if (p->now < until) peer_wake_at(p, until);
-        else its->left_out |= p->raft.last == p->state.position;  // its slots may be on their way to it
+        else its->left_out |= p->raft.last == p->state.position;  // its OWNER entries may be being appended
     }
 }
 
 // ---- members, elastic ---------------------------------------------------------------------------------------------
 
-// Others may need the slots, and nobody would carry it on.
+// Frees uncommitted microbatches of a gone owner: other microbatches may need their slots.
 void private_gone(peer *p, member_id gone) {
     if (!private_elastic(p)) return;
     EACH_INFLIGHT(p, m)
         if (p->state.owner[m % p->run.slots] == gone && !p->microbatch->inflight[m].counted && p->microbatch->inflight[m].weight == WORK_NONE) inflight_drop(p, m);
 }
 
-// What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
+// Removes a microbatch that CLOSE leaves out. If it is in the sum, it is computed again and subtracted: parts hold exactly what
+// CLOSE counts.
 static void take_back(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (h->weight == WORK_RUNNING) return;
@@ -136,7 +137,7 @@ static void take_back(peer *p, uint32_t m) {
     if (!h->taking_back) core_report(p, &(core_change){.kind = CHANGE_SUM});
     h->taking_back = true;
     if (h->slot != NO_SLOT || !inflight_slot(p, h)) return;
-    h->on = h->back = (tensor_sending){0};  // whoever has not said that he has it needs it no more
+    h->on = h->back = (tensor_sending){0};  // receivers that have not answered need it no more
     h->forward = WORK_QUEUED;
     h->backward = h->weight = WORK_NONE;
 }

@@ -1,8 +1,8 @@
 // Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the path, waits one silence
 // limit, and acts on what they hold:
-//   - a forward that nobody carries on is sent again by the last member that has it;
+//   - a forward that stands still is sent again by the last member that has it;
 //   - a gap (stages without a usable member) is filled from the left: y goes forward through replacements, which wait for dy;
-//   - a gradient that nobody carries on is sent again from the right.
+//   - a gradient that stands still is sent again from the right.
 // Every order may be given twice without harm, so a wrong suspicion costs work and never the result.
 #include "protocol/microbatch/microbatch.h"
 
@@ -18,8 +18,8 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
     return h->forward != WORK_DONE || send_pending(&h->on);
 }
 
-// A repair has chosen its holder, and y is on its way there: the last one on the left that has it says that it sends. On a slow line
-// that takes long; but not for ever, for it may send to somebody else, whom it was told to earlier.
+// The activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow lines
+// that takes long. The time is limited, because that member may be sending to a replacement that was chosen earlier.
 static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
     while (s-- > 1) {
@@ -31,10 +31,10 @@ static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     return self_sends_forward(p, (uint32_t)(o - p->microbatch->owned));
 }
 
-// Who says that it goes on is not told again what to do; but not for ever, for what it waits for may never come.
+// Members that report progress get no new orders, for a limited time: what they wait for may never come.
 static bool believed(const peer *p, const owned_microbatch *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
 
-// Holds what stage s needs to go on: x or y, or it was told to count and nobody may take that away from it.
+// The holder of stage s can continue: it has the input or the output, or it is committed and must not be replaced.
 static bool usable(const peer *p, const owned_microbatch *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
@@ -99,12 +99,13 @@ void on_status(peer *p, const message *msg) {
         st = &o->stage[s];
         if (member_live(p, st->member) && member_answers(p, st->member) && !st->answered) return;
     }
-    o->probe_ns = p->now;  // all have answered
+    o->probe_ns = p->now;  // every member has answered
 }
 
 // ---- acting -------------------------------------------------------------------------------------------------------
 
-// What is not home may be evicted for what is, and is known by a way that is open in the last stage, though somebody may wait there.
+// The path in orders. While the forward pass is incomplete it has no member for the last stage: that is how members recognise
+// a microbatch that may be evicted.
 static void path_of(const peer *p, const owned_microbatch *o, message_path *path) {
     memset(path, 0, sizeof *path);
     path->stages = p->run.stages;
@@ -129,7 +130,7 @@ static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uin
     peer_send_member(p, o->stage[stage].member, 0);
 }
 
-// What the way between this owner and a member of a stage beside it costs; 0: no such member.
+// Cost of the link to a member of a neighbouring stage; 0: not a neighbour.
 static uint64_t link_cost(const peer *p, member_id who) {
     const peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links; i++) {
@@ -139,7 +140,7 @@ static uint64_t link_cost(const peer *p, member_id who) {
     return 0;
 }
 
-// Its free slots, less those that repairs have given away since it can have said so.
+// Its free slots, less those that repairs of this owner took since its last heartbeat.
 static uint64_t free_slots(const peer *p, const cluster_member *c) {
     uint32_t used = p->cluster->contacts[c->contact].beat.queued;
     uint64_t slots = used < c->capacity ? c->capacity - used : 0;
@@ -150,7 +151,7 @@ static uint64_t free_slots(const peer *p, const cluster_member *c) {
     return slots < 255 ? slots : 255;
 }
 
-// My repairs that wait for a tensor on the line between `who` and a member of the stage beside it.
+// Number of this owner's repairs that wait for a tensor on the line between `who` and `beside`.
 static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id beside, uint16_t its_stage) {
     uint64_t crowd = 1;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -162,7 +163,7 @@ static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id
     return crowd;
 }
 
-// What it costs to bring a microbatch to `c` from both sides, where data peers are told what lines cost; 0: they are not.
+// Cost of bringing a microbatch to `c` from both sides, where link bandwidths are advertised; 0: they are not.
 static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     uint16_t before = (uint16_t)(c->stage - 1), behind = (uint16_t)((c->stage + 1) % p->run.stages);
@@ -172,8 +173,8 @@ static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) 
     return right == 0 ? cost : cost + route_line_cost(p, c->id, right) * crowd_on(p, c->id, c->stage, right, behind);
 }
 
-// The replacement in a stage: answering, at this iteration, with a free slot, the cheapest that this owner can tell, with the most
-// free slots; a repair may evict, so any will do.
+// Chooses the replacement in a stage: a member at this iteration that answers, has a free slot, and is the cheapest. Without a
+// free slot any will do, since a repair may evict.
 static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_id instead_of, uint64_t salt) {
     member_id best = 0;
     uint64_t best_score = 0;
@@ -201,7 +202,7 @@ static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
     peer_tell(p, &t);
 }
 
-// Fills stages first .. last, none of which has a usable member. False: some stage has nobody who could.
+// Fills stages first .. last, none of which has a usable member. False: a stage has no possible replacement.
 static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = first; s <= last; s++)
@@ -264,7 +265,7 @@ static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
 }
 
-// It was sent, to who still is to have it, and that one may yet accept: a second copy would only fill the line.
+// The gradient is under way to the present holder, which may still accept it: a second copy would only fill the line.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const owned_stage *to = &o->stage[s - 1];
@@ -331,7 +332,7 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     repair_begin(p, m);
 }
 
-// Somebody of the stage can compute now: what nobody could take over there is looked at at once. The owner's patience may have grown meanwhile.
+// A member of the stage has become ready: repairs that found no replacement there begin at once, whatever their backoff.
 void repair_stage_filled(peer *p, uint16_t stage) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || stage >= p->run.stages) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -352,7 +353,7 @@ void repair_member_gone(peer *p, member_id gone, bool expelled) {
         for (uint16_t s = 1; s < p->run.stages; s++) {
             owned_stage *st = &o->stage[s];
             if (st->member != gone || (!expelled && (st->committed || st->counted))) continue;
-            if (o->phase == OWNED_SETTLED && m >= p->run.microbatches) continue;  // a held-out one has done its duty
+            if (o->phase == OWNED_SETTLED && m >= p->run.microbatches) continue;  // held-out text needs nothing more
             if (o->phase == OWNED_SETTLED) o->phase = OWNED_COMMITTED;
             st->counted = false;
             o->probe_ns = 0;

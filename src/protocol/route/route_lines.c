@@ -1,21 +1,21 @@
-// What lines carry, where tensors are large (docs/protocol.md, Routing): lines are sounded before tensors cross them, and in a small
-// swarm everybody tells everybody, so that each peer knows by whom a tensor comes sooner than on its own line.
+// Link bandwidth, where tensors are large (docs/protocol.md, Routing). Links are probed before tensors cross them. In a small swarm
+// every peer advertises its links (LINES), so each knows forwarders that are quicker than its direct line.
 //
-// Sounding: a short train of messages whose spacing at the other end says what the line carries.
+// A bandwidth probe is a packet train (SOUND): the spacing of its messages at the receiver gives the bandwidth.
 #include "routing/schedule/forwarding.h"
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
 enum {
-    SHORT_TRAIN = 8, SHORT_BYTES = 8 << 10,   // first: it blocks a line of 1 Mb/s for half a second
-    LONG_TRAIN = 32, LONG_BYTES = 16 << 10,   // ... and this one only lines that took the short one quickly
+    SHORT_TRAIN = 8, SHORT_BYTES = 8 << 10,   // the first probe: it occupies a line of 1 Mb/s for half a second
+    LONG_TRAIN = 32, LONG_BYTES = 16 << 10,   // the second probe, of lines that took the first one quickly
     FIRST_SOUNDINGS = 3,
-    TENSORS_SHARE = 32,                       // a line is sounded if a tensor is at least so many short trains
+    TENSORS_SHARE = 32,                       // links are probed if a tensor is at least so many short trains
     HOPED = 66, HARDLY_LESS = 95, MOST_PERCENT = 180,
-    LINES_BAND = 16,                          // a change of less than a part of so many is not told
-    PIECE_BYTES = 512 << 10,                  // of a carried tensor, at least
-    SLOWEST_WAY = 3,                          // times the straight one's time: another one brings little
+    LINES_BAND = 16,                          // smaller relative changes are not advertised
+    PIECE_BYTES = 512 << 10,                  // least size of a piece
+    SLOWEST_WAY = 3,                          // slower paths, in direct times, are not used
 };
 static const uint64_t unheard_cost = (uint64_t)1 << 28;
 
@@ -25,7 +25,7 @@ struct route_lines {
         member_id member;  // 0: nobody
         message_lines lines;
     } said[SCHEDULE_MAX_PEERS];
-    message_lines told;    // of my own
+    message_lines told;    // this peer's own, as last advertised
     uint64_t told_ns, told_to;  // told_to: hash of the members
 };
 
@@ -59,7 +59,7 @@ static route_line *line_take(peer *p, member_id id) {
 
 static bool stands(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP; }
 
-// The first soundings may meet other traffic, or a machine that is busy: the best of them counts.
+// The first probes may meet other traffic or a busy machine: the best of them counts.
 static void note_rate(route_line *l, uint64_t bytes, int64_t ns) {
     int64_t rate = (int64_t)((double)bytes * 1e9 / (double)(ns < 1 ? 1 : ns));
     l->soundings++;
@@ -81,7 +81,7 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
     }
 }
 
-// Those to the next stage first; the others only where somebody may be of help.
+// Links to the next stage are probed first; others only where forwarding may help.
 static route_line *line_to_sound(peer *p, bool next_stage) {
     uint64_t many = p->cluster->member_count * TIMING_BANDWIDTH_RENEW_EACH_NS, renew = many > TIMING_BANDWIDTH_RENEW_NS ? many : TIMING_BANDWIDTH_RENEW_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -94,7 +94,7 @@ static route_line *line_to_sound(peer *p, bool next_stage) {
     return NULL;
 }
 
-// One line at a time, so that trains do not wait for each other.
+// One probe at a time, so that trains do not delay each other.
 void route_sound_tick(peer *p) {
     if (p->routing->lines == NULL || p->now < p->routing->sounds_until_ns) return;
     route_line *l = line_to_sound(p, true);
@@ -115,7 +115,7 @@ void on_sound(peer *p, const message *msg) {
     }
     if (s->train != l->heard_train || s->index != l->heard_index + 1) return;
     l->heard_index++;
-    l->heard_bytes += s->padding;  // the first one only says when it began
+    l->heard_bytes += s->padding;  // the first message only marks the beginning
     if (s->index + 1 < s->count) return;
     message_sounded *answer = &peer_compose(p, MESSAGE_SOUNDED)->u.sounded;
     *answer = (message_sounded){.train = s->train, .bytes = l->heard_bytes, .ns = p->now - l->heard_since_ns};
@@ -186,7 +186,7 @@ void route_lines_tell(peer *p) {
     r->told = lines;
     r->told_to = everybody;
     r->told_ns = p->now;
-    for (uint32_t i = 0; i < lines.count && p->config.carries_nothing; i++) lines.line[i].way = 0;  // nobody asks who does not say
+    for (uint32_t i = 0; i < lines.count && p->config.carries_nothing; i++) lines.line[i].way = 0;  // a peer that advertises no bandwidth is not asked to forward
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         if (!stands(p, &p->cluster->members[i])) continue;
         peer_compose(p, MESSAGE_LINES)->u.lines = lines;
@@ -199,7 +199,7 @@ void on_lines(peer *p, const message *msg) {
     uint32_t at = 0;
     if (r == NULL) return;
     while (at < SCHEDULE_MAX_PEERS && r->said[at].member != msg->sender) at++;
-    if (at == SCHEDULE_MAX_PEERS)  // a place of nobody, or of one who is gone
+    if (at == SCHEDULE_MAX_PEERS)  // an unused place, or that of a removed member
         for (at = 0; at < SCHEDULE_MAX_PEERS && member_find(p, r->said[at].member) != NULL;) at++;
     if (at == SCHEDULE_MAX_PEERS) return;
     r->said[at].member = msg->sender;

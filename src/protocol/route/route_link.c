@@ -49,7 +49,7 @@ message_route *route_frame_begin(peer *p, const route_link *l) {
     return frame;
 }
 
-// Sends p->core.scratch. A frame that is lost here would leave a hole in what the other end knows.
+// Sends p->core.scratch. A frame that is lost here leaves a gap at the other end, so the session must begin again.
 void route_frame_send(peer *p, route_link *l) {
     message_route *frame = &p->core.scratch.u.route;
     if (frame->parts > 0) frame->sequence = ++l->sent;
@@ -143,7 +143,7 @@ void route_flush(peer *p) {
         put_words(&out, frame->word + words);
         if (!route_part_good(&frame->part[frame->parts], frame->word + words)) {
             p->routing->say_ns = 0;
-            l->broken = true;  // somebody's numbers led out of all bounds: begin anew without them
+            l->broken = true;  // numbers out of range: begin a new session without them
             frame->part[frame->parts] = (route_part){0};
             continue;
         }
@@ -161,9 +161,9 @@ static router_kind kind_of(uint8_t part) {
     return (router_kind)(part <= ROUTE_FLOW ? part : part - ONLY_ON_THE_WIRE);
 }
 
-// False: nothing an honest router says.
+// False: no correct router sends this.
 static bool message_of(const route_part *part, const uint32_t *word, router_message *m) {
-    memset(m, 0, sizeof *m);  // a part may have fewer words than its reader looks at
+    memset(m, 0, sizeof *m);  // a part may be shorter than its reader expects
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
@@ -221,10 +221,10 @@ static void come_up(peer *p, route_link *l, const message_route *frame) {
     if (m->stage == p->stage) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_SAME, 1);
     if (route_is_next(p, l->member)) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_NEXT, route_cost_of(l));
     if (frame->cost != 0 && route_is_previous(p, l->member)) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_PREVIOUS, frame->cost);
-    route_say(p, l);  // the other end may wait for the sign that I know it
+    route_say(p, l);  // the other end may wait for this peer's session
 }
 
-// How long a word takes there and back, the other end's own waiting taken off.
+// Round trip time without the delay at the other end.
 static void note_clock(peer *p, route_link *l, const message_route *frame) {
     uint32_t round_trip_us = clock_us(p) - frame->echo_us - frame->held_us;
     if (frame->echo_us != 0 && round_trip_us < longest_echo_us) measure_round_trip(&l->measured, (int64_t)round_trip_us * 1000);
@@ -238,13 +238,13 @@ void on_route(peer *p, const message *msg) {
     if (l == NULL || l->session == 0 || frame->epoch != p->routing->epoch || frame->session == 0) return;
     note_clock(p, l, frame);
     bool same = l->up && l->heard == frame->session;
-    if (frame->heard == 0) {  // it does not know me: a new life of the other end, or my answer is still on its way
+    if (frame->heard == 0) {  // it does not know this session: the other end restarted, or the answer is still under way
         if (l->up && !same) route_link_open(p, l);
         l->heard = frame->session;
         route_say(p, l);
         return;
     }
-    if (frame->heard != l->session) return;  // to an earlier session of mine
+    if (frame->heard != l->session) return;  // for an earlier session of this end
     if (!l->up) come_up(p, l, frame);
     else if (!same) return;
     note_cost(p, l, frame->cost);

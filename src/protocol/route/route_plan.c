@@ -1,5 +1,5 @@
 // The ways of an iteration where lines are slow beside computing: everybody tells what its lines cost (route_lines.c), and data peers plan
-// (src/flow/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
+// (src/routing/schedule/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
 // long, chooses by itself (route_home.c).
 #include "protocol/route/routing.h"
 

@@ -1,4 +1,4 @@
-// What is seen of routing from outside: for the user, for checkers.
+// Flows as the user and the checkers see them.
 #include "protocol/route/routing.h"
 
 void route_look(const peer *p, peer_view *view) {
@@ -33,7 +33,7 @@ uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity) {
     return count;
 }
 
-// What is sent on, whoever it comes from: one entry for each data peer and next peer.
+// Flows from here: one entry for each data peer and next peer.
 static uint32_t gather_flows(const peer *p, peer_flow *out) {
     peer_flow all[ROUTE_MAX_UNITS];
     uint32_t count = peer_flows(p, all, ROUTE_MAX_UNITS), kept = 0;

@@ -1,4 +1,4 @@
-// Whom this relay's router has as neighbours where a stage has more members than it may have: a view (flow/view.h) in a peer.
+// Whom this relay's router has as neighbours where a stage has more members than it may have: a view (routing/view/view.h) in a peer.
 // Everybody knows from the log who there is, so gossip only has to find out who is good: what a link would cost, and where the
 // others lie (docs/protocol.md, Views). Between stages that are not crowded all of this is asleep.
 #include "routing/view/view.h"

@@ -64,7 +64,7 @@ typedef struct route_known {
     uint32_t rate_here;          // from it to this peer, as it measured
 } route_known;
 
-// At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/flow/schedule.h).
+// At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/routing/schedule/schedule.h).
 typedef struct route_plan {
     uint64_t planned;  // 1 + the iteration of these ways
     bool found;
