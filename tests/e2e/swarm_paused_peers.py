@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A relay, a data peer and the leader of a swarm of real processes stand still (SIGSTOP), one after the other, until the others have
-gone on without them; then they go on (SIGCONT), come back, and the weights are those of one process."""
+"""A relay, a data peer and the leader are paused (SIGSTOP) one after the other until each is expelled. Then each is resumed
+(SIGCONT) and readmitted, and the weights are those of one process."""
 
 import os
 import signal
 import time
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_run, expect, expect_clean_exits, seed_of_test, solo, workplace, write_run
 
 
 def start(directory, run):
@@ -23,18 +23,18 @@ def name_of(peer):
     return peer.wait_for("ready")["peer"]
 
 
-def stand_still(peer, witness):
-    """Until another one has taken its place."""
+def pause_until_expelled(peer, witness):
+    """Pauses a peer until the run has continued without it, and waits for its readmission."""
     name, stopped = name_of(peer), time.monotonic()
     joined = [event["peer"] for event in witness.of("joined")].count(name)
     peer.process.send_signal(signal.SIGSTOP)
     gone = witness.wait_for("expelled", peer=name)
     took = time.monotonic() - stopped
-    witness.go_on(2)
+    witness.wait_for_iterations(2)
     peer.process.send_signal(signal.SIGCONT)
     witness.wait_until(lambda: [event["peer"] for event in witness.of("joined")].count(name) > joined, "the return")
     print(f"expelled after {took:.1f} s: {gone['reason']}; back after {time.monotonic() - stopped:.1f} s", flush=True)
-    peer.go_on(1)
+    peer.wait_for_iterations(1)
 
 
 def main():
@@ -44,14 +44,14 @@ def main():
         data, relays = start(directory, run)
         data[1].wait_for("iteration", iteration=3)
         for peer in relays[0], data[2], data[0]:
-            stand_still(peer, data[1])
+            pause_until_expelled(peer, data[1])
         leader = data[1].of("leader")[-1]["peer"]
-        expect(leader != name_of(data[0]), "nobody else has led")
-        done, weights = end_whoever_leads(data)
-        expect_ended_well(relays)
+        expect(leader != name_of(data[0]), "no other peer has led")
+        done, weights = end_run(data)
+        expect_clean_exits(relays)
         alone = solo(run, done)
         print(f"{done} iterations; weights {weights}, solo {alone}")
-        expect(weights == alone, "other weights than solo's")
+        expect(weights == alone, "the weights differ from solo's")
 
 
 main()
