@@ -440,8 +440,14 @@ static bool save_is_pending(const peer *p) {
 // version that is not saved.
 void leader_release_last(peer *p) {
     peer_leader *l = p->leader;
+    bool awaited = l->awaits_save;
     l->awaits_save = false;
-    if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED || p->raft.last != p->state.position) return;
+    if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED) return;
+    // its checkpoint or its removal is being appended: FINAL must not overtake what follows from it
+    if (p->raft.last != p->state.position) {
+        l->awaits_save = awaited;
+        return;
+    }
     bool due = l->save_tried_ns == 0 || p->now >= l->save_tried_ns + TIMING_EXPEL_SILENCE_NS;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
@@ -449,6 +455,7 @@ void leader_release_last(peer *p) {
         if (m == NULL || m->expelling || !is_last(p, m)) continue;
         if (rollback_is_saved(p, p->state.iteration) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) {
             leader_remove(p, c->member, EXPEL_LEFT);
+            l->awaits_save |= m->expelling;
             continue;
         }
         if (due) l->save_tried_ns = p->now;
