@@ -175,7 +175,7 @@ static void swarm_stop(swarm *s) {
     char text[256];
     s->draining = true;
     s->stop_ms = uv_now(&s->loop);
-    if (s->ending) return;  // they take their leave already
+    if (s->ending) return;  // a request to end has been sent already
     for (uint32_t i = 0; i < s->child_count; i++) child_command(s->children[i], "stop\n");
     if (!s->started) {
         s->end = (report_event){.kind = REPORT_END, .loss = NAN};

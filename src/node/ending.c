@@ -142,7 +142,7 @@ void node_save(node *n, bool quiet) {
     }
 }
 
-// ---- what fails that is not the weights' own ----------------------------------------------------------------------
+// ---- errors that leave the weights whole --------------------------------------------------------------------------
 
 // The leader saves the state before this iteration, and the run ends. Another data peer may have a
 // text that is whole, so the run can do without this one; it votes on for a moment, since the

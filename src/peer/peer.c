@@ -407,7 +407,7 @@ static void drain(peer *p, const event *e) {
         if (p->leader.drain_ns == 0) p->leader.drain_ns = p->now;
         p->leader.drop |= e->drop;
         p->leader.unlogged |= e->unlogged;
-        // what is computed from now on counts nowhere, and the state is to be read
+        // later results count nowhere, and the state must be read
         p->disabled |= e->drop;
         return;
     }

@@ -178,8 +178,8 @@ static bool is_in_vain(const peer *p) {
     return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
 }
 
-// Between two FINALs the state stands still, so a checkpoint that was asked for need not wait for
-// the iteration's end.
+// The state does not change between two FINALs, so a requested checkpoint need not wait for the
+// iteration's end.
 static void begin_wanted(peer *p) {
     leader *l = &p->leader;
     bool between = l->phase >= LEADER_RUNNING && l->phase <= LEADER_DECIDED;

@@ -250,7 +250,7 @@ void pulls_tick(peer *p) {
         if (q->deadline_ns <= p->now) pull_overdue(p, q);
         if (q->deadline_ns <= p->now || !member_answers(p, q->from)) {
             reduce_denied(p, q);
-            peer_wake_at(p, p->now);  // somebody else can be asked
+            peer_wake_at(p, p->now);  // another member can be asked
         } else {
             peer_wake_at(p, q->deadline_ns);
         }

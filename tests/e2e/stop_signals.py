@@ -35,7 +35,7 @@ def up_and_its_children(run, directory):
         for process in everyone:
             os.kill(process, signal.SIGINT)
             os.kill(process, signal.SIGTERM)
-    expect_stopped(swarm, directory, "SIGINT", "SIGTERM")  # whichever it took first
+    expect_stopped(swarm, directory, "SIGINT", "SIGTERM")  # the order of their delivery is not fixed
 
 
 def up_that_is_killed(run, directory):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""States from which no run recovers come to an end by themselves, and the last line says why: gradients that are not finite any more, in
-one process and in a swarm after the same iteration, whoever leads; a stage whose relays are gone when the user wants the end; a relay
+"""States that no run recovers from end by themselves, and the last line names the cause: gradients that are not finite any more, in
+one process and in a swarm after the same iteration, under any leader; a stage whose relays are gone when the user wants the end; a relay
 that cannot hold a stage, and a leader to which no peer comes."""
 
 import os
@@ -33,7 +33,7 @@ def expect_failed(process, *texts):
 
 
 def divergence(place):
-    """The same end for one process, for a swarm, and for one whose leader dies while iterations are skipped."""
+    """The end is the same in one process, in a swarm, and in a swarm that loses its leader meanwhile."""
     run = write_run(place, iterations=200, stages="[0, 2, 1]", data_peers=2, microbatches=2, max_skipped=12, **HOT)
     ends = []
     for name, arguments in {"solo": ("train", "--solo"), "swarm": ("up", "--relays", "2"), "killed": ("up", "--relays", "2", "--kill", "leader@iteration:8")}.items():

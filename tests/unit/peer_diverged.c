@@ -1,4 +1,4 @@
-// A run whose gradients are not finite any more, at the peer that leads it.
+// A run without finite gradients, at its leader.
 #include "peer_world.h"
 
 static void open_alone(world *w, uint64_t iterations, uint32_t max_skipped) {
