@@ -193,7 +193,7 @@ static const char *const all_flags[] = {
     "listing", "log", "look", "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out", "parameters",
     "path-limit", "patience", "peers", "plan", "plan-first", "plan-join", "plot", "probes", "prompt", "public-address", "relays",
     "repetitions", "resume", "run", "sample", "save", "seconds", "seed", "seeds", "shadow", "shadows", "share", "slack", "solo", "solver-time",
-    "sources", "spare", "spikes", "state-dir", "supervised", "systems", "temperature", "tests", "text", "threads", "timing",
+    "sources", "spare", "spikes", "state-dir", "stop-within", "supervised", "systems", "temperature", "tests", "text", "threads", "timing",
     "tokens", "told", "top-k", "top-p", "trace", "upload-share", "views", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "weights", "whole-share",
 };
 // clang-format on
