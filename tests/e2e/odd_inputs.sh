@@ -73,4 +73,8 @@ swarm_by_pipe() { cat run.yaml | timeout 60 "$BRAID" up /dev/stdin --relays 2; }
 for how in by_pipe by_redirection by_substitution swarm_by_pipe; do expect 0 "weights " $how; done
 expect 2 "--measure writes where the run's description lies" timeout 60 "$BRAID" up <(cat run.yaml) --relays 2 --measure figures.yaml
 
+# --- a temporary directory that is not there: keys of data peers with private data go into it
+write_run private.yaml 's/text: words.txt/text: [words.txt, plain.txt]\n  private: 2/'
+expect 1 "set TMPDIR to a directory that this user may write to" env TMPDIR=/nonexistent "$BRAID" up private.yaml --relays 2
+
 finish
