@@ -102,6 +102,7 @@ struct node {
     // the supervisor ends the run: a signal to this process is the same request
     bool parent_stops;
     bool orphaned, dropped, unlogged;
+    bool last_data;          // it is to leave, and no other data peer is here: the run ends
     uint64_t held_ns;        // SIGTERM came, and the supervisor may decide, 0: not
     uint64_t stop_ns;        // an orderly end was asked for
     uint64_t broken_ns;      // this peer's text is not what it was

@@ -82,9 +82,30 @@ def text_is_cut(directory, seed):
     expect(end["path"] and int(kept.split("-")[-1]) == end["iteration"] >= 3, f"{kept} is the newest checkpoint, and the end is {end}")
 
 
+def last_data_peer(directory, seed):
+    """The leader has died, and the data peer that leads since is asked to leave: without it the run cannot go on, so it saves and ends the run."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=2)
+    lead = Braid("node", "--listen", "127.0.0.1:0", "--lead", "--run", run, "--wait-data-peers", "2", "--wait-relays", "1")
+    ticket = lead.wait_for("ready")["ticket"]
+    data = Braid("node", "--listen", "127.0.0.1:0", "--join", ticket, "--data", "--run", run)
+    relay = Braid("node", "--listen", "127.0.0.1:0", "--join", ticket)
+    data.wait_for("iteration", iteration=3)
+    lead.process.kill()
+    data.wait_for("takeover")
+    seen = data.of("iteration")[-1]["iteration"]
+    data.wait_for("iteration", iteration=seen + 2)
+    data.process.terminate()
+    expect(data.finish(30) == 0, f"the last data peer ended with {data.events[-1]}")
+    end = data.events[-1]
+    expect(end["stopped"] and end["reason"] == "SIGTERM" and end["path"], f"its end is {end}")
+    expect(int(end["path"].split("-")[-1]) == end["iteration"], f"{end['path']} is not the state after iteration {end['iteration']}")
+    expect(relay.finish(30) == 0 and relay.events[-1]["reason"] == "leader", f"the relay ended with {relay.events[-1]}")
+    expect(end["weights"] == solo(run, end["iteration"], "--save", os.path.join(directory, "solo")), "other weights than solo's")
+
+
 def main():
     seed = seed_of_test()
-    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, text_is_cut):
+    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, text_is_cut, last_data_peer):
         with workplace() as directory:
             situation(directory, seed)
 
