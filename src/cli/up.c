@@ -228,8 +228,9 @@ static bool swarm_conclude(swarm *s) {
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
     s->end.of = s->iterations;
-    s->end.stopped = s->draining && !s->end.failed && s->end.iteration < s->iterations;
-    if (s->end.stopped) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
+    // a signal to the leader's process alone stops the run, too; that one says which it was
+    s->end.stopped = (s->draining || s->end.stopped) && !s->end.failed && s->end.iteration < s->iterations;
+    if (s->end.stopped && s->draining) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
     s->end.repairs = s->repairs;
     story_sum_work(s, &s->end);
     if (s->measure && s->started) {

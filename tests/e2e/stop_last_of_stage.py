@@ -70,6 +70,17 @@ def relay_of_up(directory, seed):
     expect(swarm.finish(60) == 0 and not swarm.of("expelled"), f"it ended with {swarm.events[-1]}")
 
 
+def leader_of_up(directory, seed):
+    """SIGTERM to the leader of `braid up` alone ends the run: `braid up` says that it was stopped, not that it is done."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1)
+    swarm = Braid("up", run, "--relays", "1")
+    swarm.wait_for("iteration", iteration=2)
+    os.kill(swarm.wait_for("spawned", role="leader")["process"], signal.SIGTERM)
+    code = swarm.finish(60)
+    end = swarm.events[-1]
+    expect(code == 0 and end["stopped"] and end["reason"] == "SIGTERM" and end["path"], f"it ended with {code}, {end}")
+
+
 def text_is_cut(directory, seed):
     run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1, text_seed=9)
     swarm = Braid("up", run, "--relays", "2")
@@ -105,7 +116,7 @@ def last_data_peer(directory, seed):
 
 def main():
     seed = seed_of_test()
-    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, text_is_cut, last_data_peer):
+    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, leader_of_up, text_is_cut, last_data_peer):
         with workplace() as directory:
             situation(directory, seed)
 
