@@ -434,8 +434,14 @@ static bool save_is_pending(const peer *p) {
 // peer comes. FINAL waits meanwhile, for it would make a version that is not saved.
 void leader_let_last_go(peer *p) {
     leader *l = &p->leader;
+    bool awaited = l->awaits_save;
     l->awaits_save = false;
-    if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED || p->raft.last != p->log_position) return;
+    if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED) return;
+    // Its checkpoint or its expulsion is on its way into the log: FINAL must not overtake what follows from it.
+    if (p->raft.last != p->log_position) {
+        l->awaits_save = awaited;
+        return;
+    }
     bool due = l->save_tried_ns == 0 || p->now >= l->save_tried_ns + TIMING_EXPEL_SILENCE_NS;
     for (uint32_t i = 0; i < p->contact_high; i++) {
         const contact *c = &p->contacts[i];
@@ -443,6 +449,7 @@ void leader_let_last_go(peer *p) {
         if (m == NULL || m->expelling || !is_last(p, m)) continue;
         if (rollback_is_saved(p, p->iteration) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) {
             leader_expel(p, c->member, EXPEL_LEFT);
+            l->awaits_save |= m->expelling;
             continue;
         }
         if (due) l->save_tried_ns = p->now;

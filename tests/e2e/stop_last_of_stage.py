@@ -44,6 +44,23 @@ def last_relays_leave(directory, seed):
     expect(weights == solo(run, done, "--save", os.path.join(directory, "solo")), "other weights than solo's")
 
 
+def one_of_each_stage(directory, seed):
+    """Two stages of one relay each, both of which vote: the next iteration must not be decided between the checkpoint and the departure."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 1, 2]", data_peers=1)
+    lead, _, relays = begin(run, 2)
+    lead.wait_for("iteration", iteration=5)
+    lead.wait_for("iteration", iteration=lead.of("iteration")[-1]["iteration"] + 5)
+    for relay in relays:
+        relay.process.terminate()
+    for relay in relays:
+        expect(relay.finish(8) == 0 and relay.events[-1]["stopped"], f"a relay that was to leave did not: {relay.events[-1]}")
+    lead.wait_until(lambda: lead.of("rolled_back"), "the news that a stage has no peer")
+    kept = lead.of("checkpoint")[-1]["iteration"]
+    expect(not any(event["iteration"] > kept for event in lead.of("iteration")), "an iteration was made that is not saved")
+    expect(all(event["total"] == 0 for event in lead.of("rolled_back")), "iterations are to be computed again")
+    lead.stop()
+
+
 def nothing_is_saved(directory, seed):
     run = write_run(directory, seed=seed, iterations=ENDLESS, stages="[0, 3]", data_peers=1)
     lead, _, (relay,) = begin(run, 1, "--stop-within", "2s")
@@ -116,7 +133,7 @@ def last_data_peer(directory, seed):
 
 def main():
     seed = seed_of_test()
-    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, leader_of_up, text_is_cut, last_data_peer):
+    for situation in (last_relays_leave, one_of_each_stage, nothing_is_saved, relay_of_up, leader_of_up, text_is_cut, last_data_peer):
         with workplace() as directory:
             situation(directory, seed)
 
