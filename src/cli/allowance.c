@@ -20,6 +20,13 @@ void allowance_tell(report *r, const machine *m, uint64_t max_memory) {
     report_tell(r, &news);
 }
 
+braid_err allowance_files(const machine *m, unsigned more, braid_error *error) {
+    uint64_t needed = machine_files_open() + (uint64_t)more;
+    if (needed <= m->files) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "this process needs at least %llu open files, and %llu are allowed; raise the limit (ulimit -n)", (unsigned long long)needed,
+                      (unsigned long long)m->files);
+}
+
 static uint64_t stage_bytes(const run_config *run, uint32_t number, uint32_t capacity) {
     worker_config config;
     plan_stage_worker(run, number, capacity, &config);

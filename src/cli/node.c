@@ -196,6 +196,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
         allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
         config->usable_bytes = here.memory_bytes;
     }
+    if (!err) err = allowance_files(&here, ALLOWANCE_NODE_FILES, &error);
     if (!err) err = node_new(config, &n, &error);
     bool began = !err;
     if (!err) err = node_run(n, &error);

@@ -288,8 +288,10 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
     news.iteration = e->version;
     news.of = e->iterations;
-    news.stopped = e->stopped_by && (e->iterations == 0 || e->version < e->iterations);
-    if (news.stopped) snprintf(news.reason, sizeof news.reason, "%s", e->stopped_by);
+    // without a request here a run that ends early was ended by its leader
+    bool early = e->version < e->iterations && !why && !*e->refused;
+    news.stopped = e->stopped_by ? e->iterations == 0 || e->version < e->iterations : early;
+    if (news.stopped && !e->diverged) snprintf(news.reason, sizeof news.reason, "%s", e->stopped_by ? e->stopped_by : REPORT_BY_LEADER);
     news.loss = e->last_loss;
     news.tokens = e->tokens;
     news.seconds = e->start_ns ? (double)(now_ns - e->start_ns) * 1e-9 : 0;

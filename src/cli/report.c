@@ -222,22 +222,29 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
     if (e->carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s carried for others", quantity_size_text(e->carried_bytes, bytes));
 }
 
+static void failed_line(const report_event *e, const char *of, const char *saved, char line[REPORT_LINE]) {
+    const char *why = *e->text ? e->text : "see above";
+    if (e->iteration == 0) snprintf(line, REPORT_LINE, "ended before the first iteration: %s", why);
+    else snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, why, saved);
+}
+
 // How a run that did not come to its end goes on.
 static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
-    char of[32] = "", saved[512] = "", loss[64] = "";
+    char of[32] = "", saved[512] = "", loss[64] = "", weights[REPORT_HASH_TEXT + 16] = "";
+    const char *by = strcmp(e->reason, REPORT_BY_LEADER) == 0 ? "the leader ended the run" : e->reason;
     if (e->of > 0) snprintf(of, sizeof of, " of %llu", (unsigned long long)e->of);
     // NAN: nothing was trained here
     if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);
     if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume goes on from there", e->path);
+    else if (*e->weights && e->tokens == 0) strcpy(saved, "; nothing new to save");
+    else if (*e->weights) strcpy(saved, "; not saved: the run has no checkpoint.dir");
+    if (*e->weights) snprintf(weights, sizeof weights, "\nweights %s", e->weights);
     if (e->failed)
-        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, *e->text ? e->text : "see above", saved);
-    else if (*e->weights == 0 && e->iteration == 0)
-        snprintf(line, REPORT_LINE, "stopped before the first iteration (%s): nothing to save", e->reason);
-    else if (*e->weights == 0)
-        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)", (unsigned long long)e->iteration, of, e->reason);
+        failed_line(e, of, *e->path ? saved : "", line);
+    else if (e->iteration == 0)
+        snprintf(line, REPORT_LINE, "stopped before the first iteration (%s): nothing to save%s", by, weights);
     else
-        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)%s%s\nweights %s", (unsigned long long)e->iteration, of, e->reason, loss,
-                 *saved ? saved : "; not saved: the run has no checkpoint.dir", e->weights);
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)%s%s%s", (unsigned long long)e->iteration, of, by, *weights ? loss : "", *weights ? saved : "", weights);
 }
 
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {

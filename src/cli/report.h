@@ -41,12 +41,14 @@ typedef enum report_kind {
     REPORT_UNFINISHED,  // iteration (the version whose weights are kept), peer (who is gone), microbatches (of the next iteration that need its text)
     REPORT_UNLED,  // peer, address (who is missed), done, total, text: of `total` peers that vote so many are here, and nobody leads
     // weights, iteration (the version), of, loss, tokens, seconds, repairs, path, failed, text,
-    // stopped (in order, before the run's end), reason (the signal, or REPORT_DIVERGED); the last line
+    // stopped (in order, before the run's end), reason (the signal, or one of those below); the last line
     REPORT_END,
     REPORT_KINDS
 } report_kind;
 
-#define REPORT_DIVERGED "diverged"  // the reason of an END
+// Reasons of an END that are no signals.
+#define REPORT_DIVERGED "diverged"
+#define REPORT_BY_LEADER "leader"  // ... which ended the run early
 
 enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65, REPORT_MAX_FLOWS = 32 };
 

@@ -140,12 +140,13 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .context = &view,
                           .tell = show,
                           .wish = wish};
-    solo_result result;
+    solo_result result = {0};
     braid_error error = {0};
     allowance_tell(view.report, &flags->machine, run->max_memory);
     run_notes(run, train_data_bytes(data), show_note, &view);
     double start = seconds_now();
-    braid_err err = solo_run(&config, &result, &error);
+    braid_err err = run->checkpoint[0] ? allowance_files(&flags->machine, ALLOWANCE_SOLO_FILES, &error) : BRAID_OK;
+    if (!err) err = solo_run(&config, &result, &error);
     if (!err || result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_now() - start);
     report_free(view.report);
     if (err) return cli_complain(code_of(err), "train", "%s", error.text);

@@ -175,7 +175,7 @@ static void swarm_stop(swarm *s) {
     char text[256];
     s->draining = true;
     s->stop_ms = uv_now(&s->loop);
-    if (s->ending) return;  // they take their leave already
+    if (s->ending) return;  // a request to end has been sent already
     for (uint32_t i = 0; i < s->child_count; i++) child_command(s->children[i], "stop\n");
     if (!s->started) {
         s->end = (report_event){.kind = REPORT_END, .loss = NAN};
@@ -228,8 +228,9 @@ static bool swarm_conclude(swarm *s) {
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
     s->end.of = s->iterations;
-    s->end.stopped = s->draining && !s->end.failed && s->end.iteration < s->iterations;
-    if (s->end.stopped) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
+    // a signal to the leader's process alone stops the run, too; that one says which it was
+    s->end.stopped = (s->draining || s->end.stopped) && !s->end.failed && s->end.iteration < s->iterations;
+    if (s->end.stopped && s->draining) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
     s->end.repairs = s->repairs;
     story_sum_work(s, &s->end);
     if (s->measure && s->started) {

@@ -1,4 +1,4 @@
-// What probably ended a process, and what its user can do.
+// The likely cause of a process's death, and its remedy.
 #ifndef BRAID_CLI_UP_CAUSE_H
 #define BRAID_CLI_UP_CAUSE_H
 

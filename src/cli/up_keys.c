@@ -76,7 +76,7 @@ braid_err swarm_open_keys(swarm *s, braid_error *error) {
     if (!s->private_data) return BRAID_OK;
     remove_left();
     if (make_locked(s)) return BRAID_OK;
-    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s", s->keys, strerror(errno));
+    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s; set TMPDIR to a directory that this user may write to", s->keys, strerror(errno));
     s->keys[0] = '\0';
     return BRAID_IO;
 }

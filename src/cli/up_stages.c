@@ -1,4 +1,5 @@
-// What becomes of work that no process does any more: others are started, with longer and longer pauses, until that is hopeless.
+// Replaces the processes of a stage or text that has none left: each time after a longer pause, and after the last
+// attempt the run fails.
 #include "cli/up_swarm.h"
 
 #include <stdio.h>
@@ -130,8 +131,9 @@ void text_bereft(swarm *s, child *c) {
     }
 }
 
-// While nobody leads, the ticket may be that of who is to come back; but nobody may lead before it is back. And while its loss is in no
-// log, whoever came back would never have been missed, and nobody be told that it was awaited.
+// Without a leader the newest ticket may belong to the dead peer itself. No election may be possible before that one
+// is back, so the wait has a limit. A peer that comes back before the log has its loss would never be reported as
+// awaited.
 bool swarm_may_return(const swarm *s, const child *c) {
     bool missed = s->leading && !c->listed;
     return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (missed ? 0 : UP_ELECT_MS);

@@ -78,7 +78,7 @@ typedef struct child {
     uint64_t wasted, carried, carried_bytes;
     node_figures figures;  // the newest, when `measured`
     char complaint[512];   // the last line on its standard error
-    char cause[CAUSE_TEXT];  // what ended it, when it was not asked to end
+    char cause[CAUSE_TEXT];  // the cause of its death, "": it was asked to end
     size_t complaint_bytes;
     char input[4096];
 } child;
@@ -245,7 +245,7 @@ void text_bereft(swarm *s, child *c);
 bool swarm_may_return(const swarm *s, const child *c);
 // Starts what is due, and ends a run that cannot go on.
 void stages_tick(swarm *s);
-// What is left of the run: ". Go on from ... (--resume)".
+// The newest checkpoint, as a remedy: ". Go on from ... (--resume)".
 void swarm_way_on(const swarm *s, char *text, size_t room);
 
 // up_chaos.c

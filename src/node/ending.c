@@ -101,20 +101,30 @@ static void fail_late(node *n) {
     node_fail(n, &late);
 }
 
+// A data peer that leads hands over and leaves, unless it is the last one: without it nothing can be computed. A run with
+// private data waits for the others' texts instead.
+static void look_if_last(node *n) {
+    member_id any;
+    bool last = n->config.role == NODE_DATA && n->run.private_data == 0 && leads(n) && peer_members(n->core, 0, &any, 1) == 1;
+    if (!last || n->last_data) return;
+    n->last_data = true;
+    node_note(n, "no other data peer is here, so the run ends with this one");
+}
+
 static void stop_tick(node *n, uint64_t now) {
     uint64_t passed = now - n->stop_ns;
     if (passed >= within_ns(n)) {
         fail_late(n);
         return;
     }
-    // others that lead hand over and leave
-    bool ends_run = n->orphaned || n->config.role == NODE_LEADER;
+    look_if_last(n);
+    bool ends_run = n->orphaned || n->last_data || n->config.role == NODE_LEADER;
     bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && ends_run && leads(n);
     if (drop) {
         n->dropped = true;
         node_note(n, "the iteration under way takes too long: the state before it is saved");
     }
-    if (n->orphaned || drop) node_end_run(n, drop);
+    if (n->orphaned || n->last_data || drop) node_end_run(n, drop);
 }
 
 void node_ending_tick(node *n) {
@@ -142,7 +152,7 @@ void node_save(node *n, bool quiet) {
     }
 }
 
-// ---- what fails that is not the weights' own ----------------------------------------------------------------------
+// ---- errors that leave the weights whole --------------------------------------------------------------------------
 
 // The leader saves the state before this iteration, and the run ends. Another data peer may have a
 // text that is whole, so the run can do without this one; it votes on for a moment, since the

@@ -20,8 +20,8 @@ enum {
     NODE_STOP_MS = 2500,        // for the last messages
     // a supervised peer waits so long after SIGTERM for its supervisor, which may have got it, too
     NODE_HELD_MS = 2000,
-    NODE_ORPHAN_MS = 20000,     // for the end of a supervised peer whose supervisor has died
-    // a data peer whose text is broken votes on so long: the leader may find the same, and save
+    NODE_ORPHAN_MS = 20000,     // for a supervised peer's end after its supervisor's death
+    // for a data peer with a broken text to vote on: the leader may find the same error, and save
     NODE_BROKEN_MS = 3000,
     NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
@@ -102,6 +102,7 @@ struct node {
     // the supervisor ends the run: a signal to this process is the same request
     bool parent_stops;
     bool orphaned, dropped, unlogged;
+    bool last_data;          // it is to leave, and no other data peer is here: the run ends
     uint64_t held_ns;        // SIGTERM came, and the supervisor may decide, 0: not
     uint64_t stop_ns;        // an orderly end was asked for
     uint64_t broken_ns;      // this peer's text is not what it was

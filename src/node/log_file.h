@@ -33,8 +33,8 @@ braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start,
 braid_err log_file_look(const char *path, const braid_hash *run, bool *there, uint64_t *start, braid_error *error);
 // What it held when it was opened and is still of use: everything from the last LOG_BASE on, and the votes before it.
 void log_file_recall(log_file *log, log_file_entry_fn each, void *context);
-// The log of a peer that is not asked to keep one: it has no file, so nothing is written, synced or recalled. After a crash
-// nobody could find a temporary file again, and the next incarnation is another voter.
+// The log of a peer that is not asked to keep one: it has no file, so nothing is written, synced or recalled. A temporary
+// file would be of no use: after a crash no process could find it, and the next incarnation is another voter.
 braid_err log_file_open_unkept(log_file **out, log_file_found *found, braid_error *error);
 bool log_file_is_kept(const log_file *log);
 void log_file_close(log_file *log);

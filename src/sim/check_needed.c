@@ -142,7 +142,7 @@ void sim_check_expelled(sim_cluster *s, const sim_log_member *gone) {
     uint32_t node = process_of(s, &gone->entry);
     if (!is_needed(k) || node == NOBODY) return;
     const char *name = s->node[node].name;
-    // who alone has its stage's state may leave then: the run repeats nothing that was complete
+    // even the last member of a stage may leave then: no complete iteration is computed again
     bool may_go = s->node[node].asked_to_leave && is_saved(s);
     if (suffices(k, &gone->reach) && !may_go && !somebody_has(s, gone->entry.stage, NOBODY)) needed_fail(s, name, "is expelled", gone->entry.stage);
     bool waits = s->run.shares > 0;  // private data do, for their peer

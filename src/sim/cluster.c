@@ -177,8 +177,8 @@ static const char *effect_text(const effect *e) {
     }
 }
 
-// A step takes every decision whose inputs are there. A tick at the same time that still has an effect shows a decision that
-// would have waited for the next timer.
+// A step takes each decision as soon as it has the inputs. So one more tick at the same time has no effect: an effect
+// would be a decision that waits for the next timer.
 static void look_again(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const event tick = {.kind = EVENT_TICK};

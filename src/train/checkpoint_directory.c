@@ -23,6 +23,9 @@ const char *checkpoint_mend(int why) {
     case EROFS: return "; let this user write there, or choose another directory";
     case ENOSPC:
     case EDQUOT: return "; free some space or choose another directory";
+    case EMFILE:
+    case ENFILE: return "; raise the limit on open files (ulimit -n)";
+    case ENOTDIR: return "; name a directory";
     default: return "; choose another directory";
     }
 }

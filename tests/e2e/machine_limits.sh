@@ -30,8 +30,12 @@ expect 0 "weights" few
 hard=$(ulimit -Hn)
 if [ "$hard" = unlimited ] || [ "$hard" -gt 65536 ]; then hard=65536; fi
 is "open files" "$(field files)" "$hard"
-refused() { (ulimit -n 15 && exec "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:0); }
-expect 1 "open files, and 15 are allowed; raise the limit (ulimit -n)" refused
+refused() { (ulimit -n "$1" && exec "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:0); }
+expect 1 "open files, and 15 are allowed; raise the limit (ulimit -n)" refused 15
+expect 1 "open files, and 7 are allowed; raise the limit (ulimit -n)" refused 7
+unsaved() { (ulimit -n 10 && exec "$BRAID" train --solo run.yaml --save few); }
+expect 1 "open files, and 10 are allowed; raise the limit (ulimit -n)" unsaved
+if grep -q "iteration 1/" output; then echo "FAILED: it computed what it could not save" && failures=$((failures + 1)); fi
 
 # --- fewer links than peers: one note, the linked peers continue, and the checkpoint is written
 write_run crowded.yaml 's/iterations: 4/iterations: 100000/' 's/\[0, 1, 1\]/[0, 2]/' 's/every: 2/every: 0/'

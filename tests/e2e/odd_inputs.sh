@@ -53,7 +53,8 @@ echo 'checkpoint: {dir: here}' >>run.yaml
 mkdir -p mounted/..2026 deep/er
 mv run.yaml mounted/..2026/ && ln -s ..2026 mounted/..data && ln -s ..data/run.yaml mounted/run.yaml && cp words.txt mounted/
 expect 0 "saved: $PWD/mounted/here/" solo mounted/run.yaml
-expect 0 "weights " timeout 60 "$BRAID" up mounted/run.yaml --relays 2
+rm -rf mounted/here  # a new run over these checkpoints would be refused
+expect 0 "saved in $PWD/mounted/here/" timeout 60 "$BRAID" up mounted/run.yaml --relays 2
 in_folder() { (cd "$1" && shift && "$@"); }
 rm -rf mounted/here
 expect 0 "weights " in_folder deep/er solo ../../mounted/run.yaml
@@ -71,5 +72,9 @@ by_substitution() { solo <(cat run.yaml); }
 swarm_by_pipe() { cat run.yaml | timeout 60 "$BRAID" up /dev/stdin --relays 2; }
 for how in by_pipe by_redirection by_substitution swarm_by_pipe; do expect 0 "weights " $how; done
 expect 2 "--measure writes where the run's description lies" timeout 60 "$BRAID" up <(cat run.yaml) --relays 2 --measure figures.yaml
+
+# --- a temporary directory that is not there: keys of data peers with private data go into it
+write_run private.yaml 's/text: words.txt/text: [words.txt, plain.txt]\n  private: 2/'
+expect 1 "set TMPDIR to a directory that this user may write to" env TMPDIR=/nonexistent "$BRAID" up private.yaml --relays 2
 
 finish

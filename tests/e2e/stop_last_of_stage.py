@@ -45,6 +45,23 @@ def last_relays_leave(directory, seed):
     expect(weights == solo(run, done, "--save", os.path.join(directory, "solo")), "other weights than solo's")
 
 
+def one_of_each_stage(directory, seed):
+    """Two stages of one relay each, both of which vote: the next iteration must not be decided between the checkpoint and the departure."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 1, 2]", data_peers=1)
+    lead, _, relays = begin(run, 2)
+    lead.wait_for("iteration", iteration=5)
+    lead.wait_for("iteration", iteration=lead.of("iteration")[-1]["iteration"] + 5)
+    for relay in relays:
+        relay.process.terminate()
+    for relay in relays:
+        expect(relay.finish(8) == 0 and relay.events[-1]["stopped"], f"a relay that was to leave did not: {relay.events[-1]}")
+    lead.wait_until(lambda: lead.of("rolled_back"), "the news that a stage has no peer")
+    kept = lead.of("checkpoint")[-1]["iteration"]
+    expect(not any(event["iteration"] > kept for event in lead.of("iteration")), "an iteration was made that is not saved")
+    expect(all(event["total"] == 0 for event in lead.of("rolled_back")), "iterations are to be computed again")
+    lead.stop()
+
+
 def nothing_is_saved(directory, seed):
     run = write_run(directory, seed=seed, iterations=ENDLESS, stages="[0, 3]", data_peers=1)
     lead, _, (relay,) = begin(run, 1, "--stop-within", "2s")
@@ -71,6 +88,17 @@ def relay_of_up(directory, seed):
     expect(swarm.finish(60) == 0 and not swarm.of("expelled"), f"it ended with {swarm.events[-1]}")
 
 
+def leader_of_up(directory, seed):
+    """SIGTERM to the leader of `braid up` alone ends the run: `braid up` says that it was stopped, not that it is done."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1)
+    swarm = Braid("up", run, "--relays", "1")
+    swarm.wait_for("iteration", iteration=2)
+    os.kill(swarm.wait_for("spawned", role="leader")["process"], signal.SIGTERM)
+    code = swarm.finish(60)
+    end = swarm.events[-1]
+    expect(code == 0 and end["stopped"] and end["reason"] == "SIGTERM" and end["path"], f"it ended with {code}, {end}")
+
+
 def text_is_cut(directory, seed):
     run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1, text_seed=9)
     swarm = Braid("up", run, "--relays", "2")
@@ -83,9 +111,30 @@ def text_is_cut(directory, seed):
     expect(end["path"] and int(kept.split("-")[-1]) == end["iteration"] >= 3, f"{kept} is the newest checkpoint, and the end is {end}")
 
 
+def last_data_peer(directory, seed):
+    """The leader has died, and the data peer that leads since is asked to leave: without it the run cannot go on, so it saves and ends the run."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=2)
+    lead = Braid("node", "--listen", "127.0.0.1:0", "--lead", "--run", run, "--wait-data-peers", "2", "--wait-relays", "1")
+    ticket = lead.wait_for("ready")["ticket"]
+    data = Braid("node", "--listen", "127.0.0.1:0", "--join", ticket, "--data", "--run", run)
+    relay = Braid("node", "--listen", "127.0.0.1:0", "--join", ticket)
+    data.wait_for("iteration", iteration=3)
+    lead.process.kill()
+    data.wait_for("takeover")
+    seen = data.of("iteration")[-1]["iteration"]
+    data.wait_for("iteration", iteration=seen + 2)
+    data.process.terminate()
+    expect(data.finish(30) == 0, f"the last data peer ended with {data.events[-1]}")
+    end = data.events[-1]
+    expect(end["stopped"] and end["reason"] == "SIGTERM" and end["path"], f"its end is {end}")
+    expect(int(end["path"].split("-")[-1]) == end["iteration"], f"{end['path']} is not the state after iteration {end['iteration']}")
+    expect(relay.finish(30) == 0 and relay.events[-1]["reason"] == "leader", f"the relay ended with {relay.events[-1]}")
+    expect(end["weights"] == solo(run, end["iteration"], "--save", os.path.join(directory, "solo")), "other weights than solo's")
+
+
 def main():
     seed = seed_of_test()
-    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, text_is_cut):
+    for situation in (last_relays_leave, one_of_each_stage, nothing_is_saved, relay_of_up, leader_of_up, text_is_cut, last_data_peer):
         with workplace() as directory:
             situation(directory, seed)
 

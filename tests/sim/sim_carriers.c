@@ -189,7 +189,7 @@ static void test_sums_stay_where_no_line_is_wider(void **state) {
 static void test_sums_fill_what_a_line_was_seen_to_carry(void **state) {
     (void)state;
     static const char lines[] = "links: {latency_ms: 20, mbps: 50, up_mbps: 1000, down_mbps: 1000, pairs: [{between: [a, c], mbps: 160}, {between: [b, e], mbps: 160}]}\n";
-    // what a line carries is learnt from its traffic: the second way is found after some iterations
+    // line rates are learnt from traffic: the second way is found after some iterations
     reduction straight = reduce_in(2 * ITERATIONS, nobody, nobody, lines), round = reduce_in(2 * ITERATIONS, nobody, "", lines);
     print_message("%.1f s straight, %.1f s by way of others, %.2f of the bytes\n", straight.seconds, round.seconds, round.bytes / straight.bytes);
     assert_true(round.seconds < straight.seconds / 2);

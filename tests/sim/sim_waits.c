@@ -61,7 +61,7 @@ static void test_joiners_and_shadows(void **state) {
     }
 }
 
-// Whoever dies, leaves or is cut off: what the others then decide does not wait either.
+// After deaths, departures and cut links the others' decisions do not wait either.
 static void test_troubles(void **state) {
     for (uint64_t seed = 1001; seed <= 1160; seed++) {
         sim_case c = sim_case_random(seed, false);

@@ -41,9 +41,32 @@ static void test_a_takeover_is_told_once(void **state) {
          "{\"event\":\"takeover\",\"iteration\":9,\"microbatches\":1,\"member\":6,\"gone\":2,\"peer\":\"000000000000\"}\n");
 }
 
+// What is told of the end of a peer that has seen so many of 20 iterations.
+static void ends(uint64_t seen, const char *signal, const char *why, const char *wanted) {
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    node_events e;
+    node_events_init(&e, report_new(REPORT_PLAIN, out));
+    e.iterations = 20;
+    e.version = seen;
+    e.stopped_by = signal;
+    node_events_end(&e, why, 1);
+    says(&e, out, wanted);
+}
+
+static void test_the_end_of_a_run_that_was_cut_short(void **state) {
+    (void)state;
+    ends(7, NULL, NULL, "stopped after iteration 7 of 20 (the leader ended the run)\n");
+    ends(7, "SIGHUP", NULL, "stopped after iteration 7 of 20 (SIGHUP)\n");
+    ends(7, NULL, "no memory", "stopped after iteration 7 of 20: no memory\n");
+    ends(20, NULL, NULL, "done after 0 ms\n");
+    ends(20, "SIGHUP", NULL, "done after 0 ms\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_takeover_is_told_once),
+        cmocka_unit_test(test_the_end_of_a_run_that_was_cut_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,6 +297,39 @@ static void tell_waiting(report *r) {
     report_tell(r, &(report_event){.kind = REPORT_JOINED, .stage = 0, .peer = "0123456789abcdef", .loss = NAN});
 }
 
+// `wanted` is a line of what is told of an end.
+static void ends_with(const report_event *end, const char *wanted) {
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    report *r = report_new(REPORT_PLAIN, out);
+    assert_non_null(r);
+    report_tell(r, end);
+    report_free(r);
+    char text[4096];
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    fclose(out);
+    assert_string_equal(text, wanted);
+}
+
+static void test_an_early_end_says_what_is_saved(void **state) {
+    (void)state;
+    report_event end = {.kind = REPORT_END, .of = 20, .loss = NAN, .stopped = true, .reason = "SIGTERM", .weights = "beef"};
+    ends_with(&end, "stopped before the first iteration (SIGTERM): nothing to save\nweights beef\n");
+    end.iteration = 7;
+    ends_with(&end, "stopped after iteration 7 of 20 (SIGTERM); nothing new to save\nweights beef\n");
+    end.tokens = 512;
+    ends_with(&end, "stopped after iteration 7 of 20 (SIGTERM); not saved: the run has no checkpoint.dir\nweights beef\n");
+    strcpy(end.path, "ck/step-000007");
+    ends_with(&end, "stopped after iteration 7 of 20 (SIGTERM); saved in ck/step-000007, --resume goes on from there\nweights beef\n");
+    report_event relay = {.kind = REPORT_END, .of = 20, .iteration = 7, .loss = NAN, .stopped = true, .reason = REPORT_BY_LEADER};
+    ends_with(&relay, "stopped after iteration 7 of 20 (the leader ended the run)\n");
+    report_event failed = {.kind = REPORT_END, .of = 20, .loss = NAN, .failed = true, .text = "no room"};
+    ends_with(&failed, "ended before the first iteration: no room\n");
+    failed.iteration = 7;
+    ends_with(&failed, "stopped after iteration 7 of 20: no room\n");
+}
+
 static void test_who_waits_says_so(void **state) {
     (void)state;
     const char *text = shown(REPORT_LIVE, tell_waiting);
@@ -411,6 +444,7 @@ int main(void) {
         cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_json_ends_with_end),
+        cmocka_unit_test(test_an_early_end_says_what_is_saved),
         cmocka_unit_test(test_who_waits_says_so),
         cmocka_unit_test(test_live_redraws_in_place),
         cmocka_unit_test(test_who_is_awaited),

@@ -380,7 +380,7 @@ static void test_a_text_whose_peer_dies_at_once_is_given_up(void **state) {
     assert_non_null(strstr(s->why, "SIGILL"));
 }
 
-// The user wants the end, and the iteration under way lacks a stage: nobody is started, and the end comes.
+// A requested end while the iteration under way lacks a stage: no relay is started, and the run ends.
 static void test_an_end_without_a_stage_comes(void **state) {
     swarm *s = *state;
     relay_alone(s);

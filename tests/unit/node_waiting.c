@@ -1,4 +1,4 @@
-// What a leader says while it lacks peers, and when it ends.
+// The messages of a leader that lacks peers, and its end.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -172,6 +172,7 @@ static void test_a_checkpoint_on_request_changes_nothing(void **state) {
     assert_same_hash(run_solo(f, &saving, 1, NULL, 5).weights, straight.weights);
     assert_int_equal(saving.count[SOLO_CHECKPOINT], 2);  // and that of the end
     assert_int_equal(saved_version(f), 5);
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/abandoned", f->directory);
     solo_result ended = run_solo(f, &abandoned, 1, NULL, 5);
     assert_true(ended.abandoned && ended.version == 4 && abandoned.count[SOLO_CHECKPOINT] == 0);
 }
