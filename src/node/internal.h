@@ -10,6 +10,7 @@
 #include "node/measure.h"
 #include "node/node.h"
 #include "node/waiting.h"
+#include "train/files.h"
 
 #include <stdio.h>
 
@@ -83,6 +84,7 @@ struct node {
     bool log_told;           // what is wrong with its log
     ticket named;            // by the user; config.leader is who leads, as far as is known
     bool goes_on;            // NODE_LEADER: with the run of the log that it found
+    char resume[FILES_MAX_PATH];  // the checkpoint that `continues` found
     bool nothing;            // NODE_LEADER: the run is complete in the checkpoint that it was to go on from
     int lock;                // of the checkpoints' directory, -1: none
     log_entry base;          // a LOG_BASE that is being stored, with
@@ -154,6 +156,10 @@ void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2
 braid_err node_open_log(node *n, braid_error *error);
 braid_err node_find_first_log(node *n, braid_error *error);  // sets goes_on; changes nothing
 braid_err node_open_first_log(node *n, braid_error *error);
+// With `continues`: the checkpoint to start from. A log whose run is over, or that lacks what was saved, does not count (goes_on).
+braid_err node_find_newest(node *n, braid_error *error);
+// A data peer whose log says that its run is complete.
+bool node_remembers_end(node *n);
 // A data peer whose log has this run, which has begun and not ended: the log is open then, and the generation set.
 bool node_remembers_run(node *n);
 

@@ -254,6 +254,10 @@ void node_enquiry_failed(node *n, const char *reason) {
         begin_by_log(n);
         return;
     }
+    if (spent > NODE_ENQUIRE_MS * MILLISECOND && n->config.continues && node_remembers_end(n)) {
+        node_end(n);
+        return;
+    }
     uint64_t patience = n->config.patience_ns;
     if (patience && spent >= patience) {
         braid_fail(&n->error, BRAID_NETWORK, "cannot reach the leader at %s: %.200s; is it running, and is the address reachable from here?", address, reason);
