@@ -31,6 +31,7 @@ enum {
     NODE_RETRY_MOST_MS = 10000,
     NODE_ENQUIRE_MS = 1500,  // until who knows the run by its log goes on by that, when an attempt fails: a leader that begins anew (--anew) is to be heard first
     NODE_ENQUIRE_AGAIN_MS = 5000,
+    NODE_ENQUIRE_LOST_MS = 2000,  // between questions to the named peer while no leader is linked
     NODE_MAX_COMMAND = 128,
     NODE_RESERVED_FILES = 32,  // open files kept back from links
     NODE_LEAST_FILES = 6,      // beside links: the log, a checkpoint's directories and files
@@ -156,9 +157,10 @@ void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2
 braid_err node_open_log(node *n, braid_error *error);
 braid_err node_find_first_log(node *n, braid_error *error);  // sets goes_on; changes nothing
 braid_err node_open_first_log(node *n, braid_error *error);
-// With `continues`: the checkpoint to start from. A log whose run is over, or that lacks what was saved, does not count (goes_on).
+// With `continues`: chooses the checkpoint to start from. Clears goes_on when the run of the log is over, or the log lacks the
+// newest checkpoint.
 braid_err node_find_newest(node *n, braid_error *error);
-// A data peer whose log says that its run is complete.
+// Whether this is a data peer, and its log says that the run is complete.
 bool node_remembers_end(node *n);
 // A data peer whose log has this run, which has begun and not ended: the log is open then, and the generation set.
 bool node_remembers_run(node *n);

@@ -118,9 +118,9 @@ static braid_err look_back(node *n, braid_error *error) {
 
 // ---- --continue: the same line for the first start and every restart ----------------------------------------------
 
-// A run that was stopped in order has no peers any more, and neither has one whose only voter could not write its log: that one
-// saved the state and ended the run. A log that lacks the newest checkpoint shows it. With three voters and more the run goes
-// on without this peer, so its log decides.
+// A run that was stopped in order has no peers left. The same holds after a full log disk of the only voter: it saved the state
+// and ended the run, and its log lacks that checkpoint. With three or more voters the run may continue without this peer, so
+// the log decides.
 static bool begins_again(const node *n, const past_run *past, uint64_t newest) {
     if (past->complete) return weights_lie(n, past->version);
     return past->ended || (past->begun && past->voters <= 2 && newest > past->saved);

@@ -92,11 +92,11 @@ class Services:
         self.run, self.lead = run, Braid(*self.lead_line)
         self.ticket = self.lead.wait_for("ready")["ticket"]
         other = run_of(directory, seed, f"{name}-data", every=20, iterations=iterations)
-        self.data_line = ("node", "--data", "--join", self.ticket, "--continue", "--run", other, "--log", other + ".log", "--listen", "127.0.0.1:0")
+        self.data_line = ("node", "--data", "--join", self.ticket, "--continue", "--run", other, "--log", other + ".log", "--listen", "127.0.0.1:0", "--patience", "0")
         self.join()
 
     def join(self):
-        self.peers = [Braid(*self.data_line)] + [Braid("node", "--join", self.ticket, "--listen", "127.0.0.1:0") for _ in range(2)]
+        self.peers = [Braid(*self.data_line)] + [Braid("node", "--join", self.ticket, "--listen", "127.0.0.1:0", "--patience", "0") for _ in range(2)]
 
     def restart(self):
         self.lead = Braid(*self.lead_line)
@@ -114,14 +114,21 @@ class Services:
 
 
 def a_log_that_lacks_its_end(directory, seed):
-    """As after a full disk: the log lacks its end, and a checkpoint was saved after it."""
-    services = Services(directory, seed, "led", 1, 400)
+    """As after a full disk: the log lacks its end, and a checkpoint was saved after it. Peers that still wait for the leader of
+    before notice that it has begun anew, and end, so that their service managers start them again."""
+    services = Services(directory, seed, "led", 1, 4000)
     services.lead.wait_for("checkpoint", iteration=20)
     short = services.log + ".short"
     shutil.copy(services.log, short)
-    done = services.stop(23)
+    services.lead.wait_for("checkpoint", iteration=40)
+    services.lead.stop()
+    done = services.lead.of("checkpoint")[-1]["iteration"]
     os.replace(short, services.log)
-    services.restart()
+    services.lead = Braid(*services.lead_line)
+    for peer in services.peers:
+        code = peer.finish(20)
+        expect(code == 1 and "has begun it anew" in "".join(peer.complaints), f"{peer.process.args} ended with {code}: {peer.complaints}")
+    services.join()
     expect_begins_after(services.lead, done)
     services.stop(done + 1)
 
