@@ -24,6 +24,7 @@ enum {
     NODE_ORPHAN_MS = 20000,     // for the end of a supervised peer whose supervisor has died
     // a data peer whose text is broken votes on so long: the leader may find the same, and save
     NODE_BROKEN_MS = 3000,
+    NODE_UNLED_MS = 2000,       // a peer without state that is asked to end waits so long for a leader
     NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
     NODE_MAX_FAILED_DIALS = PEER_MAX_CONTACTS,  // as many as the core may know: of one that it is not told it would wait for ever

@@ -96,7 +96,8 @@ class Services:
         self.join()
 
     def join(self):
-        self.peers = [Braid(*self.data_line)] + [Braid("node", "--join", self.ticket, "--listen", "127.0.0.1:0", "--patience", "0") for _ in range(2)]
+        relays = [("node", "--join", self.ticket, "--listen", "127.0.0.1:0", "--patience", "0", "--log", f"{self.log}.relay{i}") for i in range(2)]
+        self.peers = [Braid(*line) for line in (self.data_line, *relays)]
 
     def restart(self):
         self.lead = Braid(*self.lead_line)
@@ -133,6 +134,19 @@ def a_log_that_lacks_its_end(directory, seed):
     services.stop(done + 1)
 
 
+def a_peer_without_a_leader(directory, seed):
+    """It has its log and no state, so it need not wait for a leader when it is stopped."""
+    services = Services(directory, seed, "unled", 3, 4000)
+    services.lead.wait_for("iteration", iteration=2)
+    for peer in (*services.peers, services.lead):
+        peer.stop()
+    unled = Braid(*services.data_line)
+    unled.wait_for("note", text="the run goes on as the log")
+    unled.process.send_signal(signal.SIGTERM)
+    code = unled.finish(10)
+    expect(code == 0, f"a data peer without a leader ended with {code}: {unled.complaints}")
+
+
 def nodes(directory, seed, expected):
     services = Services(directory, seed, "voted", 5, ITERATIONS)
     done = services.stop(3)
@@ -155,6 +169,8 @@ def main():
         alone_or_up(directory, expected, "up", run_of(directory, seed, "up"), "--relays", "2", "--continue")
         nodes(directory, seed, expected)
         a_log_that_lacks_its_end(directory, seed)
+        a_peer_without_a_leader(directory, seed)
 
 
-main()
+if __name__ == "__main__":
+    main()
