@@ -16,7 +16,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
-    bool lead, anew, set_aside, data, json, supervised, measure, shadow, carry;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
@@ -125,6 +125,8 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     *role = f->lead ? NODE_LEADER : f->data ? NODE_DATA : NODE_RELAY;
     if (f->lead && f->data) return braid_fail(error, BRAID_ARGUMENT, "--lead is a data peer already; leave out --data");
     if (f->anew && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--anew is for --lead: who joins goes on with what it finds");
+    if (f->continues && f->anew && f->set_aside) return braid_fail(error, BRAID_ARGUMENT, "--continue goes on from the newest checkpoint and --anew sets it aside; give one of them");
+    if (f->continues && *role == NODE_RELAY) return braid_fail(error, BRAID_ARGUMENT, "--continue is for --lead and --data: a relay gets its state from the run; leave it out");
     if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead begins a run and --join joins one; give one of them");
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
@@ -147,7 +149,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume,
-        .log_path = f->log, .anew = f->anew, .sets_aside = f->anew && f->set_aside, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .log_path = f->log, .continues = f->continues, .anew = f->anew, .sets_aside = f->anew && f->set_aside, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .signals = true, .stop_within_ns = f->stop_within_ns, .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
@@ -157,6 +159,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (err || !f->run) return err;
     config->run = run;
     err = cli_load_run(f->run, run, error);
+    if (!err && f->continues && !run->checkpoint[0]) err = braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", f->run);
     if (!err && run->private_data > 0 && !f->identity && !f->supervised)
         err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: the data are private (data.private), and when this peer comes back it must be known as itself");
     if (!err && !config->start_relays) config->start_relays = run->stages - 1;
@@ -222,6 +225,7 @@ int cli_node(int argc, char **argv) {
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory for weights, optimizer and microbatches", .fallback = "no cap"},
         {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it, or go on with the one that --log holds"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: begin the run again though --log or the directory of its checkpoints holds it; the older log is kept as PATH.old, newer checkpoints in a folder set-aside-N"},
+        {"continue", OPTION_SWITCH, &f.continues, .help = "with --lead and --data: go on with the run of --log, or from its newest checkpoint in checkpoint.dir; without either begin, or start from --resume"},
         {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew is for the log alone, as in braid up, whose logs always begin anew"},
         {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},

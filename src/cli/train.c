@@ -16,10 +16,11 @@
 
 static const char examples[] = "braid train --solo RUN.yaml\n"
                                "braid train --solo RUN.yaml --threads 8 --save checkpoints\n"
-                               "braid train --solo RUN.yaml --resume checkpoints\n";
+                               "braid train --solo RUN.yaml --resume checkpoints\n"
+                               "braid train --solo RUN.yaml --continue           the same line for the first start and every restart\n";
 
 typedef struct train_flags {
-    bool solo, json, anew;
+    bool solo, json, anew, continues;
     uint64_t threads, iterations, max_memory;
     uint64_t stop_within_ns;
     const char *resume, *save;
@@ -135,6 +136,7 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .threads = (unsigned)flags->threads,
                           .resume = flags->resume,
                           .anew = flags->anew,
+                          .continues = flags->continues,
                           .until = flags->iterations,
                           .usable_bytes = flags->machine.memory_bytes,
                           .context = &view,
@@ -193,6 +195,7 @@ int cli_train(int argc, char **argv) {
          .fallback = "what the run says"},
         {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "go on from this checkpoint, a swarm's too"},
         {"anew", OPTION_SWITCH, &flags.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
+        {"continue", OPTION_SWITCH, &flags.continues, .help = "go on from the run's newest checkpoint where they go; without one begin, or start from --resume"},
         {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "where checkpoints go",
          .fallback = "what the run says"},
         {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "most memory for weights, optimizer and microbatches",
@@ -213,6 +216,8 @@ int cli_train(int argc, char **argv) {
     if (!flags.solo)
         code = cli_complain(CLI_USAGE, "train",
                             "say --solo to train in this process; 'braid up' starts a swarm on this machine");
+    else if (flags.continues && flags.anew)
+        code = cli_complain(CLI_USAGE, "train", "--continue goes on from the newest checkpoint and --anew sets it aside; give one of them");
     else
         code = train_watched(o.given[0], &flags);
     options_close(&o);

@@ -272,7 +272,7 @@ typedef struct up_flags {
     option_list kill, late;
     const char *chaos, *resume, *log, *trace, *measure;
     uint64_t stop_within_ns, relays, shadows, threads, capacity, max_memory, voters, carried;
-    bool json, anew;
+    bool json, anew, continues;
 } up_flags;
 
 static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
@@ -301,13 +301,15 @@ static braid_err files_reserve(const swarm *s, braid_error *error) {
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
-                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO};
+                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues, .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = swarm_keep_description(s, path, error);
     if (!err) err = cli_load_run(s->run_path, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;
+    if (f->continues && f->anew) return braid_fail(error, BRAID_ARGUMENT, "--continue goes on from the newest checkpoint and --anew sets it aside; give one of them");
+    if (f->continues && !run->checkpoint[0]) return braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", path);
     s->private_data = run->private_data > 0;
     s->elastic = run->elastic;
     s->stages = run->stages;
@@ -343,6 +345,7 @@ int cli_up(int argc, char **argv) {
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
+        {"continue", OPTION_SWITCH, &f.continues, .help = "go on from the run's newest checkpoint in checkpoint.dir; without one begin, or start from --resume"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "no file"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "shadows of each stage: processes beside the others that keep its state, so that the run outlives it", .max = 4, .fallback = "none"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},

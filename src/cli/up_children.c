@@ -181,6 +181,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     }
     if (role != CHILD_RELAY) argument_log(s, c, a);
     argument_text(a, "--resume", s->resume);
+    if (s->continues && role != CHILD_RELAY) argument_add(a, "--continue");
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", ticket_for_joiner(s));
         return;

@@ -170,6 +170,7 @@ struct swarm {
     bool private_data;
     bool elastic;               // ... and it goes on without a data peer after a while
     bool anew;                  // newer checkpoints are set aside
+    bool continues;             // from the run's newest checkpoint
     char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities and, without --log, their logs; they come back with their texts
     int keys_fd;                 // ... which is locked
     uint32_t stages;

@@ -111,8 +111,22 @@ static void look_if_last(node *n) {
     node_note(n, "no other data peer is here, so the run ends with this one");
 }
 
+// Without a leader a peer cannot leave in order. If it has no state, and its log has a file or is empty, nothing is lost.
+static bool has_nothing(const node *n, const peer_view *view) {
+    bool unled = n->leader_lost_ns || n->by_log;
+    bool kept = n->config.log_path || view->log_position == 0;
+    return n->config.role != NODE_LEADER && unled && kept && !view->ready && !view->stands_again && view->left == 0;
+}
+
 static void stop_tick(node *n, uint64_t now) {
     uint64_t passed = now - n->stop_ns;
+    peer_view view;
+    look(n, &view);
+    if (has_nothing(n, &view) && passed >= NODE_UNLED_MS * UINT64_C(1000000)) {
+        node_note(n, "%s: no peer leads, and this one has no state that could be lost", node_stopped_by(n));
+        node_end(n);
+        return;
+    }
     if (passed >= within_ns(n)) {
         fail_late(n);
         return;

@@ -10,6 +10,7 @@
 #include "node/measure.h"
 #include "node/node.h"
 #include "node/waiting.h"
+#include "train/files.h"
 
 #include <stdio.h>
 
@@ -23,6 +24,7 @@ enum {
     NODE_ORPHAN_MS = 20000,     // for a supervised peer's end after its supervisor's death
     // for a data peer with a broken text to vote on: the leader may find the same error, and save
     NODE_BROKEN_MS = 3000,
+    NODE_UNLED_MS = 2000,       // a peer without state that is asked to end waits so long for a leader
     NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
     NODE_MAX_FAILED_DIALS = PEER_MAX_CONTACTS,  // as many as the core may know: of one that it is not told it would wait for ever
@@ -30,6 +32,7 @@ enum {
     NODE_RETRY_MOST_MS = 10000,
     NODE_ENQUIRE_MS = 1500,  // until who knows the run by its log goes on by that, when an attempt fails: a leader that begins anew (--anew) is to be heard first
     NODE_ENQUIRE_AGAIN_MS = 5000,
+    NODE_ENQUIRE_LOST_MS = 2000,  // between questions to the named peer while no leader is linked
     NODE_MAX_COMMAND = 128,
     NODE_RESERVED_FILES = 32,  // open files kept back from links
     NODE_LEAST_FILES = 6,      // beside links: the log, a checkpoint's directories and files
@@ -83,6 +86,7 @@ struct node {
     bool log_told;           // what is wrong with its log
     ticket named;            // by the user; config.leader is who leads, as far as is known
     bool goes_on;            // NODE_LEADER: with the run of the log that it found
+    char resume[FILES_MAX_PATH];  // the checkpoint that `continues` found
     bool nothing;            // NODE_LEADER: the run is complete in the checkpoint that it was to go on from
     int lock;                // of the checkpoints' directory, -1: none
     log_entry base;          // a LOG_BASE that is being stored, with
@@ -155,6 +159,11 @@ void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2
 braid_err node_open_log(node *n, braid_error *error);
 braid_err node_find_first_log(node *n, braid_error *error);  // sets goes_on; changes nothing
 braid_err node_open_first_log(node *n, braid_error *error);
+// With `continues`: chooses the checkpoint to start from. Clears goes_on when the run of the log is over, or the log lacks the
+// newest checkpoint.
+braid_err node_find_newest(node *n, braid_error *error);
+// Whether this is a data peer, and its log says that the run is complete.
+bool node_remembers_end(node *n);
 // A data peer whose log has this run, which has begun and not ended: the log is open then, and the generation set.
 bool node_remembers_run(node *n);
 

@@ -190,11 +190,12 @@ static void describe_begin(node *n, const net_run *told) {
     if (err) node_fail(n, &error);
 }
 
-// It went on by its log, and whom its user named is there after all, with another run or another beginning of it.
-static void compare_log(node *n, const net_run *told) {
+// This peer has no leader, and the peer that its user named answers with another run, or with another start of this one.
+static void compare_start(node *n, const net_run *told) {
+    char log[300] = "";
     if (hash_equal(&told->hash, &n->run_hash) && told->generation == n->generation) return;
-    braid_fail(&n->error, BRAID_STATE, "the run of the log %s is no more: %s has begun it anew, or another one; start this peer again, and it joins that", n->config.log_path,
-               n->named.address);
+    if (n->by_log) snprintf(log, sizeof log, " of the log %s", n->config.log_path);
+    braid_fail(&n->error, BRAID_STATE, "the run%s is no more: %s has begun it anew, or another one; start this peer again, and it joins that", log, n->named.address);
     node_end(n);
 }
 
@@ -203,7 +204,7 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
     static const braid_id nobody;
     const braid_id self = identity_id(n->config.identity);
     (void)id;
-    if (n->phase == NODE_RUNNING && n->by_log) compare_log(n, told);
+    if (n->phase == NODE_RUNNING && (n->by_log || n->leader_lost_ns)) compare_start(n, told);
     if (n->phase != NODE_ENQUIRING) return;
     if (n->config.role == NODE_DATA && !hash_equal(&told->hash, &n->run_hash)) {
         braid_fail(&n->error, BRAID_CONFIG, "the leader at %s trains another run: its description or its text is not that of `%s` here; "
@@ -254,6 +255,10 @@ void node_enquiry_failed(node *n, const char *reason) {
         begin_by_log(n);
         return;
     }
+    if (spent > NODE_ENQUIRE_MS * MILLISECOND && n->config.continues && node_remembers_end(n)) {
+        node_end(n);
+        return;
+    }
     uint64_t patience = n->config.patience_ns;
     if (patience && spent >= patience) {
         braid_fail(&n->error, BRAID_NETWORK, "cannot reach the leader at %s: %.200s; is it running, and is the address reachable from here?", address, reason);
@@ -275,10 +280,14 @@ void node_enquire(node *n) {
     if (net_enquire(n->net, &n->config.leader.leader, n->config.leader.address, &error)) node_enquiry_failed(n, error.text);
 }
 
-// While nobody leads the peers that vote, whom the user named may come back with the run begun anew.
+// While this peer has no leader, the peer that its user named may have begun the run anew. Links of the older start are refused
+// then, so only a question shows it.
 void node_enquire_again(node *n) {
     braid_error ignored;
-    if (!n->by_log || net_linked(n->net, &n->named.leader) || clock_now_ns() < n->enquire_start_ns + NODE_ENQUIRE_AGAIN_MS * MILLISECOND) return;
+    bool lost = n->leader_lost_ns && n->config.role != NODE_LEADER;
+    uint64_t pause_ms = n->by_log ? NODE_ENQUIRE_AGAIN_MS : NODE_ENQUIRE_LOST_MS, since_ns = n->enquire_start_ns;
+    if (!n->by_log && n->leader_lost_ns > since_ns) since_ns = n->leader_lost_ns;
+    if ((!n->by_log && !lost) || net_linked(n->net, &n->named.leader) || clock_now_ns() < since_ns + pause_ms * MILLISECOND) return;
     n->enquire_start_ns = clock_now_ns();
     net_enquire(n->net, &n->named.leader, n->named.address, &ignored);
 }

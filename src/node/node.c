@@ -166,16 +166,17 @@ static void note_claim(void *context, const char *text) { node_note(context, "%s
 static braid_err claim_checkpoints(node *n, braid_error *error) {
     if (!n->run.checkpoint[0]) return BRAID_OK;
     const checkpoint_start start = {.directory = n->run.checkpoint, .run = n->run_hash, .version = jobs_start_version(n->jobs),
-                                    .from = jobs_start_path(n->jobs), .anew = n->config.sets_aside, .goes_on = n->goes_on,
+                                    .from = jobs_start_path(n->jobs), .anew = n->config.sets_aside, .newest = n->config.continues, .goes_on = n->goes_on,
                                     .wait_ms = CHECKPOINT_WAIT_MS, .note = note_claim, .context = n};
     return checkpoint_claim(&start, &n->lock, error);
 }
 
 // A leader says at once what is wrong with its checkpoint and its log; the others must ask first which run it is.
 static braid_err prepare_leader(node *n, braid_error *error) {
-    braid_err err = prepare(n, error);
+    braid_err err = node_find_first_log(n, error);
+    if (!err) err = node_find_newest(n, error);
+    if (!err) err = prepare(n, error);
     uint64_t done = err ? 0 : jobs_start_version(n->jobs), wanted = n->run.recipe.iterations;
-    if (!err) err = node_find_first_log(n, error);
     if (!err && !n->goes_on && done > wanted)
         err = braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted; raise train.iterations to do more", n->config.resume,
                          (unsigned long long)done, (unsigned long long)wanted);
@@ -203,6 +204,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
     if (!err) err = open_run(n, error);
     if (!err) err = open_links(n, error);
+    if (!err && config->role == NODE_DATA) err = node_find_newest(n, error);
     if (!err && config->role == NODE_LEADER) err = prepare_leader(n, error);
     if (err) {
         node_stop_now(n);

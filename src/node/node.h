@@ -55,6 +55,8 @@ typedef struct node_config {
                                     // the run has, too, is not fetched
     uint32_t upload_percent;        // most of its line that those who fetch state may take while the run goes on, 1 .. 100
     const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: in memory only
+    bool continues;                 // not for NODE_RELAY: from its newest checkpoint, where neither `log_path` has the run nor a peer; `resume` is for when
+                                    // there is none. A run that was stopped in order begins again from there, a complete one ends at once
     bool anew;                      // NODE_LEADER: begins the run though `log_path` has a log of it, which is set aside; else it goes on with that
     bool sets_aside;                // NODE_LEADER: newer checkpoints in its directory are set aside; else a new start is refused
     bool shadow;                    // NODE_RELAY: it keeps a stage's state, and works only when nobody else of that stage is left

@@ -32,10 +32,13 @@ typedef struct past_run {
     bool foreign;      // another peer kept it,
     braid_id keeper;   // this one
     uint64_t version;  // iterations done
+    uint64_t saved;    // the newest version that it can go back to, by this log
     uint32_t skipped;  // the last of them, without a finite gradient
+    uint32_t voters;   // as the last entry says
 } past_run;
 
 static void look_at_voters(past_run *past, const log_voters *voters) {
+    past->voters = voters->count;
     for (uint32_t i = 0; i < voters->count; i++) {
         const log_voter *v = &voters->voter[i];
         if (v->store != past->store || id_equal(&v->id, &past->self)) continue;
@@ -53,7 +56,10 @@ static bool look_at_entry(void *context, const log_entry *entry) {
         past->begun = true;
         past->complete = false;
         past->skipped = 0;
-        past->version = entry->u.run.start_version;
+        past->version = past->saved = entry->u.run.start_version;
+        break;
+    case LOG_CHECKPOINT:
+        if (entry->u.checkpoint.version > past->saved) past->saved = entry->u.checkpoint.version;
         break;
     case LOG_FINAL:
         past->version = entry->u.final.iteration + 1;
@@ -71,17 +77,34 @@ static bool weights_lie(const node *n, uint64_t version) {
     return !n->run.checkpoint[0] || checkpoint_find(n->run.checkpoint, &n->run_hash, version, NULL, path);
 }
 
-static braid_err look_back(node *n, braid_error *error) {
-    past_run past = {.self = identity_id(n->config.identity), .store = n->log_store};
+static void recall_past(const node *n, past_run *past) {
+    *past = (past_run){.self = identity_id(n->config.identity), .store = n->log_store};
+    log_file_recall(n->log_file, look_at_entry, past);
+}
+
+static void close_log(node *n) {
+    log_file_close(n->log_file);
+    n->log_file = NULL;
+}
+
+// With neither of these the run cannot go on, whatever lies in its directory.
+static braid_err check_past(const node *n, const past_run *past, braid_error *error) {
     char keeper[2 * SHOWN_ID + 1];
-    log_file_recall(n->log_file, look_at_entry, &past);
-    id_hex(past.keeper.bytes, SHOWN_ID, keeper);
-    if (past.foreign)
+    id_hex(past->keeper.bytes, SHOWN_ID, keeper);
+    if (past->foreign)
         return braid_fail(error, BRAID_ARGUMENT, "the log %s was kept by peer %s, and this one has another identity: give the key that it had (--identity), "
                           "name another log, or begin the run again with --anew", n->config.log_path, keeper);
-    if (past.complete && n->run.max_skipped > 0 && past.skipped >= n->run.max_skipped)
+    if (past->complete && n->run.max_skipped > 0 && past->skipped >= n->run.max_skipped)
         return braid_fail(error, BRAID_STATE, "the run of the log %s has diverged: no gradient was finite in %u iterations up to %llu; lower train.learning_rate and begin it again "
-                          "from a checkpoint of before (--anew --resume DIR)", n->config.log_path, past.skipped, (unsigned long long)past.version);
+                          "from a checkpoint of before (--anew --resume DIR)", n->config.log_path, past->skipped, (unsigned long long)past->version);
+    return BRAID_OK;
+}
+
+static braid_err look_back(node *n, braid_error *error) {
+    past_run past;
+    recall_past(n, &past);
+    braid_err err = check_past(n, &past, error);
+    if (err) return err;
     if ((past.complete || past.ended) && weights_lie(n, past.version))
         return braid_fail(error, BRAID_STATE, "the run of the log %s is %s, after iteration %llu%s%.300s; --anew begins it again", n->config.log_path,
                           past.complete ? "complete" : "over", (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights lie in " : "", n->run.checkpoint);
@@ -93,25 +116,76 @@ static braid_err look_back(node *n, braid_error *error) {
     return BRAID_OK;
 }
 
+// ---- --continue: the same line for the first start and every restart ----------------------------------------------
+
+// A run that was stopped in order has no peers left. The same holds after a full log disk of the only voter: it saved the state
+// and ended the run, and its log lacks that checkpoint. With three or more voters the run may continue without this peer, so
+// the log decides.
+static bool begins_again(const node *n, const past_run *past, uint64_t newest) {
+    if (past->complete) return weights_lie(n, past->version);
+    return past->ended || (past->begun && past->voters <= 2 && newest > past->saved);
+}
+
+static braid_err review_log(node *n, uint64_t newest, braid_error *error) {
+    past_run past;
+    braid_err err = node_open_log(n, error);
+    if (err) return err;
+    recall_past(n, &past);
+    close_log(n);
+    err = check_past(n, &past, error);
+    if (err || !begins_again(n, &past, newest)) return err;
+    n->goes_on = false;
+    if (past.complete) return BRAID_OK;
+    node_note(n, "the run of the log %s %s after iteration %llu; it goes on as a new start, from iteration %llu", n->config.log_path,
+              past.ended ? "was stopped" : "lacks its newest checkpoint,", (unsigned long long)past.version, (unsigned long long)newest);
+    return BRAID_OK;
+}
+
+braid_err node_find_newest(node *n, braid_error *error) {
+    uint64_t newest = 0, start = n->generation % NODE_START_VERSIONS;
+    if (!n->config.continues) return BRAID_OK;
+    bool found = checkpoint_find_newest(n->run.checkpoint, &n->run_hash, n->resume, &newest);
+    braid_err err = n->goes_on && start > 0 ? review_log(n, newest, error) : BRAID_OK;
+    if (err) return err;
+    if (n->goes_on) found = start > 0 && checkpoint_find(n->run.checkpoint, &n->run_hash, start - 1, NULL, n->resume);
+    if (found) n->config.resume = n->resume;
+    return BRAID_OK;
+}
+
+static bool open_known_log(node *n, past_run *past, braid_err *err, braid_error *why) {
+    bool there = false;
+    *err = log_file_look(n->config.log_path, &n->run_hash, &there, &n->generation, why);
+    if (*err || !there || n->generation % NODE_START_VERSIONS == 0) return false;
+    *err = node_open_log(n, why);
+    if (!*err) recall_past(n, past);
+    return !*err;
+}
+
+bool node_remembers_end(node *n) {
+    braid_error why;
+    braid_err err;
+    past_run past;
+    if (n->config.role != NODE_DATA || !n->config.log_path || !open_known_log(n, &past, &err, &why)) return false;
+    close_log(n);
+    if (!past.complete || !past.ended) return false;
+    node_note(n, "nothing to do: by the log %s the run is complete, after iteration %llu", n->config.log_path, (unsigned long long)past.version);
+    return true;
+}
+
 // It goes on without asking whom its user named: that one may be gone for good, and those who vote find each other by their logs.
 bool node_remembers_run(node *n) {
     braid_error why;
-    bool there = false;
-    past_run past = {.self = identity_id(n->config.identity)};
+    braid_err err;
+    past_run past;
     if (n->config.role != NODE_DATA || !n->config.log_path || n->log_told) return false;  // a relay's log does not describe the run
-    braid_err err = log_file_look(n->config.log_path, &n->run_hash, &there, &n->generation, &why);
-    if (!err && (!there || n->generation % NODE_START_VERSIONS == 0)) return false;
-    if (!err) err = node_open_log(n, &why);
+    bool known = open_known_log(n, &past, &err, &why);
     if (err) {
         node_note(n, "without the leader this peer cannot go on: %.400s", why.text);
         n->log_told = true;
         return false;
     }
-    past.store = n->log_store;
-    log_file_recall(n->log_file, look_at_entry, &past);
-    if (past.begun && !past.foreign && !past.ended) return true;
-    log_file_close(n->log_file);
-    n->log_file = NULL;
+    if (known && past.begun && !past.foreign && !past.ended) return true;
+    close_log(n);
     return false;
 }
 

@@ -85,6 +85,8 @@ const char *checkpoint_path(const checkpoint *c);  // of the step's directory
 // Whether DIR has one of this run and version with this weights' hash (NULL: any), by its manifest alone; where it lies.
 bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights,
                      char path[FILES_MAX_PATH]);
+// The newest complete version of this run in DIR, by manifests and sizes alone. False: there is none.
+bool checkpoint_find_newest(const char *directory, const braid_hash *run, char path[FILES_MAX_PATH], uint64_t *version);
 enum { CHECKPOINT_NOTE = 512 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);

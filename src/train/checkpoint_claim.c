@@ -186,7 +186,7 @@ static braid_err look_at_newer(const checkpoint_start *s, braid_error *error) {
     if (!err && others)
         err = refuse_newer(s, own && own->version > others->version ? own : others,
                            own && own->version > others->version, error);
-    else if (!err && own && !lies_in(s->from, s->directory))
+    else if (!err && own && (!lies_in(s->from, s->directory) || (s->newest && own->complete)))
         err = refuse_newer(s, own, true, error);
     else if (!err && own)
         note_newer(s, own);

@@ -19,6 +19,7 @@ typedef struct checkpoint_start {
     uint64_t version;  // where the run starts: 0, or that of the checkpoint
     const char *from;  // the step's directory of that checkpoint (checkpoint_path); NULL: the run starts from its seed
     bool anew;         // newer versions are set aside
+    bool newest;       // the start is from the newest version: one that came meanwhile is refused
     bool goes_on;      // the run has a log: what lies there is its own, and another peer of it may be saving
     uint32_t wait_ms;  // for the lock
     void (*note)(void *context, const char *text);  // may be NULL

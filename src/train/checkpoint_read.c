@@ -334,6 +334,19 @@ bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t vers
     return found;
 }
 
+bool checkpoint_find_newest(const char *directory, const braid_hash *run, char path[FILES_MAX_PATH], uint64_t *version) {
+    checkpoint_steps steps;
+    bool found = false;
+    if (checkpoint_steps_read(directory, &steps, NULL)) steps.count = 0;
+    for (uint32_t i = steps.count; i-- > 0 && !found;) {
+        const checkpoint_step *step = &steps.step[i];
+        found = step->complete && hash_equal(&step->run, run) && !files_join(directory, step->name, path, NULL);
+        if (found) *version = step->version;
+    }
+    checkpoint_steps_free(&steps);
+    return found;
+}
+
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]) {
     enum { SHOWN = 6 };
     char has[2 * SHOWN + 1], wants[2 * SHOWN + 1];

@@ -36,6 +36,7 @@ typedef struct solo {
     uint32_t skipped, skipped_before;  // iterations in a row without a finite gradient, now and an iteration ago
     int lock;                          // of the checkpoints' directory, -1: none
     char from[FILES_MAX_PATH];         // the checkpoint that it goes on from, "": none
+    char newest[FILES_MAX_PATH];       // the same, found by itself
     solo_result *result;
 } solo;
 
@@ -366,6 +367,15 @@ static braid_err hash_weights(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
+static braid_err find_newest(solo *s, braid_error *error) {
+    uint64_t version;
+    if (!saves(s))
+        return braid_fail(error, BRAID_CONFIG,
+                          "--continue needs a directory of checkpoints: set checkpoint.dir, or give --save DIR");
+    if (checkpoint_find_newest(s->run->checkpoint, &s->run_hash, s->newest, &version)) s->config.resume = s->newest;
+    return BRAID_OK;
+}
+
 static braid_err resume(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
@@ -393,6 +403,7 @@ static braid_err claim(solo *s, braid_error *error) {
                                     .version = s->version,
                                     .from = s->from[0] ? s->from : NULL,
                                     .anew = s->config.anew,
+                                    .newest = s->config.continues,
                                     .wait_ms = CHECKPOINT_WAIT_MS,
                                     .note = note,
                                     .context = s};
@@ -424,6 +435,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
+    if (!err && s->config.continues) err = find_newest(s, error);
     if (!err && s->config.resume) err = resume(s, error);
     if (!err) err = claim(s, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});

@@ -47,6 +47,7 @@ typedef struct solo_config {
     unsigned threads;
     uint64_t usable_bytes;  // memory that the process may use; 0: not known
     const char *resume;  // a checkpoint, NULL: from the seed
+    bool continues;      // from the newest checkpoint of the run in its directory; `resume` is for when there is none
     bool anew;           // newer checkpoints in its directory are set aside
     uint64_t until;      // stop when this many iterations are done, 0: the run's
     void *context;

@@ -139,6 +139,18 @@ static void test_an_older_version_may_be_chosen(void **state) {
     expect_refused(&elsewhere, newer_own);
 }
 
+static void test_a_start_from_the_newest_refuses_one_that_came_meanwhile(void **state) {
+    (void)state;
+    char from[160];
+    put_step(4, &own);
+    snprintf(from, sizeof from, "%s/step-000004", directory);
+    checkpoint_start newest = start_of(4, from);
+    newest.newest = true;
+    expect_claimed(&newest);
+    put_step(12, &own);  // by a process of the same run that was about to end
+    expect_refused(&newest, newer_own);
+}
+
 static void test_anew_sets_newer_versions_aside(void **state) {
     (void)state;
     char aside[160];
@@ -245,6 +257,7 @@ int main(void) {
         TEST(test_versions_of_another_run_refuse_a_start),
         TEST(test_an_older_version_may_be_chosen),
         TEST(test_anew_sets_newer_versions_aside),
+        TEST(test_a_start_from_the_newest_refuses_one_that_came_meanwhile),
         TEST(test_a_run_that_goes_on_by_its_log_finds_its_own),
         TEST(test_a_second_run_is_refused_until_the_first_one_ends),
         TEST(test_another_peer_of_the_run_may_save),

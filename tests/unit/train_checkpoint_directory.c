@@ -384,6 +384,23 @@ static void test_newer_versions_are_set_aside(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static void test_the_newest_of_a_run_is_complete_and_its_own(void **state) {
+    (void)state;
+    char found[FILES_MAX_PATH];
+    uint64_t version = 0;
+    assert_false(checkpoint_find_newest(in("nowhere"), &own, found, &version));
+    put_step(4, &own);
+    put_step(8, &own);
+    put_step(12, &own);
+    put_step(16, &other);
+    unlink(in("step-000012/" OPTIMIZER_FILE));
+    assert_true(checkpoint_find_newest(root, &own, found, &version));
+    assert_int_equal(version, 8);
+    assert_string_equal(found, in("step-000008"));
+    assert_true(checkpoint_find_newest(root, &other, found, &version));
+    assert_int_equal(version, 16);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_only_exact_names_are_versions),
@@ -392,6 +409,7 @@ int main(void) {
         TEST(test_links_lead_anywhere),
         TEST(test_a_step_of_its_own_is_read_under_any_name),
         TEST(test_the_newest_complete_version_is_taken),
+        TEST(test_the_newest_of_a_run_is_complete_and_its_own),
         TEST(test_latest_is_written_without_links),
         TEST(test_a_latest_that_was_copied_as_a_directory_is_kept),
         TEST(test_only_older_versions_of_the_run_are_cleared),
