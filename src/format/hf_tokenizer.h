@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-// The files' texts, the caller's to free; NULL when there is no memory.
+// Return the files' texts, which the caller frees; NULL when there is no memory.
 char *hf_tokenizer_write(size_t *length);                                     // tokenizer.json
 char *hf_tokenizer_config_write(const model_config *config, size_t *length);  // tokenizer_config.json
 

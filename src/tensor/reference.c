@@ -87,7 +87,7 @@ void reference_gelu_gradient(const double *x, const double *dy, double *dx, size
     }
 }
 
-// Element offsets of a query, key and value row.
+// Offsets of a query, key and value in qkv[rows, (heads + 2 * kv_heads) * width].
 static size_t row_width(const reference_attention *a) { return (a->heads + 2 * a->kv_heads) * a->width; }
 static size_t query_at(const reference_attention *a, size_t head, size_t t) {
     return t * row_width(a) + head * a->width;

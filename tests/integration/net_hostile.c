@@ -317,7 +317,7 @@ static void test_greeting_byte_by_byte(void **state) {
     while (victim.ups == 0) rude_turn(r);
     rude_close(r);
     harness_until(&loop, &victim.downs, 1);
-    assert_non_null(strstr(victim.reason, "goodbye"));
+    assert_non_null(strstr(victim.reason, "without a shutdown"));
 }
 
 // A link that is up, and then nonsense: random frames, and right headers with wrong contents.

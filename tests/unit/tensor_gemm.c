@@ -164,7 +164,7 @@ static void check_rows(tensor_pool *pool, const product *p, const float *whole, 
     r.state = calloc(g.m, sizeof *r.state);
     rows.packed = malloc((packed ? packed : 1) * sizeof *rows.packed);
     assert_true(r.state && rows.packed);
-    if (also) rows.soon[1].at = p->c, rows.soon[1].floats = g.n;
+    if (also) rows.prefetch[1].at = p->c, rows.prefetch[1].floats = g.n;
     if (!g.a.transposed) g.a.at = r.a;
     g.c = r.c;
     tensor_gemm_run_rows(pool, &g, &rows);
