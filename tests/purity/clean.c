@@ -1,4 +1,5 @@
-// What a pure room may do: arithmetic, plain memory, constants (also ones that hold addresses), errors of base.
+// Everything that is allowed in a pure module: arithmetic, plain memory, constants (also with
+// addresses), errors of base.
 #include "base/err.h"
 
 #include <math.h>

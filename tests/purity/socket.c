@@ -1,4 +1,4 @@
-// Planted: a pure room that reaches into another room, which is not pure.
+// Planted: a pure module that calls a module that is not pure.
 int net_send_everything(void);
 int purity_socket(void);
 
