@@ -1,4 +1,4 @@
-// Errors: one code for the program, one sentence for the person. The sentence says what, where and what to do.
+// Errors: a code for the program, a sentence for the user (what, where, and how to fix it).
 #ifndef BRAID_BASE_ERR_H
 #define BRAID_BASE_ERR_H
 

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The round constants: the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+// The round constants: the first 32 bits of the fractional parts of the cube roots of the first 64
+// primes.
 extern const uint32_t sha256_constants[64];
 
 void sha256_blocks_portable(uint32_t state[8], const uint8_t *data, size_t blocks);

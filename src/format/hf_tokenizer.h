@@ -1,7 +1,8 @@
 // Hugging Face's tokenizer files for a vocabulary of bytes: token i is the byte i.
 //
-// tokenizer.json is a byte-level BPE without merges (package tokenizers, "ByteLevel"): each byte has a printable character
-// of GPT-2's table (bytes_to_unicode in openai/gpt-2, src/encoder.py), and that character's id is the byte.
+// tokenizer.json is a byte-level BPE without merges (package tokenizers, "ByteLevel"): each byte
+// has a printable character of GPT-2's table (bytes_to_unicode in openai/gpt-2, src/encoder.py),
+// and that character's id is the byte.
 #ifndef BRAID_FORMAT_HF_TOKENIZER_H
 #define BRAID_FORMAT_HF_TOKENIZER_H
 

@@ -113,7 +113,8 @@ static bool take_escape(parser *p) {
     return true;
 }
 
-// Copies one UTF-8 sequence of two bytes or more; false when it is malformed, overlong or a surrogate.
+// Copies one UTF-8 sequence of two bytes or more; false when it is malformed, overlong or a
+// surrogate.
 static bool take_utf8(parser *p) {
     uint8_t lead = (uint8_t)*p->at;
     unsigned more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;

@@ -1,16 +1,20 @@
-// Links between peers: TLS 1.3 over TCP on a libuv loop, one link per pair of ids, control messages ahead of tensors.
+// Links between peers: TLS 1.3 over TCP on a libuv loop, one link per pair of ids, control messages
+// ahead of tensors.
 //
 // Rules that always hold:
-//  1. Everything runs on the loop's thread. No callback is called from inside a net_* call, except `payload_sent` and
-//     `payload_drop` inside net_free.
-//  2. A link that was told up is told down exactly once. After net_dial comes link_up, or link_down when no link came of
-//     it. When a newer connection replaces a link, link_down comes first, then link_up.
-//  3. Messages without payload keep their order among themselves, and so do messages with payload (payloads go out
-//     one after another, first come first served). A message without payload overtakes those with payload, even in
-//     the middle of one: at most NET_KERNEL_BYTES of what was handed on before stands in its way.
-//  4. What a link had not delivered when it fell is lost. Every payload that was taken is given back exactly once:
-//     `payload_sent` for the sender's, `message` or `payload_drop` for the receiver's.
-//  5. Bytes from a peer can close its link, nothing else. Every queue has a named maximum.
+//  1. Everything runs on the loop's thread. No callback is called from inside a net_* call, except
+//     `payload_sent` and `payload_drop` inside net_free.
+//  2. After net_dial comes link_up, or link_down if the dial failed. Each link_up is followed by
+//     exactly one link_down. When a newer connection replaces a link, link_down comes first, then
+//     link_up.
+//  3. Messages without payload keep their order among themselves. So do messages with payload,
+//     which are sent one after another in the order of net_send. A message without payload
+//     overtakes those with payload, even in the middle of one. At most NET_KERNEL_BYTES that were
+//     passed to the kernel earlier are ahead of it.
+//  4. Data that a link had not delivered when it fell is lost. Every accepted payload is returned
+//     exactly once: `payload_sent` for the sender's, `message` or `payload_drop` for the receiver's.
+//  5. Bytes from a peer can close its link and have no other effect on the net. Every queue has a
+//     named maximum.
 #ifndef BRAID_NET_NET_H
 #define BRAID_NET_NET_H
 

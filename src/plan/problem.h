@@ -5,7 +5,8 @@
 
 #include "plan/min_cost.h"
 
-// A data peer has stage 0 and wants to send `capacity` units; a relay of stage 1 .. S carries at most `capacity`.
+// A data peer has stage 0 and wants to send `capacity` units; a relay of stage 1 .. S carries at
+// most `capacity`.
 typedef struct plan_peer {
     uint32_t stage, capacity;
 } plan_peer;

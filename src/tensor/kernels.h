@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Normalisation of each row of x[rows, dim]. RMS (Zhang & Sennrich 2019) when `bias` is NULL in a norm made with
-// `centred` false: y = x / sqrt(mean(x^2) + eps) * weight. Centred (layer norm, Ba et al. 2016):
-// y = (x - mean) / sqrt(variance + eps) * weight + bias.
+// Normalisation of each row of x[rows, dim]. RMS (Zhang & Sennrich 2019) when `bias` is NULL in a
+// norm made with `centred` false: y = x / sqrt(mean(x^2) + eps) * weight. Centred (layer norm, Ba
+// et al. 2016): y = (x - mean) / sqrt(variance + eps) * weight + bias.
 typedef struct tensor_norm {
     bool centred;
     size_t rows, dim;

@@ -1,5 +1,5 @@
-// A few threads that share loops. The split of a loop is fixed by its length alone, never by the number of threads, so
-// results do not depend on it.
+// A few threads that share loops. The split of a loop is fixed by its length alone, never by the
+// number of threads, so results do not depend on it.
 #ifndef BRAID_TENSOR_POOL_H
 #define BRAID_TENSOR_POOL_H
 
@@ -32,7 +32,8 @@ typedef struct tensor_watch {
 // Borrowed; NULL: no watch.
 void tensor_pool_watch(tensor_pool *pool, const tensor_watch *watch);
 
-// Calls task(context, 0 .. count - 1), each once, in any order, and returns when all are done. Not re-entrant.
+// Calls task(context, 0 .. count - 1), each once, in any order, and returns when all are done. Not
+// re-entrant.
 #define tensor_pool_run(pool, count, task, context) tensor_pool_run_for(__func__, pool, count, task, context)
 void tensor_pool_run_for(const char *function, tensor_pool *pool, size_t count, tensor_task_fn task, void *context);
 // The same for the ranges [0, chunk), [chunk, 2 chunk), ... of 0 .. count - 1. `chunk` > 0 must

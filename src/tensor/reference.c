@@ -20,7 +20,8 @@ void reference_norm_forward(const reference_norm *n, const double *x, double *y)
     }
 }
 
-// With u = (x - mean) inverse and g = dy weight: dx = inverse (g - mean(g) - u mean(g u)), without mean(g) for RMS.
+// With u = (x - mean) inverse and g = dy weight: dx = inverse (g - mean(g) - u mean(g u)), without
+// mean(g) for RMS.
 static void norm_gradient_row(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight,
                               double *d_bias) {
     double mean, inverse, plain = 0, product = 0;

@@ -1,19 +1,22 @@
-// Checkpoints: a directory that Hugging Face transformers can load, with the optimizer's state and a manifest beside it.
+// Checkpoints: a directory that Hugging Face transformers can load, with the optimizer's state and
+// a manifest.
 //
-//     DIR/latest -> step-000050                                  switched when the new one is complete; where links are not
-//                                                                possible, a file with the name
-//     DIR/step-000050/config.json, tokenizer.json, tokenizer_config.json, model.safetensors.index.json
-//                     model-00001-of-00003.safetensors           a file per stage, fp32, Hugging Face's names
-//                     optimizer-00001-of-00003.safetensors       NAME.exp_avg, NAME.exp_avg_sq
-//                     braid-manifest.json                        version, run, weights' hash, bytes and SHA-256 of each file
-//                                                                of tensors
+//     DIR/latest -> step-000050       switched when the new version is complete; a file with the
+//                                     name where links are not possible
+//     DIR/step-000050/
+//       config.json, tokenizer.json, tokenizer_config.json, model.safetensors.index.json
+//       model-00001-of-00003.safetensors      a file per stage, fp32, Hugging Face's names
+//       optimizer-00001-of-00003.safetensors  NAME.exp_avg, NAME.exp_avg_sq
+//       braid-manifest.json                   version, run, hash of the weights, bytes and SHA-256
+//                                             of each file of tensors
 //
-// Every safetensors file says version and run in its __metadata__, too: manifest and files vouch for each other. The other
-// files may be edited, and others may lie beside them.
+// Every safetensors file repeats version and run in its __metadata__, so that files and manifest
+// verify each other. The other files may be edited, and further files may be added.
 //
-// Written as DIR/step-000050.tmp-<run>-<process>.<n>, synced, then renamed: whatever happens, DIR holds old or new, never a
-// mix. The newest CHECKPOINT_KEEP of the run stay, and all that are newer than the one that is saved. A checkpoint is read by
-// tensor name, so any split resumes what any other split wrote.
+// A version is written as DIR/step-000050.tmp-<run>-<process>.<n>, synced, then renamed: after a
+// crash DIR has the old or the new version, never a mix. The newest CHECKPOINT_KEEP versions of the
+// run stay, and all that are newer than the saved one. A checkpoint is read by tensor name, so it
+// can be resumed with any split.
 #ifndef BRAID_TRAIN_CHECKPOINT_H
 #define BRAID_TRAIN_CHECKPOINT_H
 

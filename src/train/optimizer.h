@@ -23,7 +23,8 @@ typedef struct train_step {
 // Linear warm-up to the recipe's learning rate, then a cosine down to the minimum at the last
 // iteration.
 float train_learning_rate(const train_recipe *recipe, uint64_t iteration);
-// norm2: squared norm of the averaged gradient over all stages (NaN after an overflow). tokens: counted.
+// norm2: squared norm of the averaged gradient over all stages (NaN after an overflow). `tokens`
+// counts those of the contribution set.
 train_step train_decide(const train_recipe *recipe, uint64_t iteration, double norm2, uint64_t tokens);
 
 // One step on weights, moment1 and moment2. `decay` is the tensor's.

@@ -1,7 +1,8 @@
-// A cursor over bytes that writes or reads, so that one description of a layout serves both directions:
+// A cursor over bytes that writes or reads, so that one description of a layout serves both:
 //     codec_u32(c, &body->rev);
-// Little-endian, no padding, one encoding for each value. The first thing that does not fit or breaks a limit makes the
-// cursor fail; after that nothing is read or written, and every count is 0.
+// Little-endian, no padding, one encoding for each value. The first value that does not fit or
+// violates a limit makes the cursor fail; after that nothing is read or written, and every count
+// is 0.
 #ifndef BRAID_WIRE_CODEC_H
 #define BRAID_WIRE_CODEC_H
 

@@ -1,19 +1,20 @@
-// Frames: how messages and their payloads share one stream of bytes between two peers.
+// Frames: messages and their payloads on one stream of bytes between two peers.
 //
-// A stream is frames one after another, each a header of 8 bytes and a body, little-endian:
+// A stream is a sequence of frames, each a header of 8 bytes and a body, little-endian:
 //     offset 0  u32  bytes of the body
 //            4  u8   kind
 //            5  u8   transfer, 0 .. WIRE_MAX_TRANSFERS - 1 in TRANSFER and CHUNK, else 0
 //            6  u16  zero
-// This header, and the first fields of a handshake (wire/handshake.h), stay the same in every version.
+// This header and the first fields of a handshake (wire/handshake.h) are the same in every version.
 //
-// A message without a payload is one MESSAGE frame. A message with a payload is a TRANSFER frame (u64 bytes of the
-// payload, then the encoded message) and CHUNK frames of the same transfer number until the payload is complete; that
-// number is free again then. Frames of other transfers and MESSAGE frames may stand between two chunks, so that a short
-// message waits for one chunk at most. Hence only messages of the same sort keep their order: a MESSAGE may
-// overtake a payload that was begun before it.
+// A message without a payload is one MESSAGE frame. A message with a payload is a TRANSFER frame
+// (u64 bytes of the payload, then the encoded message), followed by CHUNK frames of the same
+// transfer number until the payload is complete. The number is free again then. Frames of other
+// transfers and MESSAGE frames may stand between two chunks, so that a short message waits for at
+// most one chunk. So a MESSAGE may overtake a payload that was begun before it; only messages of
+// the same sort keep their order.
 //
-// Before the handshake is done a stream carries only HELLO, WELCOME and REFUSE; after it none of these.
+// During the handshake a stream carries only HELLO, WELCOME and REFUSE; afterwards none of these.
 #ifndef BRAID_WIRE_FRAME_H
 #define BRAID_WIRE_FRAME_H
 

@@ -58,8 +58,8 @@ static panel panel_at(const tile *t, size_t done) {
 
 // --- packing
 
-// to[depth, width] = from[depth, stride], or the transpose of from[width, stride] if `transposed`. Only
-// `count` <= `width` columns exist, the rest is zero. `width` is a multiple of 8.
+// to[depth, width] = from[depth, stride], or the transpose of from[width, stride] if `transposed`.
+// Only `count` <= `width` columns exist, the rest is zero. `width` is a multiple of 8.
 static void pack(const gemm_kernels *kernels, const float *from, size_t stride, bool transposed, size_t depth,
                  size_t count, size_t width, float *to) {
     size_t whole = count / 8 * 8;
