@@ -11,7 +11,7 @@ static inline bool bitset_has(const uint64_t *set, uint32_t i) { return (set[i /
 static inline void bitset_add(uint64_t *set, uint32_t i) { set[i / 64] |= (uint64_t)1 << (i % 64); }
 static inline void bitset_remove(uint64_t *set, uint32_t i) { set[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
-// The first of the set that is `from` or more; `end` when there is none below it.
+// The smallest element that is at least `from`; `end` when no element below `end` is left.
 static inline uint32_t bitset_next(const uint64_t *set, uint32_t from, uint32_t end) {
     while (from < end) {
         uint64_t word = set[from / 64] >> (from % 64);

@@ -17,7 +17,8 @@ braid_err braid_fail(braid_error *error, braid_err code, const char *format, ...
     if (error == NULL) return code;
     va_list arguments;
     va_start(arguments, format);
-    // An argument may point into error->text (a cause that is wrapped), so the new text is made beside it.
+    // An argument may point into error->text (a wrapped cause), so the new text is built in a
+    // separate buffer.
     braid_error fresh = {.code = code};
     if (vsnprintf(fresh.text, sizeof fresh.text, format, arguments) < 0) fresh.text[0] = '\0';
     va_end(arguments);

@@ -1,4 +1,4 @@
-// Errors: one code for the program, one sentence for the person. The sentence says what, where and what to do.
+// Errors: a code for the program, a sentence for the user (what, where, and how to fix it).
 #ifndef BRAID_BASE_ERR_H
 #define BRAID_BASE_ERR_H
 
@@ -31,19 +31,20 @@ typedef struct braid_error {
     char text[512];
 } braid_error;
 
-// Static text of a code.
+// The fixed text of a code.
 const char *braid_err_text(braid_err code);
 
-// Writes the message (truncated to fit) and returns `code`, so that `return braid_fail(...)` reads well.
-// `error` may be NULL.
+// Writes the message (truncated to fit) and returns `code`, so that callers can write `return
+// braid_fail(...)`. `error` may be NULL.
 braid_err braid_fail(braid_error *error, braid_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// Stops the process with a message when `condition` is false: for our own bugs, in every build. Bytes from a peer
-// or a file never reach one.
+// Ends the process with a message when `condition` is false. For braid's own bugs only, in every
+// build; bytes from a peer or a file never reach an assertion.
 #define BRAID_ASSERT(condition) ((condition) ? (void)0 : braid_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void braid_assert_failed(const char *condition, const char *file, int line);
 
-// Stops it when an allocation failed and nobody could go on without it, as in the simulators; says what was wanted and ends with code 1.
+// Ends the process with code 1 after a failed allocation that cannot be handled, as in the
+// simulators. `text` names the allocation.
 #define BRAID_ALLOCATED(condition, bytes) ((condition) ? (void)0 : braid_memory_is_short(bytes))
 _Noreturn void braid_memory_is_short(size_t bytes);
 

@@ -21,7 +21,7 @@ static int digit_value(char c) {
 bool id_unhex(const char *text, size_t count, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) {
         int high = digit_value(text[2 * i]);
-        if (high < 0) return false;  // also the end of a short text, so that nothing behind it is read
+        if (high < 0) return false;  // the end of a short text is no digit either, so nothing behind it is read
         int low = digit_value(text[2 * i + 1]);
         if (low < 0) return false;
         bytes[i] = (uint8_t)(high << 4 | low);

@@ -13,10 +13,10 @@ enum {
     MOST_PROCESSORS = 1 << 16,
     LINE_BYTES = 8192,
     PATH_BYTES = 4096,
-    USUAL_FILES = 16,  // assumed where /proc cannot be read
+    USUAL_FILES = 16,  // assumed when /proc cannot be read
 };
 
-// A file's first line without its end. False: it is not there or cannot be read.
+// Reads the first line of a file without its line end. False: the file is missing or unreadable.
 static bool read_line(const char *path, char *line, size_t room) {
     FILE *file = fopen(path, "re");
     if (!file) return false;
@@ -71,13 +71,13 @@ static void take_group_v1(const char *directory, machine_groups *g) {
     take_memory(directory, "memory.limit_in_bytes", g);
 }
 
-// ---- where they lie ----
+// ---- where control groups are mounted ----
 
 typedef struct group_mount {
     bool v2;
-    char inside[PATH_BYTES];  // the group that is seen at `point`
+    char inside[PATH_BYTES];  // the control group that is mounted at `point`
     char point[PATH_BYTES];
-    char options[512];        // v1: the controllers are among them
+    char options[512];        // v1: the mount options name the controllers
 } group_mount;
 
 // mountinfo writes blanks and backslashes of paths as three octal digits.
@@ -102,15 +102,15 @@ static bool mount_read(const char *line, group_mount *out) {
     return out->v2 || strcmp(kind, "cgroup") == 0;
 }
 
-// Whether a list with commas has this word.
+// True if a comma-separated list contains the word.
 static bool list_has(const char *list, const char *word, size_t length) {
     for (const char *at = list; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
         if (strncmp(at, word, length) == 0 && (at[length] == 0 || at[length] == ',' || at[length] == ':')) return true;
     return false;
 }
 
-// Of a line "4:memory:/a/b" or "0::/a/b" of /proc/self/cgroup: the path, when the line speaks of
-// this mount; else NULL.
+// The path of a line such as "4:memory:/a/b" or "0::/a/b" in /proc/self/cgroup, if the line belongs
+// to this mount; else NULL.
 static const char *path_in_mount(const char *line, const group_mount *m) {
     const char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
     if (!path) return NULL;
@@ -124,8 +124,9 @@ static const char *path_in_mount(const char *line, const group_mount *m) {
     return NULL;
 }
 
-// From the group itself up to the mount's own. A group that this mount does not show (another
-// namespace's) has its limits at the mount's own, where containers see theirs.
+// Collects the limits of the group and of its parents up to the mount's own group. A group outside
+// this mount (another namespace) is read at the mount's own path, where containers see their
+// limits.
 static void take_groups(const char *root, const group_mount *m, const char *path, machine_groups *g) {
     char directory[2 * PATH_BYTES];
     size_t inside = strcmp(m->inside, "/") == 0 ? 0 : strlen(m->inside);
@@ -158,7 +159,7 @@ static void take_mount(const char *root, const group_mount *m, machine_groups *g
     fclose(file);
 }
 
-// Where /proc does not say what is mounted.
+// The standard mount points, for systems without a list of mounts in /proc.
 static void take_usual_places(const char *root, machine_groups *g) {
     static const group_mount usual[] = {
         {.v2 = true, .inside = "/", .point = "/sys/fs/cgroup"},
@@ -189,7 +190,7 @@ void machine_read_groups(const char *root, machine_groups *out) {
 
 // ---- this process ----
 
-// A mask of fixed size is refused on a machine with more processors than it holds.
+// The mask grows: the call refuses a mask that is smaller than the machine's number of processors.
 static unsigned processors_allowed(void) {
     for (int most = 1024; most <= MOST_PROCESSORS; most *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)most);
@@ -202,7 +203,7 @@ static unsigned processors_allowed(void) {
     return 0;
 }
 
-// The answer of a getrlimit that returned `code`.
+// The soft limit, from a getrlimit call that returned `code`.
 static uint64_t limit_of(int code, const struct rlimit *limit) { return code != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit->rlim_cur; }
 
 static uint64_t files_raise(void) {

@@ -13,7 +13,7 @@
 enum { MACHINE_MOST_FILES = 65536, MACHINE_TEXT = 256 };
 
 typedef enum machine_limit {
-    MACHINE_WHOLE,     // nothing but the machine itself
+    MACHINE_WHOLE,     // no limit: the machine's own figure
     MACHINE_AFFINITY,  // taskset, cpuset
     MACHINE_CGROUP,
     MACHINE_RLIMIT,    // ulimit -v, -d or -n
@@ -34,24 +34,24 @@ typedef struct machine_facts {
     uint64_t physical_bytes, rlimit_bytes, files;
 } machine_facts;
 
-// Limits of this process's control groups and of all groups above them.
+// Limits of this process's control groups and of their parents.
 typedef struct machine_groups {
-    double processors;      // quota over period; 0: none
+    double processors;      // quota divided by period; 0: none
     uint64_t memory_bytes;  // UINT64_MAX: none
 } machine_groups;
 
-// `root` stands before the paths /proc and /sys ("" on a real machine, a directory in tests). Files
-// that are missing or malformed limit nothing.
+// `root` is put before the paths /proc and /sys ("" on a real machine, a directory in tests). A
+// missing or malformed file sets no limit.
 void machine_read_groups(const char *root, machine_groups *out);
-// A quota is rounded to whole processors, halves up, and never below one.
+// A quota is rounded to whole processors, halves up, and to at least one.
 void machine_decide(const machine_facts *facts, const machine_groups *groups, machine *out);
-// Both, of this process. The first call raises the soft limit on open files to the hard one, at
-// most MACHINE_MOST_FILES.
+// System calls and control groups of this process. The first call raises the soft limit on open
+// files to the hard one, at most MACHINE_MOST_FILES.
 void machine_look(machine *out);
 // "1 of 192 processors (affinity mask), 3.0 GiB of memory (control group), 1024 open files (ulimit
 // -n)".
 void machine_describe(const machine *m, char text[MACHINE_TEXT]);
-// Open files of this process now.
+// Number of files that this process has open.
 unsigned machine_files_open(void);
 
 #endif

@@ -57,7 +57,7 @@ void sha256_blocks_portable(uint32_t state[8], const uint8_t *data, size_t block
     }
 }
 
-// The processor is asked once; two threads that ask at the same time find the same answer.
+// The processor is queried once. Two threads that query at the same time store the same answer.
 static void compress(uint32_t state[8], const uint8_t *data, size_t blocks) {
     enum { UNKNOWN, PORTABLE, X86 };
     static atomic_int chosen = UNKNOWN;
@@ -83,7 +83,7 @@ void sha256_init(sha256 *s) {
 }
 
 void sha256_update(sha256 *s, const void *data, size_t bytes) {
-    if (bytes == 0) return;  // data may be NULL then
+    if (bytes == 0) return;  // data may be NULL when count is 0
     const uint8_t *p = data;
     size_t used = s->bytes % BLOCK_BYTES;
     s->bytes += bytes;
@@ -103,7 +103,7 @@ braid_hash sha256_final(sha256 *s) {
     uint64_t bits = s->bytes * 8;
     size_t used = s->bytes % BLOCK_BYTES;
     s->pending[used++] = 0x80;
-    if (used > LENGTH_AT) {  // the length does not fit behind the mark: one block more
+    if (used > LENGTH_AT) {  // no room for the length after the padding byte: one more block
         memset(s->pending + used, 0, BLOCK_BYTES - used);
         compress(s->state, s->pending, 1);
         used = 0;

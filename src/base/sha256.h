@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for content addresses, roots and the run's name.
+// SHA-256 (FIPS 180-4), for content hashes, state hashes and run identities.
 #ifndef BRAID_BASE_SHA256_H
 #define BRAID_BASE_SHA256_H
 
@@ -17,7 +17,7 @@ void sha256_init(sha256 *s);
 void sha256_update(sha256 *s, const void *data, size_t bytes);
 braid_hash sha256_final(sha256 *s);
 braid_hash sha256_of(const void *data, size_t bytes);
-// First eight bytes of the hash, for the short names of tensors on the wire.
+// The first eight bytes of the hash: the short digest of a tensor on the wire.
 uint64_t sha256_short(const void *data, size_t bytes);
 
 #endif

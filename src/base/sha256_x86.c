@@ -1,5 +1,6 @@
-// SHA-256 with the SHA extensions of x86 (Intel SDM, SHA256RNDS2, SHA256MSG1, SHA256MSG2): about six times the
-// portable code. On other processors only the answer "not here".
+// SHA-256 with the SHA extensions of x86 (Intel SDM: SHA256RNDS2, SHA256MSG1, SHA256MSG2), about
+// six times as fast as the portable code. Other processors get only sha256_has_x86(), which is
+// false.
 #include "base/sha256_blocks.h"
 
 #if defined(__x86_64__)
@@ -17,17 +18,18 @@ bool sha256_has_x86(void) {
 }
 
 typedef struct lanes {
-    __m128i abef, cdgh;  // the order the instructions want
+    __m128i abef, cdgh;  // the word order of the SHA instructions
 } lanes;
 
-// Four rounds with the message words w (lowest lane first) and constants from `at` on.
+// Four rounds with the message words w (lowest lane first) and the round constants from index `at`
+// on.
 SHA_TARGET static inline void four_rounds(lanes *s, __m128i w, int at) {
     __m128i sum = _mm_add_epi32(w, _mm_loadu_si128((const __m128i *)(const void *)&sha256_constants[at]));
     s->cdgh = _mm_sha256rnds2_epu32(s->cdgh, s->abef, sum);
     s->abef = _mm_sha256rnds2_epu32(s->abef, s->cdgh, _mm_shuffle_epi32(sum, 0x0e));
 }
 
-// The four message words that follow w0..w3.
+// The next four message words after w0..w3.
 SHA_TARGET static inline __m128i next_words(__m128i w0, __m128i w1, __m128i w2, __m128i w3) {
     __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w0, w1), _mm_alignr_epi8(w3, w2, 4));
     return _mm_sha256msg2_epu32(sum, w3);

@@ -10,14 +10,14 @@ typedef struct reader {
     const json_value *root;
     const char *origin;
     braid_error *error;
-    braid_err err;  // the first mistake
+    braid_err err;  // the first error
 } reader;
 
 static void refuse(reader *r, const char *key, const char *why) {
     if (!r->err) r->err = braid_fail(r->error, BRAID_FORMAT, "%s: '%s' %s", r->origin, key, why);
 }
 
-// A key that is absent or null.
+// True if a key is absent or null.
 static bool is_given(const reader *r, const char *key) {
     const json_value *v = json_member(r->doc, r->root, key);
     return v && v->kind != JSON_NULL;
@@ -57,7 +57,8 @@ static void need_false(reader *r, const char *key) {
     if (read_bool_or(r, key, false)) refuse(r, key, "is true, which braid does not compute");
 }
 
-// transformers 5 writes the rotation's parameters into an object of their own; its base counts before the older key's.
+// transformers 5 writes the parameters of the rotation into an object of their own; its base takes
+// precedence over the older key.
 static void read_rope(reader *r, model_config *c) {
     c->rope_theta = read_real_or(r, "rope_theta", 10000);
     if (is_given(r, "rope_scaling")) refuse(r, "rope_scaling", "is set, which braid does not compute");
@@ -132,7 +133,7 @@ braid_err hf_config_read(const char *text, size_t length, const char *origin, mo
     return err ? braid_fail(error, err, "%.200s: %s", origin, why.text) : BRAID_OK;
 }
 
-// For transformers 4, and for 5.
+// Written for transformers 4 and for transformers 5.
 static void write_rope(json_out *o, const model_config *c) {
     json_out_float(o, "rope_theta", c->rope_theta);
     json_out_open(o, "rope_parameters", '{');
@@ -184,7 +185,7 @@ char *hf_config_write(const model_config *config, size_t *length) {
         write_gpt2(&o, config);
     json_out_u64(&o, "vocab_size", config->vocab);
     json_out_bool(&o, "tie_word_embeddings", config->tied);
-    // Tokens are bytes: none of them begins or ends a text.
+    // Tokens are bytes; none of them begins or ends a text.
     json_out_null(&o, "bos_token_id");
     json_out_null(&o, "eos_token_id");
     json_out_string(&o, "torch_dtype", "float32");  // transformers 4

@@ -1,4 +1,5 @@
-// Hugging Face's config.json, for the architectures that braid trains: LlamaForCausalLM and GPT2LMHeadModel.
+// Hugging Face's config.json for the architectures that braid trains: LlamaForCausalLM and
+// GPT2LMHeadModel.
 #ifndef BRAID_FORMAT_HF_CONFIG_H
 #define BRAID_FORMAT_HF_CONFIG_H
 
@@ -7,10 +8,10 @@
 
 #include <stddef.h>
 
-// `origin` names the file in messages. Variants that would compute something else (rope scaling, biases, other activations)
-// are refused by name.
+// `origin` is the file's name in messages. Variants with another computation (rope scaling, biases,
+// other activations) are refused by name.
 braid_err hf_config_read(const char *text, size_t length, const char *origin, model_config *out, braid_error *error);
-// The file's text, the caller's to free; NULL when there is no memory.
+// Returns the file's text, which the caller frees; NULL when there is no memory.
 char *hf_config_write(const model_config *config, size_t *length);
 
 #endif

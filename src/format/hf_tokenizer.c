@@ -8,12 +8,12 @@
 
 enum { BYTES = 256, FIRST_REPLACEMENT = 256 };
 
-// Printable bytes of Latin-1 stand for themselves, the others for U+0100, U+0101, ... in their order.
+// Printable bytes of Latin-1 map to themselves, the others to U+0100, U+0101, ... in their order.
 static bool is_printable(unsigned byte) {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-// All are below U+0800.
+// All characters are below U+0800.
 static void put_character(unsigned code, char text[3]) {
     memset(text, 0, 3);
     if (code < 0x80) {
@@ -35,7 +35,7 @@ static void put_vocabulary(json_out *o) {
     json_out_close(o, '}');
 }
 
-// No expression splits the text, and no space is added: every byte is a token of its own.
+// No pattern splits the text, and no space is added, so every byte is a token of its own.
 static void put_byte_level(json_out *o, const char *key) {
     json_out_open(o, key, '{');
     json_out_string(o, "type", "ByteLevel");
@@ -78,7 +78,8 @@ char *hf_tokenizer_write(size_t *length) {
     return json_out_take(&o, length);
 }
 
-// The class is named so that no other one is chosen by the model's type: GPT2Tokenizer would add a token of its own.
+// Naming the class keeps transformers from choosing one by the model's type: GPT2Tokenizer would
+// add a token.
 char *hf_tokenizer_config_write(const model_config *config, size_t *length) {
     json_out o = {.pretty = true};
     json_out_open(&o, NULL, '{');

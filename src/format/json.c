@@ -7,7 +7,7 @@
 struct json {
     json_value *values;
     uint32_t count, capacity;
-    char *strings;  // decoded; never longer than the source
+    char *strings;  // decoded text; never longer than the source
 };
 
 typedef struct parser {
@@ -86,7 +86,7 @@ static char *put_utf8(char *out, uint32_t code) {
     return out;
 }
 
-// After "\u": one code point, which may be two surrogates.
+// After "\u": reads one code point, which may be encoded as two surrogates.
 static bool take_code_point(parser *p, uint32_t *code) {
     uint32_t low;
     if (!take_hex4(p, code) || *code == 0) return false;
@@ -113,7 +113,8 @@ static bool take_escape(parser *p) {
     return true;
 }
 
-// Copies one UTF-8 sequence of two bytes or more; false when it is malformed, overlong or a surrogate.
+// Copies one UTF-8 sequence of two bytes or more; false when it is malformed, overlong or a
+// surrogate.
 static bool take_utf8(parser *p) {
     uint8_t lead = (uint8_t)*p->at;
     unsigned more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
@@ -132,7 +133,7 @@ static bool take_utf8(parser *p) {
     return true;
 }
 
-// After the opening quote.
+// Parses a string after its opening quote.
 static braid_err parse_string(parser *p, const char **text, uint32_t *length) {
     char *start = p->string_end;
     while (p->at < p->end && *p->at != '"') {
@@ -208,7 +209,8 @@ static braid_err parse_key(parser *p, const char **key) {
     return take(p, ':') ? BRAID_OK : fail(p, "a ':' is missing");
 }
 
-// After '{' or '['. Values move when the array grows, so they are named by index.
+// Parses the children after '{' or '['. Values are identified by index, because the array moves
+// when it grows.
 static braid_err parse_children(parser *p, uint32_t parent, char end) {
     uint32_t last = 0;
     skip_space(p);
@@ -293,7 +295,7 @@ braid_err json_parse(const char *text, size_t length, json **out, braid_error *e
     if (length > JSON_MAX_BYTES)
         return braid_fail(error, BRAID_LIMIT, "a JSON document of %zu bytes is too large", length);
     json *doc = calloc(1, sizeof *doc);
-    // A number is copied with a 0 behind it: at worst ("1,1,1") that doubles the text.
+    // Numbers are copied with a terminating 0, which at worst ("1,1,1") doubles the text.
     char *strings = malloc(2 * length + 2);
     if (!doc || !strings) {
         free(doc);

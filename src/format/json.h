@@ -1,5 +1,6 @@
-// JSON (RFC 8259), strictly: for configurations, safetensors headers and manifests. Files may come from anybody, so depth,
-// length and the number of values are bounded, keys of an object are distinct, and text is UTF-8 without zero bytes.
+// A strict JSON parser (RFC 8259) for configurations, safetensors headers and manifests. Input is
+// untrusted: depth, length and the number of values are bounded, keys of an object are distinct,
+// and text is UTF-8 without zero bytes.
 #ifndef BRAID_FORMAT_JSON_H
 #define BRAID_FORMAT_JSON_H
 
@@ -21,20 +22,20 @@ typedef enum json_kind {
     JSON_OBJECT
 } json_kind;
 
-// Owned by the document, read-only.
+// Owned by the document; read-only.
 typedef struct json_value {
     json_kind kind;
-    uint32_t count;    // members or items
-    uint32_t first;    // index of the first of them, 0: none
+    uint32_t count;    // number of members or elements
+    uint32_t first;    // index of the first child, 0: none
     uint32_t next;     // index of the next sibling, 0: none
     uint32_t length;   // of text
     const char *key;   // in an object, 0-terminated; else NULL
-    const char *text;  // a string, decoded and 0-terminated; a number as written
+    const char *text;  // a decoded and 0-terminated string; a number as written
 } json_value;
 
 typedef struct json json;
 
-// Messages name line and column. Free with json_free.
+// Errors name line and column. Free with json_free.
 braid_err json_parse(const char *text, size_t length, json **out, braid_error *error);
 void json_free(json *document);
 const json_value *json_root(const json *document);
@@ -43,18 +44,18 @@ const json_value *json_first(const json *document, const json_value *of);
 const json_value *json_next(const json *document, const json_value *after);
 const json_value *json_member(const json *document, const json_value *object, const char *key);
 
-// The value as a C type; false when it is NULL (absent) or of another kind or does not fit.
+// Converts a value to a C type; false when it is NULL (absent), of another kind or out of range.
 bool json_u64(const json_value *value, uint64_t *out);
 bool json_double(const json_value *value, double *out);
 bool json_bool(const json_value *value, bool *out);
-const char *json_string(const json_value *value);  // NULL when it is no string
+const char *json_string(const json_value *value);  // NULL unless the value is a string
 
-// Text under construction. `key` is NULL in arrays. Memory that runs out is remembered: json_out_take then fails.
+// A writer of JSON text. `key` is NULL in arrays. If memory runs out, json_out_take fails.
 typedef struct json_out {
     char *text;
     size_t length, capacity;
     uint32_t depth;
-    bool pretty;  // one member a line
+    bool pretty;  // writes one member per line
     bool comma, failed;
 } json_out;
 
@@ -63,11 +64,12 @@ void json_out_close(json_out *o, char bracket);                  // '}' or ']'
 void json_out_string(json_out *o, const char *key, const char *text);
 void json_out_u64(json_out *o, const char *key, uint64_t number);
 void json_out_double(json_out *o, const char *key,
-                     double number);                              // reads back as the same double; null when not finite
-void json_out_float(json_out *o, const char *key, float number);  // as the same float
+                     double number);  // reads back as the same double; null if not finite
+// reads back as the same float; null if not finite
+void json_out_float(json_out *o, const char *key, float number);
 void json_out_bool(json_out *o, const char *key, bool truth);
 void json_out_null(json_out *o, const char *key);
-// The text (0-terminated, the caller's to free), or NULL when memory ran out.
+// Returns the text (0-terminated, the caller frees it), or NULL when memory ran out.
 char *json_out_take(json_out *o, size_t *length);
 
 #endif

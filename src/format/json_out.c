@@ -84,7 +84,7 @@ void json_out_u64(json_out *o, const char *key, uint64_t number) {
     put_text(o, text);
 }
 
-// The fewest digits that read back as the same number.
+// Writes the fewest digits that read back as the same number.
 static void put_number(json_out *o, const char *key, double number, int digits, bool single) {
     char text[40] = "null";
     for (int i = 1; i <= digits && isfinite(number); i++) {

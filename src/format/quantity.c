@@ -22,7 +22,8 @@ static const quantity_unit duration_units[] = {
     {"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 6e10}, {"min", 6e10}, {"h", 3.6e12},
 };
 
-// A plain decimal at the start of `text`: no sign, no hexadecimal, no inf or nan, which strtod would take.
+// Length of a plain decimal at the start of `text`. Signs, hexadecimal, inf and nan, which strtod
+// accepts, are refused.
 static bool quantity_plain(const char *text) {
     return (text[0] >= '0' && text[0] <= '9') || (text[0] == '.' && text[1] >= '0' && text[1] <= '9');
 }

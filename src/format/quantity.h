@@ -1,4 +1,4 @@
-// Sizes and durations as people write them.
+// Sizes and durations in the notation of users.
 #ifndef BRAID_FORMAT_QUANTITY_H
 #define BRAID_FORMAT_QUANTITY_H
 
@@ -8,13 +8,14 @@
 
 enum { QUANTITY_TEXT = 32 };
 
-// "4096", "512K", "512M", "1.5G", "512MiB", "512MB" -> bytes; all are powers of 1024. BRAID_ARGUMENT quotes the text.
+// "4096", "512K", "512M", "1.5G", "512MiB", "512MB" -> bytes; units are powers of 1024. On failure
+// BRAID_ARGUMENT, with the text in the message.
 braid_err quantity_read_size(const char *text, uint64_t *bytes, braid_error *error);
 // "250ms", "2s", "5m", "1h", "10" (seconds) -> nanoseconds.
 braid_err quantity_read_duration(const char *text, uint64_t *nanoseconds, braid_error *error);
-// A whole number in decimal, nothing before or after it.
+// A decimal integer; the whole text must match.
 braid_err quantity_read_count(const char *text, uint64_t *value, braid_error *error);
-// A decimal number, finite, nothing before or after it.
+// A finite decimal number; the whole text must match.
 braid_err quantity_read_real(const char *text, double *value, braid_error *error);
 
 // "1.5 GiB", "4 KiB", "17 bytes"; returns `text`.

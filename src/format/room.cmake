@@ -1,4 +1,5 @@
-# libfyaml reads descriptions of runs. A bare machine that only measures kernels does without: then yaml.c is left out.
+# libfyaml reads run descriptions. A build without it, for machines that only measure kernels,
+# leaves out yaml.c.
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(FYAML QUIET IMPORTED_TARGET libfyaml)

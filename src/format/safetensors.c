@@ -8,7 +8,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
 struct safetensors {
-    json *doc;  // holds the names
+    json *doc;  // owns the names
     uint32_t count;
     safetensors_tensor *tensors;  // by offset
     safetensors_tensor **by_name;
@@ -39,7 +39,8 @@ static unsigned read_dtype(const char *name, safetensors_dtype *dtype) {
     return 0;
 }
 
-// What is wrong with this entry, or NULL. `data` is where tensors may lie: [begin, end) of the file.
+// Returns the error in this entry, or NULL. `data` is the range for tensors: [begin, end) of the
+// file.
 static const char *read_tensor(const json *doc, const json_value *entry, uint64_t begin, uint64_t end,
                                safetensors_tensor *t) {
     unsigned width = read_dtype(json_string(json_member(doc, entry, "dtype")), &t->dtype);
@@ -182,14 +183,14 @@ uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, const s
     place(tensors, count, 0);
     json_out_open(&o, NULL, '{');
     json_out_open(&o, "__metadata__", '{');
-    json_out_string(&o, "format", "pt");  // transformers insists on it
+    json_out_string(&o, "format", "pt");  // transformers requires it
     for (uint32_t i = 0; i < note_count; i++) json_out_string(&o, notes[i].key, notes[i].text);
     json_out_close(&o, '}');
     for (uint32_t i = 0; i < count; i++) write_entry(&o, &tensors[i]);
     json_out_close(&o, '}');
     size_t length;
     char *text = json_out_take(&o, &length);
-    // Padded with spaces, so that the data stays aligned for fp32.
+    // Padded with spaces, so that the data is aligned for fp32.
     uint64_t padded = (length + SAFETENSORS_LENGTH_BYTES - 1) / SAFETENSORS_LENGTH_BYTES * SAFETENSORS_LENGTH_BYTES;
     uint8_t *prefix = text ? malloc(SAFETENSORS_LENGTH_BYTES + padded) : NULL;
     if (prefix) {

@@ -4,13 +4,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { SUGGEST_MIN_PART = 3 };  // letters of a name's beginning that say which it is
+enum { SUGGEST_MIN_PART = 3 };  // leading letters that identify a name
 
 static int suggest_letter(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
-// Edits between two names of at most SUGGEST_MAX_NAME letters (optimal string alignment).
+// Edit distance of two names of at most SUGGEST_MAX_NAME letters (optimal string alignment).
 static unsigned suggest_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     unsigned row[3][SUGGEST_MAX_NAME + 1];
     unsigned *before = row[0], *last = row[1], *now = row[2];
@@ -40,7 +40,7 @@ static bool same_letters(const char *a, const char *b, size_t length) {
 
 static bool word_ends(char c) { return c == 0 || suggest_letter(c) == '_'; }
 
-// `part` is one or more whole words of `name`: "up" of "up_mbps".
+// True if `part` is one or more whole words of `name`, such as "up" of "up_mbps".
 static bool has_words(const char *name, size_t length, const char *part, size_t part_length) {
     for (size_t i = 0; i + part_length <= length; i++) {
         bool begins = i == 0 || word_ends(name[i - 1]);
@@ -49,8 +49,8 @@ static bool has_words(const char *name, size_t length, const char *part, size_t 
     return false;
 }
 
-// The one name of which `text` is some of the words, or the beginning, or that is itself some of the words of `text`: somebody left
-// a word out, or wrote one too many. NULL when there are several: then none is likely.
+// The only name that consists of some words of `text`, or of which `text` is the beginning or some
+// of the words. NULL when several names match, because then none is likely.
 static const char *suggest_part(const char *text, size_t length, const char *const *names, size_t count) {
     const char *found = NULL;
     for (size_t i = 0; i < count; i++) {
@@ -68,7 +68,7 @@ static const char *suggest_part(const char *text, size_t length, const char *con
 const char *suggest_name(const char *text, const char *const *names, size_t count) {
     size_t length = strlen(text);
     if (length == 0 || length > SUGGEST_MAX_NAME) return NULL;
-    // A third of the letters may be wrong, and two at least when there are as many.
+    // The allowed distance: a third of the letters, but at least two if the name is long enough.
     unsigned best = length < 4 ? 1 : (unsigned)(length / 3 > 2 ? length / 3 : 2);
     const char *found = NULL;
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// "Did you mean": the nearest of some known names.
+// "Did you mean": the nearest known name.
 #ifndef BRAID_FORMAT_SUGGEST_H
 #define BRAID_FORMAT_SUGGEST_H
 
@@ -6,9 +6,10 @@
 
 enum { SUGGEST_MAX_NAME = 64 };
 
-// The name that is few enough edits (a letter added, left out, changed, or two swapped) away from `text` to be a slip
-// of the finger; else the only one of which `text` is the beginning or some of the words, or the other way round ("latency" of
-// "latency_ms"); NULL when none is. `-` and `_` count as the same.
+// The known name for a misspelt `text`. A name matches if few enough edits lead to it (a letter
+// added, left out or changed, or two swapped). Otherwise the only name of which `text` is the
+// beginning or some of the words, or the reverse ("latency" of "latency_ms"). NULL when no name
+// matches. `-` and `_` are equivalent.
 const char *suggest_name(const char *text, const char *const *names, size_t count);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-// Bytes of the character at `text`, 1 to 4; 0 when the bytes there are no character. length > 0.
+// Length of the character at `text`, 1 to 4 bytes; 0 when the bytes are no character. length > 0.
 size_t utf8_bytes(const char *text, size_t length);
 
 #endif

@@ -21,7 +21,7 @@ struct yaml {
 static void node_free(yaml_node *node) {
     while (node != NULL) {
         yaml_node *next = node->next;
-        node_free(node->first);  // at most YAML_MAX_DEPTH deep
+        node_free(node->first);  // the depth is at most YAML_MAX_DEPTH
         free(node->text);
         free(node->key);
         free(node);
@@ -45,15 +45,15 @@ const yaml_node *yaml_find(const yaml_node *map, const char *key) {
     return NULL;
 }
 
-// ---- building it from libfyaml's events ----
+// ---- building the tree from libfyaml's events ----
 
 typedef struct yaml_builder {
     yaml *file;
     braid_error *error;
-    yaml_node *open[YAML_MAX_DEPTH];  // the maps and lists around the next event
-    yaml_node *last[YAML_MAX_DEPTH];  // their newest children
+    yaml_node *open[YAML_MAX_DEPTH];  // the open maps and lists around the next event
+    yaml_node *last[YAML_MAX_DEPTH];  // the last child of each of them
     unsigned depth, nodes, documents;
-    char *key;  // read, its value is still to come
+    char *key;  // a key without its value so far
     unsigned key_line, key_column;
 } yaml_builder;
 
@@ -69,7 +69,7 @@ static braid_err fail_at(const yaml *file, unsigned line, unsigned column, braid
     return braid_fail(error, BRAID_CONFIG, "%s:%u:%u: %s", file->origin, line, column, text);
 }
 
-// An empty value has no place of its own: 1:1, false.
+// An empty value has no position in libfyaml: 1:1, false.
 static bool mark_of(struct fy_event *event, unsigned *line, unsigned *column) {
     const struct fy_mark *mark = fy_event_start_mark(event);
     *line = mark != NULL ? (unsigned)mark->line + 1 : 1;
@@ -87,10 +87,11 @@ static char *token_text(struct fy_token *token, size_t *length) {
     return copy;
 }
 
-// The map or list that is being filled, NULL outside of all.
+// The innermost open map or list; NULL at the top level.
 static yaml_node *innermost(const yaml_builder *b) { return b->depth > 0 ? b->open[b->depth - 1] : NULL; }
 
-// Where a key or a value stands. Where nothing is written: at its key, else at what stands before it, else at what it is in.
+// The position of a key or a value. An empty value gets that of its key, of the preceding node, or
+// of its parent.
 static void place_of(const yaml_builder *b, struct fy_event *event, unsigned *line, unsigned *column) {
     const yaml_node *parent = innermost(b);
     if (mark_of(event, line, column) || parent == NULL) return;
@@ -99,7 +100,7 @@ static void place_of(const yaml_builder *b, struct fy_event *event, unsigned *li
     *column = b->key != NULL ? b->key_column : near->column;
 }
 
-// A scalar in the place of a key.
+// A scalar in the position of a key.
 static braid_err build_key(yaml_builder *b, struct fy_event *event) {
     size_t length = 0;
     place_of(b, event, &b->key_line, &b->key_column);
@@ -187,7 +188,7 @@ static braid_err build_event(yaml_builder *b, struct fy_event *event) {
     }
 }
 
-// What libfyaml found wrong, with its position.
+// libfyaml's error with its position.
 static braid_err build_refused(yaml_builder *b, struct fy_parser *parser) {
     struct fy_diag *diag = fy_parser_get_diag(parser);
     void *iterator = NULL;
@@ -207,7 +208,7 @@ static braid_err build_refused(yaml_builder *b, struct fy_parser *parser) {
 static braid_err build(yaml_builder *b, struct fy_parser *parser) {
     for (;;) {
         struct fy_event *event = fy_parser_parse(parser);
-        if (event == NULL) return build_refused(b, parser);  // a whole text ends with FYET_STREAM_END
+        if (event == NULL) return build_refused(b, parser);  // a complete text ends with FYET_STREAM_END
         braid_err code = build_event(b, event);
         bool end = event->type == FYET_STREAM_END;
         fy_parser_event_free(parser, event);
@@ -215,7 +216,7 @@ static braid_err build(yaml_builder *b, struct fy_parser *parser) {
     }
 }
 
-// A file of nothing but comments is an empty map.
+// A file with only comments is an empty map.
 static braid_err finish_root(yaml *file, braid_error *error) {
     yaml_node *root = file->root;
     if (root == NULL || (root->kind == YAML_SCALAR && !root->quoted && root->text[0] == 0)) {
@@ -229,7 +230,7 @@ static braid_err finish_root(yaml *file, braid_error *error) {
     return yaml_fail(file, root, error, "a list of 'key: value' lines is expected here");
 }
 
-// libfyaml takes a bad byte for the end of the text, so they are looked for first.
+// libfyaml treats an invalid byte as the end of the text, so invalid bytes are rejected first.
 static braid_err check_text(const yaml *file, const char *text, size_t length, braid_error *error) {
     unsigned line = 1, column = 1;
     for (size_t i = 0; i < length;) {
@@ -316,7 +317,7 @@ braid_err yaml_fail(const yaml *file, const yaml_node *node, braid_error *error,
 
 enum { MOST_LISTED = 256 };
 
-// "; did you mean 'b'?", else "; choose one of a, b, c" when they fit.
+// "; did you mean 'b'?", else "; choose one of a, b, c" if the list is short enough.
 static void write_mend(const char *key, const char *const *known, size_t count, char mend[MOST_LISTED]) {
     const char *near = suggest_name(key, known, count);
     size_t length = near != NULL ? (size_t)snprintf(mend, MOST_LISTED, "; did you mean '%s'?", near)

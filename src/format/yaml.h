@@ -1,6 +1,6 @@
-// YAML files with positions: a small tree of what was written, and typed getters whose messages name file, line, column
-// and the mend. Parsing itself is libfyaml's. Aliases, tags and several documents are refused: a description needs
-// none.
+// YAML files with positions: a tree of the file's nodes, and typed getters with errors that name
+// file, line, column and the fix. libfyaml does the parsing. Aliases, tags and several documents
+// are refused, because descriptions do not need them.
 #ifndef BRAID_FORMAT_YAML_H
 #define BRAID_FORMAT_YAML_H
 
@@ -14,13 +14,13 @@ enum { YAML_MAX_BYTES = 1 << 20, YAML_MAX_NODES = 8192, YAML_MAX_DEPTH = 16 };
 
 typedef enum yaml_kind { YAML_SCALAR, YAML_LIST, YAML_MAP } yaml_kind;
 
-// Read-only; lives as long as its file.
+// Read-only; owned by its file.
 typedef struct yaml_node {
     yaml_kind kind;
-    bool quoted;            // a scalar in quotes is text, never a number
-    char *text;             // of a scalar, else NULL
-    char *key;              // in a map, else NULL
-    unsigned line, column;  // of the value, from 1
+    bool quoted;            // a quoted scalar is text, never a number
+    char *text;             // of a scalar; NULL for others
+    char *key;              // in a map; NULL in a list
+    unsigned line, column;  // of the value, counted from 1
     unsigned key_line, key_column;
     struct yaml_node *first, *next;
     size_t children;
@@ -28,25 +28,26 @@ typedef struct yaml_node {
 
 typedef struct yaml yaml;
 
-// `origin` names the text in messages (copied). BRAID_CONFIG with the position when it is no YAML.
+// `origin` is the text's name in messages (copied). BRAID_CONFIG with the position when the text is
+// no YAML.
 braid_err yaml_parse(const char *text, size_t length, const char *origin, yaml **out, braid_error *error);
-// Reads a file. BRAID_IO names it and says what to do.
+// Reads a file. BRAID_IO names the file and the fix.
 braid_err yaml_load(const char *path, yaml **out, braid_error *error);
 void yaml_free(yaml *file);
-// Always a map; of an empty file an empty one.
+// The root is always a map; an empty file has an empty one.
 const yaml_node *yaml_root(const yaml *file);
 
-// The value of a key, NULL when it is not there.
+// The value of a key; NULL when it is absent.
 const yaml_node *yaml_find(const yaml_node *map, const char *key);
-// Refuses keys that are not among `known`, with the nearest one, else with all that there are; `where` names the map ("train"; ""
-// for the file itself).
+// Refuses keys that are not in `known`, and suggests the nearest one, or lists all. `where` names
+// the map in messages ("train"; "" for the file itself).
 braid_err yaml_check_keys(const yaml *file, const yaml_node *map, const char *where, const char *const *known,
                           size_t count, braid_error *error);
-// BRAID_CONFIG, "file:line:column: ...".
+// Fails with BRAID_CONFIG and "file:line:column: ...".
 braid_err yaml_fail(const yaml *file, const yaml_node *node, braid_error *error, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// Typed values; `name` is the key's full name in messages ("train.iterations").
+// Typed values; `name` is the full name of the key in messages ("train.iterations").
 braid_err yaml_read_map(const yaml *file, const yaml_node *node, const char *name, braid_error *error);  // is a map
 braid_err yaml_read_text(const yaml *file, const yaml_node *node, const char *name, char *out, size_t capacity,
                          braid_error *error);

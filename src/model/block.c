@@ -1,5 +1,5 @@
-// One transformer block: x + o(attention(norm(x))), then h + down(act(up(norm(h)))). LLaMA and GPT differ in norm,
-// positions, activation and biases.
+// One transformer block: x + o(attention(norm(x))), then h + down(act(up(norm(h)))). LLaMA and GPT
+// differ in norm, positions, activation and biases.
 #include "model/stage_inner.h"
 
 #include <string.h>
@@ -32,21 +32,21 @@ tensor_attention stage_attention(const stage *s, const block_memory *m) {
                               .scratch = s->attention_scratch};
 }
 
-// The weight read as [in, out], which forward multiplies by, or as its transpose.
+// The weight as the matrix [in, out] of the forward product, or its transpose.
 static tensor_matrix linear_weight(const stage *s, const layout_linear *l, bool as_in_out) {
     const float *weight = s->parameters + l->weight;
     size_t stride = l->conv1d ? l->out : l->in;
     return as_in_out == l->conv1d ? tensor_plain(weight, stride) : tensor_transposed(weight, stride);
 }
 
-// y = residual + norm(before) W (+ bias), and what is made of y.
+// y[rows, out] = residual[rows, out] + norm(before) W (+ bias), and the activation of y.
 typedef struct forward_job {
     const stage *s;
     const layout_linear *l;
-    const tensor_norm *norm;  // x = norm(normed); NULL: x is there
+    const tensor_norm *norm;  // x[rows, in] = norm(normed); NULL: x is already computed
     const float *normed, *residual;
     float *x, *y;
-    float *act, *logistic;  // of y; NULL: none
+    float *act, *logistic;  // [rows, ffn] activation of y; NULL: none
 } forward_job;
 
 static const float *bias_of(const forward_job *job) {
@@ -91,7 +91,7 @@ static block_step *add_forward(block_chain *c, const forward_job *job) {
     return step;
 }
 
-// dx = dy W^T.
+// dx[rows, in] = dy[rows, out] W^T.
 static block_step *add_input_gradient(block_chain *c, const layout_linear *l, const float *dy, float *dx) {
     block_step *step = chain_add(c, STEP_PRODUCT);
     step->product = (tensor_gemm){.m = c->s->rows,
@@ -105,10 +105,10 @@ static block_step *add_input_gradient(block_chain *c, const layout_linear *l, co
     return step;
 }
 
-// What the steps after a product read or write first.
-static void soon(block_step *step, int which, const float *at, size_t floats) {
-    step->rows.soon[which].at = at;
-    step->rows.soon[which].floats = floats;
+// The arrays that the steps after a product use first; the product prefetches them.
+static void prefetch_after(block_step *step, int which, const float *at, size_t floats) {
+    step->rows.prefetch[which].at = at;
+    step->rows.prefetch[which].floats = floats;
 }
 
 void block_forward(stage *s, uint32_t block, const block_memory *m, float *y) {
@@ -120,13 +120,13 @@ void block_forward(stage *s, uint32_t block, const block_memory *m, float *y) {
                 up = {s, &b->up, &norm2, m->middle, NULL, m->normed2, m->up, s->wide, m->act},
                 down = {s, &b->down, NULL, NULL, m->middle, s->wide, y, NULL, NULL};
     block_chain c = {.s = s};
-    soon(add_forward(&c, &qkv), 0, m->attention, s->config.dim);
+    prefetch_after(add_forward(&c, &qkv), 0, m->attention, s->config.dim);
     block_step *attention = chain_add(&c, STEP_ATTENTION);
     attention->attention = stage_attention(s, m);
     attention->qkv = m->qkv;
     attention->out = m->attention;
-    soon(add_forward(&c, &o), 0, m->normed2, s->config.dim);
-    soon(add_forward(&c, &up), 0, m->act, s->config.ffn_dim);
+    prefetch_after(add_forward(&c, &o), 0, m->normed2, s->config.dim);
+    prefetch_after(add_forward(&c, &up), 0, m->act, s->config.ffn_dim);
     add_forward(&c, &down);
     chain_run(&c);
 }
@@ -136,7 +136,8 @@ typedef struct activation_job {
     float *up, *act;
 } activation_job;
 
-// From the gradient of the activation in s->wide. Makes the activation again, too, for the weight gradient.
+// From the activation's gradient in s->wide. Also recomputes the activation for the weight
+// gradient.
 static void activation_gradient(const void *context, size_t first, size_t count) {
     const activation_job *job = context;
     size_t ffn = job->s->config.ffn_dim;
@@ -148,7 +149,7 @@ static void activation_gradient(const void *context, size_t first, size_t count)
         tensor_swiglu_input_gradient(up, act, dy, up, count, ffn);
 }
 
-// The gradient of a bias, a sum over all rows.
+// The gradient of a bias: dy[rows, out] summed over all rows.
 static void bias_gradient(stage *s, const layout_linear *l, const float *dy, float *d_bias) {
     if (l->has_bias) tensor_column_sums(s->pool, dy, s->rows, l->out, l->out, d_bias);
 }
@@ -179,19 +180,19 @@ void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const
     block_step *down = add_input_gradient(&c, &b->down, dy, s->wide);
     down->rows.after = activation_gradient;
     down->rows.context = &job;
-    soon(down, 0, m->up, s->up_dim);
-    soon(down, 1, m->act, s->config.ffn_dim);
-    soon(add_input_gradient(&c, &b->up, m->up, s->narrow), 0, m->middle, dim);
+    prefetch_after(down, 0, m->up, s->up_dim);
+    prefetch_after(down, 1, m->act, s->config.ffn_dim);
+    prefetch_after(add_input_gradient(&c, &b->up, m->up, s->narrow), 0, m->middle, dim);
     chain_add_norm_gradient(&c, &norm2, 1, m->middle, dy, m->middle);
     block_step *o = add_input_gradient(&c, &b->o, m->middle, s->narrow);
-    soon(o, 0, m->qkv, s->qkv_dim);
-    soon(o, 1, m->attention, dim);
+    prefetch_after(o, 0, m->qkv, s->qkv_dim);
+    prefetch_after(o, 1, m->attention, dim);
     block_step *attention = chain_add(&c, STEP_ATTENTION_GRADIENT);
     attention->attention = stage_attention(s, m);
     attention->qkv = m->qkv;
     attention->out = m->attention;
     attention->d_out = s->narrow;
-    soon(add_input_gradient(&c, &b->qkv, m->qkv, s->narrow), 0, m->x, dim);
+    prefetch_after(add_input_gradient(&c, &b->qkv, m->qkv, s->narrow), 0, m->x, dim);
     chain_add_norm_gradient(&c, &norm1, 0, m->x, m->middle, dx);
     chain_run(&c);
     bias_gradient(s, &b->down, dy, m->d_down_bias);
@@ -200,5 +201,5 @@ void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const
     bias_gradient(s, &b->qkv, m->qkv, m->d_qkv_bias);
     norm_weight_gradient(s, 0, m->d_norm1, m->d_norm1_bias);
     norm_weight_gradient(s, 1, m->d_norm2, m->d_norm2_bias);
-    memcpy(m->x, dy, s->rows * dim * sizeof *dy);  // down's weight gradient needs it
+    memcpy(m->x, dy, s->rows * dim * sizeof *dy);  // the weight gradient of down needs it
 }

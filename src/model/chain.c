@@ -1,13 +1,14 @@
-// Steps of a block, one after another. With enough sequences for the threads, each thread takes a sequence through all of them,
-// some rows at a time: what one step writes, the next reads from the cache. Else each step is shared by all threads before
-// the next begins. The bits are the same.
+// The steps of a block in sequence. With enough sequences for all threads, each thread runs all
+// steps for one sequence, some rows at a time, so that a step reads from the cache what the
+// previous one wrote. Otherwise all threads share each step before the next one begins. The bits
+// are the same.
 #include "base/err.h"
 #include "model/stage_inner.h"
 #include "tensor/sizes.h"
 
 enum {
-    SEQUENCES_PER_THREAD = 4,  // fewer, and threads would wait long for the last
-    NORM_ROWS = 32,            // of a sequence, whose gradients of a norm's weights are summed first
+    SEQUENCES_PER_THREAD = 4,  // with fewer, threads would wait long for the last sequence
+    NORM_ROWS = 32,            // rows of a sequence that share one partial sum of a norm's weight gradients
 };
 
 size_t chain_norm_pieces(const stage_shape *shape) { return shape->sequences * size_pieces(shape->tokens, NORM_ROWS); }
@@ -29,7 +30,7 @@ static void norm_piece(const stage *s, const block_step *step, size_t piece) {
     tensor_norm_gradient_rows(&g, piece / per_sequence * tokens + from, size_least(NORM_ROWS, tokens - from));
 }
 
-// --- each step by all threads
+// --- each step on all threads
 
 typedef struct norm_job {
     const stage *s;
@@ -53,7 +54,7 @@ static void run_step(const stage *s, const block_step *step) {
     }
 }
 
-// --- all steps by a thread
+// --- all steps on one thread
 
 static bool needs_sequence(const block_step *step) {
     return step->kind == STEP_ATTENTION || step->kind == STEP_ATTENTION_GRADIENT;
@@ -66,7 +67,7 @@ static void attend(const block_step *step, size_t sequence) {
         tensor_attention_input_gradient_one(&step->attention, sequence, step->qkv, step->out, step->d_out);
 }
 
-// Rows [from, from + count) of a sequence; `from` is a multiple of NORM_ROWS.
+// Runs a step on rows [from, from + count) of a sequence; `from` is a multiple of NORM_ROWS.
 static void step_rows(const stage *s, const block_step *step, size_t sequence, size_t from, size_t count) {
     size_t piece = sequence * (s->norm_pieces / s->shape.sequences) + from / NORM_ROWS;
     if (step->kind == STEP_PRODUCT)
@@ -91,7 +92,8 @@ static void sequence_task(void *context, size_t sequence) {
     }
 }
 
-// Packed weights lie beside each other; false when one of them is too large to be packed.
+// Assigns adjacent memory to the packed weights of all steps; false when one of them is too large
+// to be packed.
 static bool place_packed(block_chain *c) {
     float *at = c->s->packed;
     for (uint32_t i = 0; i < c->steps; i++) {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Largest of each that a description or a file may ask for.
+// The largest values that a description or a file may specify.
 enum {
     MODEL_MAX_DIM = 1 << 15,
     MODEL_MAX_LAYERS = 1 << 10,
@@ -21,14 +21,15 @@ typedef enum model_arch { MODEL_LLAMA, MODEL_GPT } model_arch;
 typedef struct model_config {
     model_arch arch;
     uint32_t dim, layers, heads, kv_heads;  // kv_heads == heads for GPT
-    uint32_t ffn_dim;                       // SwiGLU's inner width, or GELU's (4 * dim)
-    uint32_t vocab, context;                // context: longest sequence
+    uint32_t ffn_dim;                       // inner width of SwiGLU, or of GELU (4 * dim)
+    uint32_t vocab, context;                // the longest sequence
     float rope_theta;                       // LLaMA
     float norm_eps;
-    bool tied;  // head shares the embedding
+    bool tied;  // the head uses the embedding's weights
 } model_config;
 
-// Checks every relation (dim divisible by heads, even head width for RoPE, heads by kv_heads, ...).
+// Checks all relations (dim divisible by heads, even head width for RoPE, heads divisible by
+// kv_heads, ...).
 braid_err model_config_check(const model_config *config, braid_error *error);
 
 #endif

@@ -21,13 +21,14 @@ struct decoder {
     tensor_pool *pool;
     layout layout;
     tensor_rope rope;
-    size_t width, qkv_dim, up_dim, cache;  // cache: floats of one block's keys
+    size_t width, qkv_dim, up_dim, cache;  // cache: floats in the keys of one block
     uint32_t position;
     decoder_block *blocks;
     tensor_matvec head;
     float *memory;
-    // All below point into it. Behind each of the vectors there are zeros up to a multiple of MATVEC_GROUP; what follows
-    // them is written before it is read, and costs memory only as far as it is used.
+    // The arrays below point into `memory`. Each vector is followed by zeros up to a multiple of
+    // MATVEC_GROUP. The arrays behind them are written before they are read, so unused pages cost
+    // no memory.
     float *x, *normed, *qkv, *queries, *attention, *added, *up, *act;
     float *scores;         // [heads, context]
     float *keys, *values;  // [layers, kv_heads, context, width]
@@ -96,7 +97,7 @@ static tensor_matvec matvec_of(const decoder *d, const layout_linear *l) {
                            .bias = l->has_bias ? d->parameters + l->bias : NULL};
 }
 
-// The head comes first: decoder_free needs what there is of it.
+// The head is initialised first, because decoder_free needs its parts.
 static bool reserve_matrices(decoder *d, bool narrow) {
     size_t dim = d->config.dim;
     d->head =

@@ -1,4 +1,4 @@
-// The two ends of the model, which stage 0 holds: embedding; final norm, head and loss.
+// The two ends of the model, which stage 0 computes: embedding; final norm, head and loss.
 #include "base/err.h"
 #include "model/stage_inner.h"
 

@@ -1,11 +1,13 @@
-// Head and cross-entropy together. Some rows at a time, the logits are made tile by tile of the vocabulary, and while they
-// are at hand both gradients follow: the head's input's, and the head's own, which waits in the stash for the commit.
-// What must not happen before the commit is adding it to the iteration's sum, not making it. Made afterwards, it would need
-// the logits once more, a fourth product as large as the three; a stage that recomputes does that, because vocab * dim
-// floats a microbatch are what it wants to save. Both ways do the same operations, so the bits agree.
+// Head and cross-entropy together. For some rows at a time, the logits are computed tile by tile of
+// the vocabulary, and both gradients while the logits are in memory. The head's own gradient stays
+// in the stash until the commit: only its addition to the iteration's sum must wait for the commit.
+// Computing it later would need the logits again, a fourth product of the size of the other three.
+// A stage that recomputes does that, because it saves vocab * dim floats per microbatch. Both ways
+// run the same operations, so the bits agree.
 //
-// A tile of logits is read from memory twice, once for its row sums and once for the gradients. Rows are taken as many at a
-// time as LOGITS_ELEMENTS allow: each time costs one pass over the head's gradient.
+// A tile of logits is read from memory twice, for its row sums and for the gradients.
+// LOGITS_ELEMENTS limits the rows at a time; each group of rows costs one pass over the head's
+// gradient.
 #include "model/stage_inner.h"
 #include "tensor/gemm.h"
 #include "tensor/sizes.h"
@@ -15,8 +17,8 @@ enum {
     ROWS_STEP = 64,
     COLS_LEAST = 96,
     COLS_MOST = 576,
-    COLS_STEP = 48,   // the width of the products' kernels
-    COLS_PIECES = 8,  // a short vocabulary is cut so that several threads have something to do
+    COLS_STEP = 48,   // the width of the product kernels
+    COLS_PIECES = 8,  // a short vocabulary is divided so that several threads have work
     GROUPS_MOST = 16,
     GROUPS_LEAST = 2,
     GROUP_ELEMENTS = 1 << 23,
@@ -65,7 +67,8 @@ static void tile_logits(const head_rows *h, const tensor_loss_tile *t) {
                                     h->s->shape.fastest});
 }
 
-// From the tile's exponentials: what these rows add to the gradient of the head's rows.
+// d_head[cols, dim] of the tile = or += its logit gradients[rows, cols] transposed times the
+// input[rows, dim].
 static void tile_weight_gradient(const head_rows *h, const tensor_loss_tile *t, float *gradient) {
     size_t dim = h->s->config.dim;
     tensor_gemm_tile(&(tensor_gemm){t->cols, dim, t->rows, tensor_transposed(t->logits, t->cols),
@@ -80,8 +83,8 @@ static void logits_task(void *context, size_t index) {
     tensor_loss_exponentials(&t, h->s->head_targets);
 }
 
-// Each group of tiles has its own sum for the input's gradient: no two threads add to the same numbers, and the order of
-// all additions follows from the shape.
+// Each group of tiles has its own sum d_input[rows, dim]. No two threads add to the same numbers,
+// and the order of all additions depends on the shape alone.
 static void gradient_task(void *context, size_t group) {
     const head_rows *h = context;
     stage *s = h->s;

@@ -1,5 +1,6 @@
-// First values: normal with the layout's deviation (projections into the residual stream divided by sqrt(2 layers), as in
-// GPT-2), norms' weights 1, biases 0. Element e of a tensor depends on (seed, name, e) alone, so no split changes it.
+// Initial values: normal with the layout's deviation (projections into the residual stream are
+// divided by sqrt(2 layers), as in GPT-2), norm weights 1, biases 0. Element e of a tensor depends
+// on (seed, name, e) alone, so no split changes it.
 #include "base/rng.h"
 #include "model/stage_inner.h"
 #include "tensor/elementary.h"

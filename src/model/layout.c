@@ -7,11 +7,11 @@
 typedef struct builder {
     const model_config *config;
     layout *out;
-    uint32_t canonical;  // of the next tensor
-    float residual;      // deviation of projections that add to the residual stream
+    uint32_t canonical;  // offset of the next tensor
+    float residual;      // deviation of the projections that add to the residual stream
 } builder;
 
-static const float deviation = 0.02f;  // GPT-2's and LLaMA's initializer_range
+static const float deviation = 0.02f;  // the initializer_range of GPT-2 and LLaMA
 
 static uint32_t tensors_before_blocks(const model_config *c) { return c->arch == MODEL_GPT ? 2 : 1; }
 static uint32_t tensors_per_block(const model_config *c) { return c->arch == MODEL_GPT ? 12 : 9; }

@@ -1,11 +1,12 @@
-// Where each parameter of a stage lies, and what the computation calls it.
+// The offset of each parameter of a stage, and its role in the computation.
 #ifndef BRAID_MODEL_LAYOUT_H
 #define BRAID_MODEL_LAYOUT_H
 
 #include "model/stage.h"
 
-// y = x W^T (+ bias) with W[out, in]; or y = x W (+ bias) with W[in, out] as in GPT-2's files (`conv1d`). Neighbouring
-// matrices that read the same input (queries, keys, values; gate, up) are one product and several tensors.
+// y = x W^T (+ bias) with W[out, in]; or y = x W (+ bias) with W[in, out] as in GPT-2's files
+// (`conv1d`). Adjacent matrices with the same input (queries, keys, values; gate, up) are one
+// product of several tensors.
 typedef struct layout_linear {
     size_t weight, bias;
     uint32_t in, out;
@@ -25,11 +26,11 @@ typedef struct layout_block {
 typedef struct layout {
     uint32_t tensors, blocks;
     stage_tensor *tensor;  // canonical order
-    float *deviation;      // of each tensor's first values; 0: norms' weights are 1, biases 0
+    float *deviation;      // deviation of each tensor's initial values; 0: norm weights are 1, biases 0
     layout_block *block;
     size_t parameters;
     // stage 0
-    size_t embedding, positions, head;  // head == embedding when tied
+    size_t embedding, positions, head;  // equal to embedding if tied
     layout_norm norm;
 } layout;
 

@@ -1,4 +1,5 @@
-// How a stage's memory is cut: the work area (one per stage) and the stash (one per microbatch).
+// The division of a stage's memory: the work area (one per stage) and the stash (one per
+// microbatch).
 #include "model/stage_inner.h"
 #include "tensor/sizes.h"
 
@@ -7,7 +8,7 @@
 
 enum { ALIGNMENT = 64, LARGE_PAGE = 1 << 21 };
 
-// Cuts pieces from `base`; with base NULL it only measures.
+// Takes pieces from `base`; with base NULL it only computes the size.
 typedef struct cutter {
     char *base;
     size_t used;
@@ -99,8 +100,8 @@ static void cut_ends(stage *s, cutter *c) {
     s->head_scale = cut_floats(c, s->rows);
 }
 
-// What packing takes of a block's weights, as forward reads them or turned: of all, or of the largest that is packed where not
-// all are.
+// The floats that packed weights of a block need, in forward or transposed order: of all matrices,
+// or of the largest one if some are too large to be packed.
 static size_t packed_one_way(const layout_block *b, bool forward) {
     const layout_linear *linears[] = {&b->qkv, &b->o, &b->up, &b->down};
     size_t sum = 0, most = 0;
@@ -177,7 +178,7 @@ size_t stage_sum_overhang(const stage *s, size_t element_bytes) {
     size_t sum = aligned(s->layout.parameters * element_bytes), block = s->block_floats * sizeof(float);
     if (s->shape.recompute) return sum;
     uint32_t blocks = s->layout.blocks;
-    // What lies below the blocks in a stash serves the ends, the last whose gradients are made.
+    // The stash memory in front of the blocks serves the ends; their gradients are computed last.
     size_t over = sum > blocks * block ? sum - blocks * block : 0;
     for (uint32_t end = blocks, first; end > 0; end = first) {
         first = stage_blocks_from(s, end);

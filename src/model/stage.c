@@ -94,7 +94,7 @@ static void body_forward(stage *s, const stash_view *v, const float *x, float *y
     }
 }
 
-// A loss's gradient on its way down to the stage's lowest activation.
+// The gradient on its way from the stage's output to its lowest activation.
 typedef struct descent {
     stage *s;
     const stash_view *v;
@@ -106,7 +106,7 @@ static descent descent_new(stage *s, const stash_view *v, const float *dy, float
     return (descent){s, v, dy, s->shape.ends ? v->body.d_embedding : dx};
 }
 
-// By blocks [first, end).
+// Propagates the gradient through blocks [first, end), the last one first.
 static void descend(descent *d, uint32_t first, uint32_t end) {
     for (uint32_t i = end; i-- > first;) {
         block_memory m = stage_block_memory(d->s, &d->v->body, i);
@@ -127,7 +127,7 @@ static const float *body_input_gradient(stage *s, const stash_view *v, const flo
     return arrive(&d);
 }
 
-// With recomputation the body is the stage's own: says whose microbatch it holds now.
+// With recomputation the stage has one body; this records the microbatch that it holds.
 static void body_claim(stage *s, const stash_view *v, stage_phase phase) {
     s->body_ticket = v->header->ticket;
     s->body_phase = phase;
@@ -148,7 +148,7 @@ void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x,
     body_claim(s, &v, PHASE_FORWARD_DONE);
 }
 
-// The output of the repeated forward is not wanted: it goes where the gradients will.
+// Repeats the forward pass. Its output is not needed, so it goes to a gradient buffer.
 static void body_restore(stage *s, const stash_view *v) {
     if (body_holds(s, v, PHASE_FORWARD_DONE)) return;
     body_forward(s, v, v->x, s->grad[0]);

@@ -1,4 +1,4 @@
-// What the files of a stage share: its memory and the steps of a block and of the ends.
+// Shared by the files of a stage: its memory, and the steps of a block and of the ends.
 #ifndef BRAID_MODEL_STAGE_INNER_H
 #define BRAID_MODEL_STAGE_INNER_H
 
@@ -6,54 +6,55 @@
 #include "tensor/gemm.h"
 #include "tensor/kernels.h"
 
-// What a block keeps of a microbatch. Forward fills it; the input gradient replaces in place what the weight gradient
-// does not need by what it does.
+// The activations of a block for one microbatch. Forward fills them; the input gradient replaces
+// those that the weight gradient does not need by gradients.
 typedef struct block_memory {
-    float *x;                                    // [rows, dim] the block's input; then the gradient of its output
-    float *normed1;                              // [rows, dim] input of qkv
-    float *qkv;                                  // [rows, dim + 2 kv]; then its gradient
-    float *attention;                            // [rows, dim] input of o
-    float *middle;                               // [rows, dim] after attention's residual; then its gradient
-    float *normed2;                              // [rows, dim] input of up
-    float *up;                                   // [rows, up.out]; then its gradient
-    float *act;                                  // [rows, ffn] the activation's logistic function; then input of down
+    float *x;          // [rows, dim] the block's input; later the gradient of its output
+    float *normed1;    // [rows, dim] input of qkv
+    float *qkv;        // [rows, dim + 2 kv]; later its gradient
+    float *attention;  // [rows, dim] input of o
+    float *middle;     // [rows, dim] after the attention's residual; later its gradient
+    float *normed2;    // [rows, dim] input of up
+    float *up;         // [rows, up.out]; later its gradient
+    float *act;        // [rows, ffn] the activation's logistic function; later the input of down
     float *mean1, *inverse1, *mean2, *inverse2;  // [rows]
     float *softmax_maximum, *softmax_inverse;    // [rows * heads]
     float *softmax_kept;                         // tensor_attention_kept; NULL: none
-    float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;  // gradients of vectors, made with the input gradient
+    // gradients of vectors, computed with the input gradient
+    float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;
     float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
 } block_memory;
 
-// The blocks' part of a stash. With recomputation there is one per stage instead of one per stash.
+// The blocks' part of a stash. With recomputation a stage has one for all stashes.
 typedef struct stage_body {
     float *d_embedding;  // [rows, dim] gradient of the embedding's output, stage 0
-    float *blocks;       // block_floats each
+    float *blocks;       // [blocks, block_floats]
 } stage_body;
 
 typedef struct stage_header {
-    uint64_t ticket;  // names the microbatch within this stage
+    uint64_t ticket;  // identifies the microbatch within this stage
     uint32_t phase;   // stage_phase
-    uint32_t lossy;   // stage_loss has run with a gradient
+    uint32_t lossy;   // stage_loss computed a gradient
 } stage_header;
 
 typedef enum stage_phase { PHASE_EMPTY, PHASE_FORWARD_DONE, PHASE_INPUT_GRADIENT_DONE } stage_phase;
 
-// A stash: one piece of memory, pointers into it.
+// The pieces of a stash's memory.
 typedef struct stash_view {
     stage_header *header;
     int32_t *tokens, *targets;           // [rows], stage 0
     float *head_input;                   // [rows, dim] after the final norm, stage 0
     float *head_maximum, *head_inverse;  // [rows]
-    float *d_head;                       // [vocab, dim] without recomputation, else NULL
+    float *d_head;                       // [vocab, dim]; NULL with recomputation
     float *d_norm, *d_norm_bias;         // [dim]
-    float *x, *dy;                       // [rows, dim] with recomputation (x: not in stage 0)
+    float *x, *dy;                       // [rows, dim] with recomputation (x: except in stage 0)
     stage_body body;                     // without
 } stash_view;
 
 typedef enum tile_kind { TILE_LINEAR, TILE_HEAD, TILE_EMBEDDING, TILE_POSITIONS } tile_kind;
 typedef enum tile_source { SOURCE_QKV, SOURCE_O, SOURCE_UP, SOURCE_DOWN } tile_source;
 
-// Rows [first, last) of one tensor's gradient: one product, one call of the sink.
+// Rows [first, last) of one tensor's gradient: one product and one call of the sink.
 typedef struct gradient_tile {
     uint8_t kind, source;
     uint32_t block;
@@ -61,10 +62,10 @@ typedef struct gradient_tile {
     size_t offset;  // of the first element in the parameter array
 } gradient_tile;
 
-// How the head is cut: from the shape alone.
+// The division of the head's computation; depends on the shape alone.
 typedef struct head_cut {
-    size_t rows;         // of the microbatch at a time
-    size_t cols, tiles;  // of the vocabulary
+    size_t rows;         // rows of the microbatch at a time
+    size_t cols, tiles;  // columns of a tile, and tiles of the vocabulary
     size_t groups;       // of tiles
 } head_cut;
 
@@ -81,47 +82,47 @@ struct stage {
     float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
     float *cosines, *sines;
     tensor_rope rope;         // of these
-    float *packed;            // weights of a product, or of all products of a chain
-    float *norm_parts[2][2];  // [norm_pieces, dim] of a block's norms: weights, biases
+    float *packed;            // packed weights of one product, or of all products of a chain
+    float *norm_parts[2][2];  // [norm_pieces, dim] partial gradients of a block's norms: weights, biases
     size_t norm_pieces;
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;
     head_cut head;
-    float *logits;                  // [head.rows, vocab], tile by tile
+    float *logits;                  // [head.rows, vocab], stored tile by tile
     float *head_tops, *head_sums;   // [head.tiles, head.rows]
     float *head_targets;            // [head.rows]
     float *head_parts;              // [head.groups, head.rows, dim]
     double *losses;                 // [rows]
     float *head_mean, *head_scale;  // [rows] statistics of the final norm
-    // recomputation
-    stage_body body;
+    stage_body body;                // recomputation
     uint64_t body_ticket, next_ticket;
     stage_phase body_phase;
-    gradient_tile *tiles;  // each block's in turn, then the ends'
+    gradient_tile *tiles;  // in order: each block's tiles, then those of the ends
     size_t tile_count, block_tiles;
-    uint32_t blocks_at_once;  // whose weight gradients the threads share out
+    uint32_t blocks_at_once;  // number of blocks that share one pass of the threads over weight gradients
 };
 
 // memory.c
-// Finds the sizes, reserves the work area.
+// Computes the sizes and allocates the work area.
 braid_err stage_reserve(stage *s, braid_error *error);
 stash_view stage_stash_view(const stage *s, void *stash);
 block_memory stage_block_memory(const stage *s, const stage_body *body, uint32_t block);
-// Weight gradients go through the blocks from the last to the first, some at a time: the lowest of those that end at `end`.
+// Weight gradients are computed for groups of blocks, from the last block to the first. Returns the
+// lowest block of the group that ends at `end`.
 uint32_t stage_blocks_from(const stage *s, uint32_t end);
 
 // block.c
 void block_forward(stage *s, uint32_t block, const block_memory *m, float *y);
-// dx differs from dy.
+// dx must not be dy.
 void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const float *dy, float *dx);
 
 tensor_norm stage_norm(const stage *s, const layout_norm *at, float *mean, float *inverse);
 tensor_attention stage_attention(const stage *s, const block_memory *m);
 
 // chain.c
-// What is done to the rows of a microbatch, step after step, each a function of the same rows of the steps before, or, in
-// attention, of the same sequence.
+// A step of the computation of a block. Its rows depend on the same rows of earlier steps, or for
+// attention on the same sequence.
 typedef enum step_kind { STEP_PRODUCT, STEP_ATTENTION, STEP_ATTENTION_GRADIENT, STEP_NORM_GRADIENT } step_kind;
 typedef struct block_step {
     step_kind kind;
@@ -129,9 +130,9 @@ typedef struct block_step {
     tensor_gemm_rows rows;
     tensor_attention attention;
     float *qkv, *out;
-    const float *d_out;  // of the gradient
+    const float *d_out;  // STEP_ATTENTION_GRADIENT only
     tensor_norm norm;
-    tensor_norm_gradient gradient;  // d_weight and d_bias: [norm_pieces, dim]
+    tensor_norm_gradient gradient;  // d_weight, d_bias: [norm_pieces, dim]
 } block_step;
 
 enum { CHAIN_MOST = 8 };
@@ -143,26 +144,29 @@ typedef struct block_chain {
 
 block_step *chain_add(block_chain *c, step_kind kind);
 void chain_run(block_chain *c);
-// Of a norm: dx from the gradient in s->narrow; those of the weights come when the chain has run.
+// Adds the gradient of a norm: dx from the gradient in s->narrow. norm_weight_gradient sums the
+// weights' gradients after chain_run.
 void chain_add_norm_gradient(block_chain *c, const tensor_norm *norm, int which, const float *x, const float *residual,
                              float *dx);
 void norm_weight_gradient(stage *s, int which, float *d_weight, float *d_bias);
-// The gradients of a norm's vectors come in so many pieces, each of some rows.
+// The number of partial sums of a norm's weight gradients, each over some rows.
 size_t chain_norm_pieces(const stage_shape *shape);
 
 // tiles.c
 braid_err tiles_new(stage *s, braid_error *error);
-// What one thread needs to make any tile.
+// Scratch memory that one thread needs for any tile.
 size_t tiles_scratch_floats(const stage *s);
-// The matrices of blocks [first, end); those of the ends.
+// Weight gradients of the matrices of blocks [first, end), and of the ends.
 void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink);
 void tiles_run_ends(stage *s, const stash_view *v, const stage_sink *sink);
 
 // head.c
 head_cut head_cut_of(const model_config *config, size_t rows);
-// Logits and loss of v->head_input against v->targets; sum of losses. With d_input also its gradient, and v->d_head.
+// Logits and loss of v->head_input[rows, dim] against v->targets; returns the sum of losses. With
+// d_input also the gradients d_input[rows, dim] and v->d_head.
 double head_loss(stage *s, const stash_view *v, float *d_input);
-// Without d_head: the gradient of one tile of the head's rows from what head_loss kept; scratch: head_recompute_floats.
+// Used when v->d_head is NULL: recomputes the gradient of one tile of the head's rows from the
+// values that head_loss kept. scratch: head_recompute_floats.
 void head_recompute_tile(stage *s, const stash_view *v, size_t tile, float *scratch, float *gradient);
 size_t head_recompute_floats(const stage *s);
 

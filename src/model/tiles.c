@@ -1,5 +1,6 @@
-// Weight gradients, cut by shape into tiles of whole tensor rows. Each tile is made by one thread in its own scratch
-// memory and handed over, or where the sink wants it, so no buffer of the size of the weights is needed.
+// Weight gradients, divided into tiles of whole tensor rows; the division depends on the shape
+// alone. One thread computes each tile in its own scratch memory and passes it on, or computes it
+// where the sink wants it. So no buffer of the size of the weights is needed.
 #include "base/err.h"
 #include "model/stage_inner.h"
 #include "tensor/gemm.h"
@@ -13,15 +14,15 @@ enum {
     TILE_ROWS_LEAST = 128,
     TILE_ROWS_MOST = 384,
     TILE_ROWS_STEP = 16,
-    TILES_A_THREAD = 8,  // between two waits of all threads for the last of them
+    TILES_A_THREAD = 8,  // tiles between two barriers of all threads
 };
 
-// Rows of a tile of tensor[rows, cols]: nearly equal pieces.
+// Rows per tile of tensor[rows, cols]: nearly equal pieces.
 static size_t tile_rows(size_t rows, size_t cols) {
     return size_even(rows, size_clamp(TILE_ELEMENTS / cols, TILE_ROWS_LEAST, TILE_ROWS_MOST), TILE_ROWS_STEP);
 }
 
-// Counts the tiles of a tensor; writes them too once there is a list.
+// Counts the tiles of a tensor, and writes them once the list is allocated.
 static void tiles_add(stage *s, gradient_tile tile, size_t rows, size_t cols) {
     size_t step = tile.kind == TILE_HEAD ? s->head.cols : tile_rows(rows, cols), offset = tile.offset;
     for (size_t first = 0; first < rows; first += step, s->tile_count++) {
@@ -120,7 +121,7 @@ static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gra
     tensor_gemm_tile(&g);
 }
 
-// Where the gradient of the head's rows lies: made with the loss, or now.
+// The gradient of the head's rows: computed with the loss, or here.
 static float *head_tile(const tiles_job *job, const gradient_tile *t, float *scratch) {
     stage *s = job->s;
     size_t dim = s->config.dim;
@@ -130,7 +131,7 @@ static float *head_tile(const tiles_job *job, const gradient_tile *t, float *scr
     return scratch;
 }
 
-// A tied head's gradient gets the embedding's added.
+// A tied head's gradient includes that of the embedding.
 static float *ends_tile(const tiles_job *job, const gradient_tile *t, float *scratch) {
     const stage *s = job->s;
     tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = job->v->tokens};

@@ -28,7 +28,7 @@ bool connect_split(const char *address, char host[WIRE_MAX_ADDRESS], uint16_t *p
         address++;
         if (--end <= address || *end != ']') return false;
     } else if (memchr(address, ':', (size_t)(end - address)) != NULL) {
-        return false;  // an IPv6 number needs brackets, else its end and the port are one
+        return false;  // an IPv6 number needs brackets, otherwise its end and the port are ambiguous
     }
     if (end == address) return false;
     memcpy(host, address, (size_t)(end - address));
@@ -66,7 +66,7 @@ uint16_t connect_port_of(const struct sockaddr_storage *s) {
     return ntohs(s->ss_family == AF_INET6 ? six.sin6_port : four.sin_port);
 }
 
-// --- dialing: one address of the name after another
+// --- dialing: the addresses of a name in turn
 
 static void connect_next(link *l);
 
@@ -79,15 +79,15 @@ static void on_attempt_closed(uv_handle_t *handle) {
 }
 
 static void attempt_failed(link *l, int status) {
-    // where no route leads nothing is said of the peer
+    // a missing route gives no information about the peer
     bool no_route = status == UV_ENETUNREACH || status == UV_EADDRNOTAVAIL || status == UV_EAFNOSUPPORT;
-    if (status == UV_ECONNREFUSED) l->some_refused = true;
-    else if (!no_route) l->all_refused = false;
-    if (l->next_address != NULL) {
+    if (status == UV_ECONNREFUSED) l->dial.some_refused = true;
+    else if (!no_route) l->dial.all_refused = false;
+    if (l->dial.next_address != NULL) {
         uv_close((uv_handle_t *)&l->tcp, on_attempt_closed);
         return;
     }
-    l->refused = l->all_refused && l->some_refused;
+    l->refused = l->dial.all_refused && l->dial.some_refused;
     if (l->refused) {
         link_fall(l, "nobody listens at %s: is that peer running, and is the port right?", l->address);
     } else {
@@ -114,40 +114,40 @@ static void connect_to(link *l, const struct sockaddr *to) {
     l->tcp.data = l;
     l->tcp_open = true;
     l->handles++;
-    l->connect.data = l;
-    status = uv_tcp_connect(&l->connect, &l->tcp, to, on_connect);
+    l->dial.connect.data = l;
+    status = uv_tcp_connect(&l->dial.connect, &l->tcp, to, on_connect);
     if (status < 0) attempt_failed(l, status);
 }
 
-static uint64_t attempt_ms(const link *l) { return l->next_address != NULL || *l->rest != '\0' ? NET_ATTEMPT_MS : NET_CONNECT_MS; }
+static uint64_t attempt_ms(const link *l) { return l->dial.next_address != NULL || *l->dial.other_addresses != '\0' ? NET_ATTEMPT_MS : NET_CONNECT_MS; }
 
 static void connect_next(link *l) {
-    const struct addrinfo *a = l->next_address;
-    l->next_address = a->ai_next;
+    const struct addrinfo *a = l->dial.next_address;
+    l->dial.next_address = a->ai_next;
     link_set_timer(l, attempt_ms(l));
     connect_to(l, a->ai_addr);
 }
 
 void connect_timed_out(link *l) {
-    if (l->next_address == NULL) {
-        l->all_refused = false;
+    if (l->dial.next_address == NULL) {
+        l->dial.all_refused = false;
         link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000);
         return;
     }
-    l->all_refused = false;
+    l->dial.all_refused = false;
     if (!uv_is_closing((uv_handle_t *)&l->tcp)) uv_close((uv_handle_t *)&l->tcp, on_attempt_closed);
 }
 
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses) {
     link *l = request->data;
-    l->resolving = false;
+    l->dial.resolving = false;
     l->handles--;
-    l->addresses = addresses;
+    l->dial.addresses = addresses;
     if (link_is_open(l) && (status < 0 || addresses == NULL)) {
-        l->all_refused = false;
+        l->dial.all_refused = false;
         link_fall(l, "the name in %s is not known: %s", l->address, uv_strerror(status));
     } else if (link_is_open(l)) {
-        l->next_address = addresses;
+        l->dial.next_address = addresses;
         connect_next(l);
     }
     link_release(l);
@@ -162,13 +162,13 @@ static void resolve(link *l, const char *host, uint16_t port) {
         link_fall(l, "the name in %s cannot be looked up: %s", l->address, error.text);
         return;
     }
-    l->resolve.data = l;
-    int status = uv_getaddrinfo(l->net->loop, &l->resolve, on_resolved, host, service, &hints);
+    l->dial.resolve.data = l;
+    int status = uv_getaddrinfo(l->net->loop, &l->dial.resolve, on_resolved, host, service, &hints);
     if (status < 0) {
         link_fall(l, "the name in %s cannot be looked up: %s", l->address, uv_strerror(status));
         return;
     }
-    l->resolving = true;
+    l->dial.resolving = true;
     l->handles++;
 }
 
@@ -176,10 +176,10 @@ void connect_begin(link *l) {
     char host[WIRE_MAX_ADDRESS];
     uint16_t port = 0;
     bool ok = connect_split(l->address, host, &port);
-    BRAID_ASSERT(ok);  // net_dial looked
+    BRAID_ASSERT(ok);  // net_dial validated it
     link_set_timer(l, attempt_ms(l));
-    if (read_number(host, port, &l->numeric)) {
-        connect_to(l, (const struct sockaddr *)&l->numeric);
+    if (read_number(host, port, &l->dial.numeric)) {
+        connect_to(l, (const struct sockaddr *)&l->dial.numeric);
     } else {
         resolve(l, host, port);
     }
@@ -187,13 +187,13 @@ void connect_begin(link *l) {
 
 // --- accepting
 
-// Somebody who opens connections and says nothing must not keep others out, so the oldest gives way.
+// The oldest unfinished connection is closed, so that idle connections cannot exhaust the places.
 static void make_room(net *n) {
     if (n->accepted < n->config.max_handshakes) return;
     link *oldest = NULL;
     for (link *l = n->all; l != NULL; l = l->next) {
         bool half_open = !l->dialed && l->state != LINK_UP && l->state != LINK_DEAD;
-        if (half_open && (oldest == NULL || l->begun < oldest->begun)) oldest = l;
+        if (half_open && (oldest == NULL || l->opened_event < oldest->opened_event)) oldest = l;
     }
     if (oldest != NULL) link_abandon(oldest);
 }
@@ -233,7 +233,7 @@ static void on_listener_closed(uv_handle_t *handle) {
     net *n = handle->data;
     free(handle);
     n->handles--;
-    net_maybe_gone(n);
+    net_free_if_closed(n);
 }
 
 void connect_close_listener(net *n) {
@@ -269,7 +269,7 @@ static int listen_at(net *n, const struct sockaddr *at) {
 
 static int listen_everywhere(net *n, uint16_t port) {
     struct sockaddr_storage at;
-    read_number("::", port, &at);  // takes IPv4 too
+    read_number("::", port, &at);  // accepts IPv4 too
     int status = listen_at(n, (const struct sockaddr *)&at);
     if (status != UV_EAFNOSUPPORT && status != UV_EADDRNOTAVAIL) return status;
     read_number("0.0.0.0", port, &at);  // a machine without IPv6

@@ -1,22 +1,25 @@
-// The handshake between two peers, and which connection of a pair survives.
+// The handshake between two peers, and the choice between two connections of the same pair.
 //
-// Two peers may dial each other at the same moment. The connection dialed by the lower id survives, and nobody has to
-// undo anything for it:
-//  - the lower id holds the other's HELLO until its own dial has come to an end, and only then answers it;
-//  - the higher id answers the lower's HELLO at once and gives its own dial up.
-// A HELLO that comes while a link is up is either from a peer that lost its end without our noticing (the new connection
-// replaces the old link) or a late copy of such a crossing. Who gave its dial up sent that HELLO before it
-// said WELCOME on the other connection, so a crossing was accepted here before the link came up, and a return after it.
+// Two peers may dial each other at the same moment. The connection dialed by the lower id survives,
+// without an established link being closed:
+//  1. The lower id holds the other's HELLO until its own dial has ended, and answers it only then.
+//  2. The higher id answers the lower's HELLO at once and gives up its own dial.
 //
-// Two processes with one key, on two machines, would take each other's place for ever. Who returns says the address that it said before,
-// or is a new process whose old one lives no more. So who says another address while the old link is alive is refused, and a
-// real return whose old end we have not yet seen fall dials again in a moment.
+// A HELLO that arrives while a link is up has one of two causes:
+//  - The peer lost its end unnoticed and returned: the new connection replaces the old link.
+//  - It is a late HELLO of crossing dials: the peer sent it before its WELCOME on the other
+//    connection. Such a connection was accepted here before the link came up; a return after it.
+//
+// Two processes with the same key on two machines would replace each other's links without end. A
+// returning peer advertises its former address, or it is a new process and the old one is dead. So
+// a HELLO with another address is refused while the old link is alive. A real return before the
+// old link has fallen is refused too, and succeeds at a later dial.
 #include "net/inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { SHORT_HASH = 8 };  // bytes of a run's hash in sentences
+enum { SHORT_HASH = 8 };  // bytes of a run's hash in messages
 
 static void short_hex(const braid_hash *hash, char text[2 * SHORT_HASH + 1]) { id_hex(hash->bytes, SHORT_HASH, text); }
 
@@ -38,7 +41,7 @@ static void refuse(link *l, handshake_refusal code, const char *sentence) {
     link_leave(l, "%s was turned away: %s", link_name(l), sentence);
 }
 
-static void say_hello(link *l) {
+static void send_hello(link *l) {
     const net *n = l->net;
     handshake_hello hello = {.kind = n->config.kind};
     if (!l->enquiry) {
@@ -49,11 +52,11 @@ static void say_hello(link *l) {
     copy_text(hello.address, sizeof hello.address, n->address);
     copy_text(hello.software, sizeof hello.software, n->software);
     size_t count = handshake_hello_encode(&hello, l->net->greeting, sizeof l->net->greeting);
-    BRAID_ASSERT(count > 0);  // net_new and net_advertise checked the texts
+    BRAID_ASSERT(count > 0);  // net_new and net_advertise validated the texts
     link_queue(l, FRAME_HELLO, l->net->greeting, count);
 }
 
-static bool say_welcome(link *l) {
+static bool send_welcome(link *l) {
     const net *n = l->net;
     handshake_welcome w = {
         .run = n->run.hash, .generation = n->run.generation, .kind = n->config.kind, .leader = n->run.leader};
@@ -66,31 +69,31 @@ static bool say_welcome(link *l) {
         w.description_bytes = n->run.description_bytes;
     }
     size_t count = handshake_welcome_encode(&w, l->net->greeting, sizeof l->net->greeting);
-    BRAID_ASSERT(count > 0);  // net_set_run checked the texts
+    BRAID_ASSERT(count > 0);  // net_set_run validated the texts
     return link_queue(l, FRAME_WELCOME, l->net->greeting, count);
 }
 
-static void come_up(link *l) {
+static void establish_link(link *l) {
     net *n = l->net;
     frame_decoder_open(l->decoder, n->config.max_payload);
     uv_timer_stop(&l->timer);
     link_set_state(l, LINK_UP);
-    l->up = ++n->events;
+    l->up_event = ++n->events;
     net_table_add(n, l);
     n->totals.links++;
-    net_settle(n);  // link_down of the one that this replaces; may close this one again
+    net_settle(n);  // reports link_down of the replaced link; may close this one again
     if (!link_is_open(l)) return;
-    l->told = true;
+    l->up_reported = true;
     n->callbacks.link_up(n->callbacks.context, &l->id, &l->peer);
 }
 
-static void take_place_of(link *old) {
+static void replace_link(link *old) {
     if (old != NULL) link_fall(old, "a newer connection from %s took its place", link_name(old));
 }
 
 static bool is_another_process(const link *l, const link *old) {
     bool moved = l->peer.address[0] != '\0' && old->peer.address[0] != '\0' && strcmp(l->peer.address, old->peer.address) != 0;
-    return moved && uv_now(l->net->loop) - old->heard_ms < l->net->config.alive_ms;
+    return moved && uv_now(l->net->loop) - old->received_ms < l->net->config.alive_ms;
 }
 
 static void refuse_another_process(link *l, const link *old) {
@@ -102,11 +105,11 @@ static void refuse_another_process(link *l, const link *old) {
     refuse(l, REFUSE_DUPLICATE, sentence);
 }
 
-// The HELLO of `l` was right. Its answer depends on what else there is between the two.
+// The HELLO of `l` is valid. The answer depends on the other connections between the two peers.
 static void admit(link *l) {
     net *n = l->net;
     link *old = net_find(n, &l->id), *dial = net_find_dial(n, &l->id, false), *held = net_find_held(n, &l->id);
-    if (old != NULL && l->begun < old->up) {
+    if (old != NULL && l->opened_event < old->up_event) {
         refuse(l, REFUSE_DUPLICATE, "a link between these two peers came up in the meantime");
         return;
     }
@@ -118,14 +121,14 @@ static void admit(link *l) {
         refuse(l, REFUSE_FULL, "this peer has as many links as it may: dial another one");
         return;
     }
-    if (held != NULL && held != l) link_fall_silently(held);  // its dialer has come back since
+    if (held != NULL && held != l) link_fall_unreported(held);  // the dialing peer has returned since
     if (dial != NULL && memcmp(&n->self, &l->id, sizeof l->id) < 0) {
         link_set_state(l, LINK_HELD);
         return;
     }
-    if (dial != NULL) link_fall_silently(dial);
-    take_place_of(old);
-    if (say_welcome(l)) come_up(l);
+    if (dial != NULL) link_fall_unreported(dial);
+    replace_link(old);
+    if (send_welcome(l)) establish_link(l);
 }
 
 void greeting_release(link *l) {
@@ -140,8 +143,8 @@ static void answer_enquiry(link *l) {
         return;
     }
     l->enquiry = true;
-    if (!say_welcome(l)) return;
-    l->silent = true;
+    if (!send_welcome(l)) return;
+    l->end_unreported = true;
     link_leave(l, "%s asked for the run's description", link_name(l));
 }
 
@@ -215,13 +218,13 @@ static void receive_hello(link *l, const frame_event *event) {
     }
 }
 
-static void take_description(link *l, const handshake_welcome *w) {
+static void receive_description(link *l, const handshake_welcome *w) {
     const net_callbacks *c = &l->net->callbacks;
     if (w->description == NULL || c->description == NULL) {
         link_leave(l, "%s did not send the run's description", link_name(l));
         return;
     }
-    l->silent = true;
+    l->end_unreported = true;
     net_run run = {.hash = w->run,
                    .generation = w->generation,
                    .kernels = w->kernels,
@@ -229,7 +232,7 @@ static void take_description(link *l, const handshake_welcome *w) {
                    .leader_address = w->leader_address,
                    .description = w->description,
                    .description_bytes = w->description_bytes};
-    // the dial has ended before the callback, so that it may dial the same peer at once
+    // the dial ends before the callback, so that the callback may dial the same peer again
     link_leave(l, "the description came");
     c->description(c->context, &l->id, &run);
 }
@@ -250,7 +253,7 @@ static void receive_welcome(link *l, const frame_event *event) {
         return;
     }
     if (l->enquiry) {
-        take_description(l, &w);
+        receive_description(l, &w);
         return;
     }
     if (!hash_equal(&w.run, &n->run.hash) || w.generation != n->run.generation) {
@@ -261,13 +264,13 @@ static void receive_welcome(link *l, const frame_event *event) {
     l->peer.generation = w.generation;
     copy_text(l->peer.address, sizeof l->peer.address, w.address);
     copy_text(l->peer.software, sizeof l->peer.software, w.software);
-    take_place_of(net_find(n, &l->id));
+    replace_link(net_find(n, &l->id));
     link *held = net_find_held(n, &l->id);
     if (held != NULL) {
-        held->silent = true;
+        held->end_unreported = true;
         refuse(held, REFUSE_DUPLICATE, "the dial in the other direction came through");
     }
-    come_up(l);
+    establish_link(l);
 }
 
 static void receive_refuse(link *l, const frame_event *event) {
@@ -276,7 +279,7 @@ static void receive_refuse(link *l, const frame_event *event) {
         link_leave(l, "%s answered with a malformed refusal", link_name(l));
         return;
     }
-    l->silent = r.code == REFUSE_DUPLICATE && net_find(l->net, &l->id) != NULL;
+    l->end_unreported = r.code == REFUSE_DUPLICATE && net_find(l->net, &l->id) != NULL;
     link_leave(l, "%s refused the link: %s", link_name(l),
                r.sentence[0] != '\0' ? r.sentence : handshake_refusal_text(r.code));
 }
@@ -301,6 +304,6 @@ void greeting_secured(link *l) {
     if (id_equal(&l->id, &l->net->self)) {
         link_leave(l, "%s has the key of this peer: every peer needs a key of its own (`braid keygen`)", link_name(l));
     } else if (l->dialed) {
-        say_hello(l);
+        send_hello(l);
     }
 }

@@ -39,8 +39,8 @@ braid_id identity_id_of(const uint8_t key[IDENTITY_KEY_BYTES]) {
     return id;
 }
 
-// TLS wants a certificate; ours only carries the key. No name, no clock and no authority is ever asked about it, so it
-// is valid from the first to the last day that X.509 can write.
+// TLS requires a certificate, but only its key is used. Name, dates and issuer are never checked,
+// so it is valid for the whole range of X.509.
 static X509 *certificate_make(EVP_PKEY *key, const braid_id *id) {
     char name[2 * BRAID_ID_BYTES + 1];
     id_hex(id->bytes, BRAID_ID_BYTES, name);
@@ -57,7 +57,7 @@ static X509 *certificate_make(EVP_PKEY *key, const braid_id *id) {
     return NULL;
 }
 
-// Takes `key`, in every case.
+// Takes ownership of `key`, also on failure.
 static braid_err identity_wrap(EVP_PKEY *key, const char *origin, identity **out, braid_error *error) {
     uint8_t raw[IDENTITY_KEY_BYTES];
     size_t raw_bytes = sizeof raw;
@@ -119,7 +119,7 @@ static braid_err key_file_check(int fd, const char *path, braid_error *error) {
 }
 
 static braid_err key_file_open(const char *path, int *out, braid_error *error) {
-    // O_NONBLOCK: a named pipe in the key's place must not stop the program before it is recognised
+    // O_NONBLOCK: a named pipe in place of the key must not block before it is recognised
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ELOOP) {
         return braid_fail(error, BRAID_IDENTITY, "%s is a symbolic link: name the key file itself", path);
@@ -138,7 +138,7 @@ static braid_err key_file_open(const char *path, int *out, braid_error *error) {
     return BRAID_OK;
 }
 
-// Reads to the end or until `capacity`; -1 with errno.
+// Reads to the end of the file or to `capacity`; -1 with errno.
 static ssize_t read_all(int fd, char *bytes, size_t capacity) {
     size_t used = 0;
     while (used < capacity) {
@@ -151,7 +151,7 @@ static ssize_t read_all(int fd, char *bytes, size_t capacity) {
     return (ssize_t)used;
 }
 
-// Without it OpenSSL would ask the terminal for the pass phrase of an encrypted key.
+// Without it OpenSSL would prompt for the passphrase of an encrypted key.
 static int no_pass_phrase(char *text, int size, int writing, void *context) {
     (void)text, (void)size, (void)writing, (void)context;
     return -1;
@@ -195,7 +195,7 @@ static bool write_all(int fd, const char *bytes, size_t count) {
     return fsync(fd) == 0;
 }
 
-// The new name is in the directory only when the directory is on the disk too.
+// The new name is durable only when the directory is synced too.
 static bool directory_sync(const char *path) {
     char copy[PATH_MAX];
     snprintf(copy, sizeof copy, "%s", path);
@@ -206,7 +206,7 @@ static bool directory_sync(const char *path) {
     return ok;
 }
 
-// rename takes the place of what is there, link does not: so each is whole or not at all, whoever else is at it.
+// rename replaces an existing file, link does not. Each is atomic, even with concurrent writers.
 static braid_err key_file_place(const char *fresh, const char *path, bool replace, braid_error *error) {
     int failed = replace ? rename(fresh, path) : link(fresh, path);
     int cause = errno;
@@ -266,7 +266,7 @@ braid_err identity_load_or_create(const char *path, identity **out, braid_error 
         return BRAID_OK;
     }
     identity_free(id);
-    // another process made the file since we looked: its key is ours too
+    // another process created the file meanwhile; its key is used
     return e == BRAID_STATE ? identity_load(path, out, error) : e;
 }
 

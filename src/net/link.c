@@ -13,7 +13,7 @@ const char *link_name(const link *l) { return l->dialed ? l->address : l->peer.e
 
 // --- birth
 
-static uint32_t *counter_of(link *l, link_state state) {
+static uint32_t *state_counter(link *l, link_state state) {
     if (state == LINK_UP) return &l->net->up;
     if (state == LINK_DEAD) return NULL;
     if (!l->dialed) return &l->net->accepted;
@@ -21,7 +21,7 @@ static uint32_t *counter_of(link *l, link_state state) {
 }
 
 void link_set_state(link *l, link_state state) {
-    uint32_t *from = counter_of(l, l->state), *to = counter_of(l, state);
+    uint32_t *from = state_counter(l, l->state), *to = state_counter(l, state);
     if (from != NULL) (*from)--;
     if (to != NULL) (*to)++;
     l->state = state;
@@ -33,8 +33,8 @@ link *link_new(net *n, bool dialed) {
     l->net = n;
     l->dialed = dialed;
     l->peer.dialed = dialed;
-    l->begun = ++n->events;
-    l->all_refused = true;
+    l->opened_event = ++n->events;
+    l->dial.all_refused = true;
     l->state = LINK_DEAD;
     link_set_state(l, LINK_DIALING);
     uv_timer_init(n->loop, &l->timer);
@@ -64,13 +64,13 @@ void link_release(link *l) {
     if (l->state != LINK_DEAD || l->handles > 0 || l->unsettled || l->dirty) return;
     net *n = l->net;
     list_remove(l);
-    uv_freeaddrinfo(l->addresses);
+    uv_freeaddrinfo(l->dial.addresses);
     tls_free(l->tls);
     tls_give_back(n->tls, l->writing);
     outbox_close(&l->out);
     free(l->decoder);
     free(l);
-    net_maybe_gone(n);
+    net_free_if_closed(n);
 }
 
 static void on_handle_closed(uv_handle_t *handle) {
@@ -82,7 +82,7 @@ static void on_handle_closed(uv_handle_t *handle) {
 static void link_close(link *l) {
     if (l->state == LINK_DEAD) return;
     link_set_state(l, LINK_DEAD);
-    if (l->resolving) uv_cancel((uv_req_t *)&l->resolve);
+    if (l->dial.resolving) uv_cancel((uv_req_t *)&l->dial.resolve);
     if (l->tcp_open && !uv_is_closing((uv_handle_t *)&l->tcp)) uv_close((uv_handle_t *)&l->tcp, on_handle_closed);
     uv_close((uv_handle_t *)&l->timer, on_handle_closed);
 }
@@ -107,8 +107,8 @@ void link_fall(link *l, const char *format, ...) {
     link_close(l);
 }
 
-void link_fall_silently(link *l) {
-    l->silent = true;
+void link_fall_unreported(link *l) {
+    l->end_unreported = true;
     link_fall(l, "not needed");
 }
 
@@ -167,7 +167,7 @@ bool link_queue(link *l, frame_kind kind, const uint8_t *bytes, size_t count) {
 }
 
 static void on_shutdown(uv_shutdown_t *request, int status) {
-    (void)request, (void)status;  // the end of the other side's stream, or the timer, closes it
+    (void)request, (void)status;  // closed by the end of the other side's stream, or by the timer
 }
 
 static void on_write(uv_write_t *request, int status) {
@@ -200,8 +200,8 @@ static void encrypt(link *l) {
 void link_pump(link *l) {
     if (l->writing != NULL || l->state == LINK_DEAD || l->tls == NULL) return;
     encrypt(l);
-    if (l->state == LINK_LEAVING && outbox_is_empty(&l->out) && !l->goodbye) {
-        l->goodbye = true;
+    if (l->state == LINK_LEAVING && outbox_is_empty(&l->out) && !l->close_sent) {
+        l->close_sent = true;
         tls_shutdown(l->tls);
     }
     if (l->state == LINK_DEAD) return;
@@ -216,7 +216,7 @@ void link_pump(link *l) {
         l->writing = NULL;
         if (!l->fallen) link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror(status));
         link_close(l);
-    } else if (l->goodbye && !l->shut) {
+    } else if (l->close_sent && !l->shut) {
         l->shut = true;
         if (uv_shutdown(&l->shutdown, (uv_stream_t *)&l->tcp, on_shutdown) != 0) link_close(l);
     }
@@ -275,7 +275,7 @@ static void input_ended(link *l, ssize_t status) {
     } else if (status != UV_EOF) {
         link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror((int)status));
     } else if (l->state == LINK_UP) {
-        link_fall(l, "the connection to %s ended without a goodbye: that peer died, or was cut off", link_name(l));
+        link_fall(l, "the connection to %s ended without a shutdown: that peer died, or was cut off", link_name(l));
     } else {
         link_fall(l, "%s closed the connection during the handshake", link_name(l));
     }
@@ -289,13 +289,13 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
         return;
     }
     if (l->state == LINK_LEAVING) return;
-    l->heard_ms = uv_now(l->net->loop);
+    l->received_ms = uv_now(l->net->loop);
     tls_feed(l->tls, (const uint8_t *)buffer->base, (size_t)count);
     take_input(l);
     if (tls_waiting(l->tls) > 0) link_set_dirty(l);
 }
 
-// --- TCP is there
+// --- the TCP connection is established
 
 static void endpoint_name(link *l) {
     struct sockaddr_storage s = {0};
@@ -307,7 +307,7 @@ static void endpoint_name(link *l) {
     snprintf(l->peer.endpoint, sizeof l->peer.endpoint, form, host, connect_port_of(&s));
 }
 
-// None is needed for the link to work, so a kernel without them is no error.
+// These options are optional, so a kernel without them is no error.
 static void socket_tune(link *l) {
     uv_os_fd_t fd = -1;
     uv_tcp_nodelay(&l->tcp, 1);

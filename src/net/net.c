@@ -10,7 +10,7 @@
 
 // --- tables
 
-// Ids are hashes, so any of their bytes will do.
+// Ids are hashes, so any of their bytes can select a bucket.
 static link **bucket_of(const net *n, const braid_id *id) { return (link **)&n->bucket[id->bytes[0] % NET_BUCKETS]; }
 
 link *net_find(const net *n, const braid_id *id) {
@@ -47,7 +47,7 @@ void net_table_remove(net *n, link *l) {
 
 // --- callbacks
 
-static void give_payloads_back(link *l) {
+static void return_payloads(link *l) {
     const net_callbacks *c = &l->net->callbacks;
     uint64_t token = 0;
     while (outbox_pop_done(&l->out, &token)) c->payload_sent(c->context, token);
@@ -70,8 +70,8 @@ static void stats_of(const link *l, net_stats *out) {
     out->bulk_queued = l->out.payload_bytes;
 }
 
-// A dial that failed while the other side's was held for it: that one may come up now.
-static bool other_direction_came_up(link *dial) {
+// After a failed dial, a HELLO from the other direction that was held for it is answered.
+static bool answer_held_hello(link *dial) {
     link *held = net_find_held(dial->net, &dial->id);
     if (held != NULL) greeting_release(held);
     return net_find(dial->net, &dial->id) != NULL;
@@ -79,36 +79,35 @@ static bool other_direction_came_up(link *dial) {
 
 static void dial_begin(link *l, const braid_id *id, bool enquiry, const char *first, const char *rest);
 
-// A dial that did not reach the peer goes on with the other addresses of its list, as a connection
-// of its own.
-static bool dial_goes_on(const link *l) {
+// A failed dial continues with the remaining addresses of its list, on a new connection.
+static bool dial_other_addresses(const link *l) {
     net *n = l->net;
     char first[WIRE_MAX_ADDRESS], rest[WIRE_MAX_ADDRESS];
-    if (!l->dialed || l->told || l->silent || l->reached || *l->rest == '\0' || net_find(n, &l->id) != NULL) return false;
+    if (!l->dialed || l->up_reported || l->end_unreported || l->reached || *l->dial.other_addresses == '\0' || net_find(n, &l->id) != NULL) return false;
     if (net_find_dial(n, &l->id, l->enquiry) != NULL) return true;
-    link *next = connect_split_list(l->rest, first, rest) ? link_new(n, true) : NULL;
+    link *next = connect_split_list(l->dial.other_addresses, first, rest) ? link_new(n, true) : NULL;
     if (next == NULL) return false;
-    next->all_refused = l->all_refused && l->tls == NULL;  // another program answered
-    next->some_refused = l->some_refused;
+    next->dial.all_refused = l->dial.all_refused && l->tls == NULL;  // another program answered
+    next->dial.some_refused = l->dial.some_refused;
     dial_begin(next, &l->id, l->enquiry, first, rest);
     return true;
 }
 
-static void tell_end(link *l) {
+static void report_end(link *l) {
     net *n = l->net;
     const net_callbacks *c = &n->callbacks;
-    if (dial_goes_on(l)) return;
-    if (l->told) {
+    if (dial_other_addresses(l)) return;
+    if (l->up_reported) {
         c->link_down(c->context, &l->id, false, l->reason);
         return;
     }
-    // who gave its dial up for the other direction's closes without a word
+    // the peer that gave up its own dial for the other direction closes without a reason
     bool crossed = !l->dialed && l->known && (net_find(n, &l->id) != NULL || net_find_dial(n, &l->id, false) != NULL);
-    if (l->silent || crossed) return;
+    if (l->end_unreported || crossed) return;
     n->totals.failed++;
     if (!l->dialed) {
         if (c->turned_away != NULL) c->turned_away(c->context, l->peer.endpoint, l->reason);
-    } else if (l->enquiry ? net_find(n, &l->id) == NULL : !other_direction_came_up(l)) {
+    } else if (l->enquiry ? net_find(n, &l->id) == NULL : !answer_held_hello(l)) {
         if (!n->freed) c->link_down(c->context, &l->id, l->refused, l->reason);
     }
 }
@@ -118,9 +117,9 @@ static void settle_link(link *l) {
     net_stats stats;
     stats_of(l, &stats);
     add_stats(&n->totals.bytes, &stats);
-    give_payloads_back(l);
+    return_payloads(l);
     receive_drop(l);
-    if (!n->freed) tell_end(l);
+    if (!n->freed) report_end(l);
     l->unsettled = false;
     link_release(l);
 }
@@ -139,12 +138,12 @@ static void flush_dirty(net *n) {
         n->dirty = l->dirty_next;
         l->dirty = false;
         link_pump(l);
-        if (link_is_open(l)) give_payloads_back(l);  // else net_settle does
+        if (link_is_open(l)) return_payloads(l);  // otherwise net_settle does
         link_release(l);
     }
 }
 
-// Before the loop sleeps: everything queued since is written, everything that fell is told.
+// Runs before the loop sleeps: writes everything queued since, and reports all fallen links.
 static void on_prepare(uv_prepare_t *prepare) {
     net *n = prepare->data;
     while (!n->freed && (n->dirty != NULL || n->fallen != NULL)) {
@@ -155,7 +154,7 @@ static void on_prepare(uv_prepare_t *prepare) {
 
 // --- life
 
-// A socket whose other side is gone must give an error, not end the process.
+// Writing to a closed socket must return an error, not end the process.
 static void ignore_broken_pipes(void) {
     struct sigaction now;
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
@@ -192,7 +191,7 @@ static braid_err copy_plain(char *to, size_t capacity, const char *from, const c
 static void on_prepare_closed(uv_handle_t *handle) {
     net *n = handle->data;
     n->handles--;
-    net_maybe_gone(n);
+    net_free_if_closed(n);
 }
 
 braid_err net_new(uv_loop_t *loop, const identity *id, const net_config *config, net **out, braid_error *error) {
@@ -219,7 +218,7 @@ braid_err net_new(uv_loop_t *loop, const identity *id, const net_config *config,
     return BRAID_OK;
 }
 
-void net_maybe_gone(net *n) {
+void net_free_if_closed(net *n) {
     if (!n->freed || n->handles > 0 || n->connections > 0) return;
     tls_context_free(n->tls);
     free(n->description);
@@ -289,7 +288,7 @@ static void dial_begin(link *l, const braid_id *id, bool enquiry, const char *fi
     l->known = true;
     l->enquiry = enquiry;
     strcpy(l->address, first);
-    strcpy(l->rest, rest);
+    strcpy(l->dial.other_addresses, rest);
     connect_begin(l);
 }
 
@@ -319,8 +318,8 @@ braid_err net_enquire(net *n, const braid_id *id, const char *address, braid_err
     return dial(n, id, address, true, error);
 }
 
-// What waits is more than it should: the other side has stopped reading.
-static bool is_overfull(const link *l, size_t more) {
+// The queue exceeds its limit: the other side has stopped reading.
+static bool queue_is_full(const link *l, size_t more) {
     return outbox_control_waiting(&l->out) + more > l->net->config.max_control_queue ||
            l->out.payloads >= NET_MAX_PAYLOAD_QUEUE;
 }
@@ -330,7 +329,7 @@ braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t coun
     link *l = net_find(n, id);
     if (l == NULL) return BRAID_STATE;
     if (count == 0 || count > WIRE_MAX_CONTROL_BYTES || payload_bytes > n->config.max_payload) return BRAID_LIMIT;
-    if (is_overfull(l, count + FRAME_MAX_PREFIX_BYTES)) {
+    if (queue_is_full(l, count + FRAME_MAX_PREFIX_BYTES)) {
         link_fall(l, "%s does not read: %zu bytes of messages and %u payloads wait for it", link_name(l),
                   outbox_control_waiting(&l->out), l->out.payloads);
         return BRAID_LIMIT;
@@ -349,15 +348,15 @@ braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t coun
 void net_close(net *n, const braid_id *id, const char *reason) {
     link *up = net_find(n, id), *dialed = net_find_dial(n, id, false), *held = net_find_held(n, id);
     if (reason == NULL) reason = "closed";
-    if (held != NULL) link_fall_silently(held);
-    if (dialed != NULL) dialed->rest[0] = '\0';
+    if (held != NULL) link_fall_unreported(held);
+    if (dialed != NULL) dialed->dial.other_addresses[0] = '\0';
     if (dialed != NULL) link_fall(dialed, "this peer gave the dial up: %s", reason);
     if (up != NULL) link_leave(up, "this peer closed the link: %s", reason);
 }
 
 uint32_t net_leaving(const net *n) {
     uint32_t count = 0;
-    for (const link *l = n->all; l != NULL; l = l->next) count += l->state == LINK_LEAVING && l->told && !l->shut;
+    for (const link *l = n->all; l != NULL; l = l->next) count += l->state == LINK_LEAVING && l->up_reported && !l->shut;
     return count;
 }
 
@@ -387,7 +386,7 @@ void net_look(const net *n, net_totals *out) {
     *out = n->totals;
     for (const link *l = n->all; l != NULL; l = l->next) {
         net_stats stats;
-        if (l->fallen) continue;  // counted when it was settled, or is about to be
+        if (l->fallen) continue;  // counted already when it was settled, or later
         stats_of(l, &stats);
         add_stats(&out->bytes, &stats);
         out->bytes.control_queued += stats.control_queued;

@@ -11,7 +11,7 @@ static bool control_reserve(outbox *o, size_t more) {
     if (o->control != NULL && o->capacity - o->tail >= more) return true;
     size_t waiting = o->tail - o->head;
     if (o->control != NULL && o->head >= waiting &&
-        o->capacity - waiting >= more) {  // so that a byte is moved at most once per byte sent
+        o->capacity - waiting >= more) {  // amortises moves: at most one byte moved per byte sent
         memcpy(o->control, o->control + o->head, waiting);
     } else {
         size_t capacity = o->capacity > 0 ? o->capacity : CONTROL_FIRST_BYTES;
@@ -94,7 +94,7 @@ static size_t control_next(outbox *o, const uint8_t **bytes) {
     return count;
 }
 
-// One payload is under way at a time, always as transfer 0.
+// One payload is sent at a time, always as transfer 0.
 static size_t chunk_next(outbox *o, uint8_t *scratch, const uint8_t **bytes) {
     outbox_payload *p = o->first;
     uint64_t left = p->count - p->sent;
@@ -114,7 +114,7 @@ static size_t chunk_next(outbox *o, uint8_t *scratch, const uint8_t **bytes) {
 
 size_t outbox_next(outbox *o, uint8_t *scratch, const uint8_t **bytes) {
     outbox_payload *p = o->first;
-    if (o->head == o->tail && o->capacity > CONTROL_KEPT_BYTES) outbox_close(o);  // after a burst
+    if (o->head == o->tail && o->capacity > CONTROL_KEPT_BYTES) outbox_close(o);  // shrinks after a burst
     if (p != NULL && !p->begun && o->head == o->tail) {
         uint8_t prefix[FRAME_MAX_PREFIX_BYTES];
         size_t prefix_bytes = frame_transfer(0, p->message_bytes, p->count, prefix);

@@ -6,7 +6,8 @@
 #include <time.h>
 #include <uv.h>
 
-enum { POOL_THREADS = 4, POOL_MOST = 1024, POOL_STACK_BYTES = 8 << 20, CLEARANCE_NS = 20000000 };  // the first three as libuv has them
+// the first three are libuv's
+enum { POOL_THREADS = 4, POOL_MOST = 1024, POOL_STACK_BYTES = 8 << 20, CLEARANCE_NS = 20000000 };
 
 static unsigned pool_size(void) {
     const char *wanted = getenv("UV_THREADPOOL_SIZE");
@@ -19,7 +20,7 @@ static void wait_for_others(void *gate) {
     uv_mutex_unlock(gate);
 }
 
-// How many of them can be at once.
+// The largest number of threads that can exist now.
 static unsigned threads_try(unsigned wanted, uv_thread_t *thread) {
     const uv_thread_options_t options = {.flags = UV_THREAD_HAS_STACK_SIZE, .stack_size = POOL_STACK_BYTES};
     uv_mutex_t gate;
@@ -33,7 +34,7 @@ static unsigned threads_try(unsigned wanted, uv_thread_t *thread) {
     return count;
 }
 
-// A thread that has ended counts against pids.max until the system has cleared it away.
+// A finished thread counts against pids.max until the system has released it.
 static void wait_for_clearance(void) { nanosleep(&(struct timespec){.tv_nsec = CLEARANCE_NS}, NULL); }
 
 static void make_smaller(unsigned size) {
@@ -44,7 +45,7 @@ static void make_smaller(unsigned size) {
 }
 
 braid_err threads_ready(braid_error *error) {
-    static atomic_bool ready;  // libuv's pool is the process's
+    static atomic_bool ready;  // libuv has one pool per process
     if (atomic_load(&ready)) return BRAID_OK;
     unsigned wanted = pool_size();
     uv_thread_t *thread = calloc(wanted, sizeof *thread);

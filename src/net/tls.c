@@ -28,7 +28,7 @@ struct tls {
     char reason[256];
 };
 
-// --- OpenSSL reads from `in` and writes to `out` through a BIO of ours
+// --- OpenSSL reads from `in` and writes to `out` through a custom BIO
 
 static int memory_read(BIO *bio, char *bytes, size_t capacity, size_t *count) {
     tls *t = BIO_get_data(bio);
@@ -46,8 +46,8 @@ static int memory_read(BIO *bio, char *bytes, size_t capacity, size_t *count) {
 
 static uint8_t *buffer_take(tls_context *c) { return c->spares > 0 ? c->spare[--c->spares] : malloc(TLS_OUTPUT_BYTES); }
 
-// A full buffer is an error, not a wait: tls_write leaves TLS_RESERVED_BYTES, so only a peer that makes TLS talk without
-// reading what it says gets here.
+// A full buffer is an error and not a wait: tls_write leaves TLS_RESERVED_BYTES free, so only a
+// peer that makes TLS respond without reading the responses gets here.
 static int memory_write(BIO *bio, const char *bytes, size_t size, size_t *count) {
     tls *t = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
@@ -105,7 +105,7 @@ static bool verify_key(tls *t, X509 *certificate) {
     return true;
 }
 
-// Replaces OpenSSL's walk along a chain: the key alone is the identity.
+// Replaces OpenSSL's verification of a certificate chain: the key alone is the identity.
 static int verify(X509_STORE_CTX *store, void *unused) {
     (void)unused;
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -119,7 +119,7 @@ static int verify(X509_STORE_CTX *store, void *unused) {
 static bool context_set(SSL_CTX *ssl, const identity *id) {
     SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
-    // idle links give their 34 KiB of record buffers back
+    // idle links release their 34 KiB of record buffers
     SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_max_cert_list(ssl, TLS_MAX_CERTIFICATE_BYTES);
     SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
@@ -204,7 +204,7 @@ void tls_feed(tls *t, const uint8_t *bytes, size_t count) {
 static tls_result failed(tls *t) {
     unsigned long code = ERR_peek_error();
     const char *why = ERR_reason_error_string(code);
-    if (t->reason[0] != '\0') return TLS_FAILED;  // verify_key knew better
+    if (t->reason[0] != '\0') return TLS_FAILED;  // verify_key has a more precise reason
     if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST ||
         ERR_GET_REASON(code) == SSL_R_UNSUPPORTED_PROTOCOL) {
         snprintf(t->reason, sizeof t->reason, "it does not speak TLS 1.3, so it is no braid peer (%s)",

@@ -3,16 +3,16 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
-// Residual arc 2a runs along arc a, 2a + 1 against it.
+// Residual arc 2a follows arc a, residual arc 2a + 1 reverses it.
 typedef struct search {
     plan_graph *g;
-    int64_t *distance;   // from the source in reduced costs; FAR: not reached
-    int64_t *potential;  // keeps the reduced cost of every residual arc at 0 or more
-    uint32_t *first;     // first[v] .. first[v + 1]: residual arcs out of v, in `list`
+    int64_t *distance;   // distance from the source in reduced costs; FAR: not reached
+    int64_t *potential;  // node potentials: the reduced cost of every residual arc is at least 0
+    uint32_t *first;     // first[v] .. first[v + 1]: the residual arcs out of v, in `list`
     uint32_t *list;
-    uint32_t *via;    // residual arc by which a node was reached
-    uint32_t *heap;   // nodes by distance
-    uint32_t *place;  // of a node in the heap; NOWHERE, DONE
+    uint32_t *via;    // the residual arc by which the search reached a node
+    uint32_t *heap;   // nodes ordered by distance
+    uint32_t *place;  // position of a node in the heap; NOWHERE, DONE
     uint32_t waiting;
 } search;
 
@@ -43,7 +43,7 @@ static int64_t residual_cost(const search *s, uint32_t r) {
     return cost + s->potential[residual_from(s, r)] - s->potential[residual_to(s, r)];
 }
 
-// Equal distances are told apart by the node, so that one graph has one answer.
+// Equal distances are ordered by node number, so that the result is deterministic.
 static bool heap_before(const search *s, uint32_t a, uint32_t b) {
     if (s->distance[a] != s->distance[b]) return s->distance[a] < s->distance[b];
     return a < b;
@@ -87,7 +87,7 @@ static void reach(search *s, uint32_t node, int64_t distance, uint32_t via) {
     heap_up(s, node);
 }
 
-// Dijkstra until the sink is certain; false when it cannot be reached.
+// Dijkstra's algorithm until the sink is settled; false when the sink is unreachable.
 static bool find_path(search *s) {
     const plan_graph *g = s->g;
     for (uint32_t v = 0; v < g->nodes; v++) {
@@ -174,5 +174,5 @@ braid_err plan_min_cost(plan_graph *g, int64_t limit, void *memory, plan_answer 
 }
 
 const int64_t *plan_min_cost_potential(const plan_graph *g, const void *memory) {
-    return (const int64_t *)memory + g->nodes;  // as open_search lays it out
+    return (const int64_t *)memory + g->nodes;  // the layout of open_search
 }

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
-// Each peer is two nodes, in and out; a relay's inner arc holds its capacity. Behind all data peers stand one source
-// and one sink, so that a unit may come home to any of them.
+// Each peer is two nodes, in and out; a relay's inner arc holds its capacity. One source and one
+// sink are connected to all data peers, so that a unit may return to any data peer.
 static uint32_t half_in(uint32_t peer) { return 2 * peer; }
 static uint32_t half_out(uint32_t peer) { return 2 * peer + 1; }
 
@@ -36,7 +36,7 @@ size_t plan_relaxed_bytes(const plan_problem *p) {
     return arcs_of(p) * sizeof(plan_arc) + plan_min_cost_bytes(nodes_of(p), arcs_of(p));
 }
 
-// No link has room for more than what loads it with `most`.
+// Each link's capacity: the number of units with a load of at most `most`.
 static void fill_arcs(const plan_problem *p, int64_t most, plan_arc *arc) {
     uint32_t source = 2 * p->peers, sink = source + 1;
     for (uint32_t l = 0; l < p->links; l++) {
@@ -50,7 +50,7 @@ static void fill_arcs(const plan_problem *p, int64_t most, plan_arc *arc) {
         bool data = p->peer[i].stage == 0;
         arc[p->links + 2 * i] = data ? (plan_arc){source, half_out(i), room, 0, 0}
                                      : (plan_arc){half_in(i), half_out(i), room, 0, 0};
-        // A relay needs one arc only; its second one stays empty.
+        // A relay needs only one arc; its second one stays empty.
         arc[p->links + 2 * i + 1] = (plan_arc){half_in(i), sink, data ? room : 0, 0, 0};
     }
 }
@@ -90,7 +90,7 @@ braid_err plan_worst(const plan_problem *p, int64_t limit, void *memory, int64_t
                      plan_answer *answer, braid_error *error) {
     braid_err err = plan_relaxed(p, limit, memory, flow, answer, error);
     int64_t units = answer->units, low = 0, high = err ? 0 : heaviest(p, flow);
-    while (!err && low < high) {  // it is above low - 1, and high is enough
+    while (!err && low < high) {  // low - 1 is infeasible, and high is feasible
         int64_t middle = low + (high - low) / 2;
         err = cheapest(p, middle, units, memory, flow, answer, error);
         if (!err && answer->units == units)

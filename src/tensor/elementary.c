@@ -14,7 +14,7 @@ static double polynomial(const double *coefficients, int count, double x) {
 }
 
 double elementary_log(double x) {
-    if (!(x < INFINITY)) return x;  // infinity, or not a number
+    if (!(x < INFINITY)) return x;  // infinity or NaN
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     int exponent = (int)((bits >> 52) & 0x7ff) - 1023;
@@ -36,7 +36,7 @@ double elementary_exp(double x) {
     double t = x / ln2;
     int n = (int)(t < 0 ? t - 0.5 : t + 0.5);
     const double ln2_high = 0.693147180369123816490,
-                 ln2_low = 1.90821492927058770002e-10;  // high: 32 bits, n * high is exact
+                 ln2_low = 1.90821492927058770002e-10;  // 32 bits, so that n * high is exact
     double r = x - n * ln2_high - n * ln2_low, sum = 1;
     for (int k = 14; k >= 1; k--) sum = 1 + sum * r / k;  // Taylor, |r| <= 0.35
     uint64_t bits = (uint64_t)(n + 1023) << 52;
@@ -47,7 +47,8 @@ double elementary_exp(double x) {
 
 void elementary_sin_cos(double x, double *sine, double *cosine) {
     const double per_half_pi = 0.63661977236758134308;
-    const double high = 1.57079632673412561417, low = 6.07710050650619224932e-11;  // half pi; high: 33 bits
+    // half pi in two parts; high has 33 bits
+    const double high = 1.57079632673412561417, low = 6.07710050650619224932e-11;
     // Taylor, |r| <= pi / 4: the next terms are below 1e-16
     static const double sine_terms[] = {1.0,          -1.0 / 6,        1.0 / 120,        -1.0 / 5040,
                                         1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000};

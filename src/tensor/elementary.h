@@ -1,9 +1,10 @@
-// Elementary functions in fp64 made of + - * / and sqrt only, so that their bits are the same on every machine (libm's
-// change with its version). Relative error below 1e-14 in the ranges used here.
+// Elementary functions in fp64 that use only + - * / and sqrt, so that their bits are the same on
+// every machine (those of libm change with its version). Relative error below 1e-14 in the ranges
+// used here.
 #ifndef BRAID_TENSOR_ELEMENTARY_H
 #define BRAID_TENSOR_ELEMENTARY_H
 
-// x > 0 and normal; infinity and what is not a number come back.
+// x > 0 and normal; infinity and NaN are returned unchanged.
 double elementary_log(double x);
 // |x| <= 700.
 double elementary_exp(double x);

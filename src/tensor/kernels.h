@@ -1,7 +1,8 @@
-// The operations of a model between its matrix products. fp32, row-major; `rows` is over all sequences of a microbatch.
-// Those that are given a pool run over it, with the same bits for any number of threads; the others on the calling thread, on
-// some rows of a product at a time (gemm.h). Each has a plain twin in reference.h.
-// Gradients: "gradient" functions write, those that say "adds" add.
+// The operations of a model between its matrix products: fp32, row-major; `rows` counts the rows of
+// all sequences of a microbatch. Functions with a pool run on its threads, with the same bits for
+// any number of threads. The others run on the calling thread, on some rows of a product at a time
+// (gemm.h). Each has a reference implementation in reference.h. Gradients: "gradient" functions
+// overwrite; those that say "adds" accumulate.
 #ifndef BRAID_TENSOR_KERNELS_H
 #define BRAID_TENSOR_KERNELS_H
 
@@ -11,22 +12,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Normalisation of each row of x[rows, dim]. RMS (Zhang & Sennrich 2019) when `bias` is NULL in a norm made with
-// `centred` false: y = x / sqrt(mean(x^2) + eps) * weight. Centred (layer norm, Ba et al. 2016):
-// y = (x - mean) / sqrt(variance + eps) * weight + bias.
+// Normalisation of each row of x[rows, dim]. RMS (Zhang & Sennrich 2019) when `bias` is NULL in a
+// norm made with `centred` false: y = x / sqrt(mean(x^2) + eps) * weight. Centred (layer norm, Ba
+// et al. 2016): y = (x - mean) / sqrt(variance + eps) * weight + bias.
 typedef struct tensor_norm {
     bool centred;
     size_t rows, dim;
     float eps;
     const float *weight, *bias;  // [dim]; bias for centred only
-    float *mean, *inverse;       // [rows]: kept by forward for the gradients; mean for centred only
+    float *mean, *inverse;       // [rows]: forward keeps them for the gradients; mean for centred only
 } tensor_norm;
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y);
-// Rows [first, first + count) of the same.
+// The same for rows [first, first + count).
 void tensor_norm_rows(const tensor_norm *n, const float *x, float *y, size_t first, size_t count);
-// On the calling thread, rows [first, first + count): dx = gradient of the norm for dy, plus residual unless NULL; dx may be
-// x, dy or residual itself. d_weight[dim] and d_bias[dim] (centred only, else NULL): what these rows add to theirs.
+// On the calling thread, for rows [first, first + count): dx = gradient of the norm for dy, plus
+// residual unless NULL; dx may be x, dy or residual itself. d_weight[dim] and d_bias[dim] (centred
+// only, else NULL) get the sums over these rows.
 typedef struct tensor_norm_gradient {
     const tensor_norm *norm;
     const float *x, *dy, *residual;
@@ -35,57 +37,62 @@ typedef struct tensor_norm_gradient {
 
 void tensor_norm_gradient_rows(const tensor_norm_gradient *g, size_t first, size_t count);
 
-// sums[cols] of x[rows, cols] over rows: the gradient of a bias.
+// sums[cols] = x[rows, cols] summed over rows: the gradient of a bias.
 void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums);
 
-// Rotary positions (Su et al. 2021) in Hugging Face's convention: element i of a head turns with element i + width / 2.
-// tables[tokens, width / 2] from tensor_rope_tables.
+// Rotary positions (Su et al. 2021) in Hugging Face's convention: elements i and i + width / 2 of a
+// head form the rotated pair. tables[tokens, width / 2] from tensor_rope_tables.
 typedef struct tensor_rope {
     size_t width;
     const float *cosines, *sines;
 } tensor_rope;
 
 void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines, float *sines);
-// On the calling thread: to[rows, width] from one head's rows, which stand at positions first .. first + rows - 1.
-// `inverse` turns back, which is the gradient. They lie apart.
+// On the calling thread: to[rows, width] = from[rows, width] of one head, rotated to positions
+// first .. first + rows - 1. `inverse` rotates back, which is the gradient. The arrays do not
+// overlap.
 void tensor_rope_rows(const tensor_rope *r, size_t first, size_t rows, bool inverse, const float *from,
                       size_t from_stride, float *to, size_t to_stride);
 
-// SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim]. `logistic`[rows, dim], unless NULL, gets what the
-// gradient would have to make again, the logistic function of x[:, :dim]; the gradient puts y there.
+// SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim]. `logistic`[rows, dim],
+// unless NULL, gets the logistic function of x[:, :dim], which saves the gradient from recomputing
+// it; the gradient replaces it by y.
 void tensor_swiglu_forward(const float *x, float *y, float *logistic, size_t rows, size_t dim);
 // dx[rows, 2 * dim] may be x itself.
 void tensor_swiglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows, size_t dim);
-// GELU in GPT-2's tanh form (gelu_new), on count elements, the same way. dx may be x itself.
+// GELU in GPT-2's tanh form (gelu_new) on count elements, with the same conventions. dx may be x
+// itself.
 void tensor_gelu_forward(const float *x, float *y, float *logistic, size_t count);
 void tensor_gelu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t count);
 
 // Causal attention within each sequence; query head h reads key head h / (heads / kv_heads).
-// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, as they are before `rope` turns them.
-// out[rows, heads * width].
+// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, before the
+// rotation by `rope`. out[rows, heads * width].
 typedef struct tensor_attention {
     size_t sequences, tokens, heads, kv_heads, width;
-    const tensor_rope *rope;   // of this width; NULL: none
-    float *maximum, *inverse;  // [sequences * heads * tokens]: each softmax row's largest score and 1 / sum
+    const tensor_rope *rope;   // of the same width; NULL: none
+    // [sequences * heads * tokens]: the largest score and 1 / sum of each softmax row
+    float *maximum, *inverse;
     float *scratch;            // tensor_attention_scratch floats per thread of the pool, side by side
-    float *kept;               // tensor_attention_kept floats: exponentials that forward leaves for the gradient; NULL: made
-                               // again, with the same bits
+    float *kept;  // tensor_attention_kept floats: exponentials that forward keeps for the gradient;
+                               // NULL: recomputed with the same bits
 } tensor_attention;
 
-// Multiple of 16, so that each thread's part stays aligned.
+// A multiple of 16, so that each thread's part stays aligned.
 size_t tensor_attention_scratch(const tensor_attention *a);
-// 0 where sequences are so long that keeping would cost more than making again.
+// 0 for long sequences, where keeping costs more than recomputing.
 size_t tensor_attention_kept(const tensor_attention *a);
 void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out);
-// Replaces qkv by its gradient. `out` is forward's result.
+// Replaces qkv by its gradient. `out` is the result of forward.
 void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,
                                      const float *d_out);
-// The same of one sequence, on the calling thread.
+// The same for one sequence, on the calling thread.
 void tensor_attention_forward_one(const tensor_attention *a, size_t sequence, const float *qkv, float *out);
 void tensor_attention_input_gradient_one(const tensor_attention *a, size_t sequence, float *qkv, const float *out,
                                          const float *d_out);
 
-// y[r] = table[tokens[r]] (+ positions[r mod sequence] unless NULL). Each token must be in the table.
+// y[rows, dim]: y[r] = table[tokens[r]] (+ positions[r mod sequence] unless NULL). Each token must
+// be in the table.
 typedef struct tensor_embedding {
     size_t rows, dim, sequence;
     const int32_t *tokens;
@@ -93,29 +100,32 @@ typedef struct tensor_embedding {
 
 void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions,
                               float *y);
-// Adds to d_table[last - first, dim], the rows first .. last - 1 of the table, on the calling thread, in order of rows.
+// Adds to d_table[last - first, dim], the rows first .. last - 1 of the table, on the calling
+// thread, in order of rows.
 void tensor_embedding_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_table);
-// d_positions[last - first, dim], on the calling thread.
+// d_positions[last - first, dim] = the gradients of positions first .. last - 1, on the calling
+// thread.
 void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last,
                               float *d_positions);
 
-// Softmax cross-entropy of rows whose logits are made one tile of columns after another, so that all of a row's logits
-// need never be held: logits[rows, cols] are the columns first .. first + cols - 1.
+// Softmax cross-entropy with logits that are computed in tiles of columns, so that a row's logits
+// need not be in memory at once: logits[rows, cols] are the columns first .. first + cols - 1.
 typedef struct tensor_loss_tile {
     size_t rows, first, cols;
-    const int32_t *targets;  // [rows]; -1: not counted, no gradient
+    const int32_t *targets;  // [rows]; -1: ignored, no gradient
     float *logits;
-    float *tops, *sums;  // [rows] the tile's largest logit and its sum of exponentials
+    float *tops, *sums;  // [rows]: the tile's largest logit and its sum of exponentials
 } tensor_loss_tile;
 
-// On the calling thread: logits become exp(logit - the row's largest here). Copies the logits of targets that lie in the
-// tile to target_logits[rows] unless NULL.
+// On the calling thread: logits become exp(logit - the row's largest in this tile). Copies the
+// logits of targets in this tile to target_logits[rows] unless NULL.
 void tensor_loss_exponentials(const tensor_loss_tile *t, float *target_logits);
-// After exponentials, from the whole row's numbers: the gradient of the summed loss in their place.
+// Call it after the exponentials, with the statistics of whole rows: logits become the gradient of
+// the summed loss.
 void tensor_loss_gradient(const tensor_loss_tile *t, const float *maximum, const float *inverse);
 
-// From tops[tiles, rows] and sums[tiles, rows]: each row's largest logit, 1 / sum of exponentials and loss in fp64 (0 when
-// not counted).
+// From tops[tiles, rows] and sums[tiles, rows]: each row's largest logit, 1 / sum of exponentials,
+// and loss in fp64 (0 for ignored rows).
 typedef struct tensor_loss {
     size_t rows, tiles;
     const int32_t *targets;
@@ -126,13 +136,14 @@ typedef struct tensor_loss {
 
 void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l);
 
-// On the calling thread: sum[i] += x[i]. They lie apart.
+// On the calling thread: sum[count] += x[count]. The arrays do not overlap.
 void tensor_add(float *sum, const float *x, size_t count);
 
-// sum[i] = parts[i] + parts[count + i] + ..., of count elements each, in that order.
+// sum[count] = parts[0] + parts[1] + ... of parts[part_count, count], in that order.
 void tensor_sum_parts(tensor_pool *pool, const float *parts, size_t part_count, size_t count, float *sum);
 
-// y = x + bias broadcast over rows, or the broadcast alone (x NULL): what a matrix product then adds to.
+// y[rows, dim] = x[rows, dim] + bias[dim], or the bias alone (x NULL): the addend of a matrix
+// product.
 void tensor_seed_rows(const float *x, const float *bias, float *y, size_t rows, size_t dim);
 
 #endif

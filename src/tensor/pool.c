@@ -10,25 +10,27 @@
 #include <stdlib.h>
 #include <time.h>
 
-// A thread that waits looks for LOOK_NS before it sleeps: waking costs about as much. Never longer, since who is waited for
-// may not have a core at all. When that has cost LOST_NS, workers go to sleep at once for some loops: who has slept gets the
-// core sooner from another process, who has looked around loses it in the middle of a task.
-enum { POOL_MAX_THREADS = 1024, LOOK_NS = 50000, LOOKS_PER_CLOCK = 16, LOST_NS = 1000000, CROWDED_LOOPS = 256 };
+// A waiting thread spins for SPIN_NS before it sleeps, because waking costs about as much. It never
+// spins longer, because the thread that it waits for may have no core. When a wait exceeded
+// LOST_NS, the machine is oversubscribed: for some loops workers then sleep at once. Reason: a
+// thread that has slept gets the core sooner from another process, while a thread that has spun
+// loses it in the middle of a task.
+enum { POOL_MAX_THREADS = 1024, SPIN_NS = 50000, SPINS_PER_CLOCK = 16, LOST_NS = 1000000, OVERSUBSCRIBED_LOOPS = 256 };
 
 struct tensor_pool {
     unsigned threads;
-    unsigned started;  // workers that run
+    unsigned started;  // workers that were started
     pthread_t *workers;
     const tensor_watch *watch;
     pthread_mutex_t lock;
-    pthread_cond_t wake;  // a loop is open, or the pool closes
-    pthread_cond_t idle;  // the last worker left the loop
+    pthread_cond_t wake;  // signals: a loop is open, or the pool closes
+    pthread_cond_t idle;  // signals: the last worker left the loop
     // written under lock
     bool closing;
     atomic_bool open;
     atomic_uint active;   // workers inside the open loop
-    atomic_uint crowded;  // loops for which workers do not look
-    // set while nobody is active, read by those inside
+    atomic_uint oversubscribed;  // number of further loops for which workers do not spin
+    // set while no worker is active, read by active workers
     size_t count;
     tensor_task_fn task;
     void *context;
@@ -62,17 +64,17 @@ static void pause_briefly(void) {
 #endif
 }
 
-typedef bool (*pool_fact)(tensor_pool *pool);
+typedef bool (*pool_condition)(tensor_pool *pool);
 
 static bool is_open(tensor_pool *pool) { return atomic_load_explicit(&pool->open, memory_order_acquire); }
 
 static bool is_quiet(tensor_pool *pool) { return atomic_load_explicit(&pool->active, memory_order_acquire) == 0; }
 
-// Looks for a moment whether it has become true.
-static bool pool_look(tensor_pool *pool, pool_fact fact) {
-    for (uint64_t end = now_ns() + LOOK_NS; now_ns() < end;)
-        for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
-            if (fact(pool)) return true;
+// Spins until the condition holds; false after SPIN_NS.
+static bool pool_spin(tensor_pool *pool, pool_condition condition) {
+    for (uint64_t end = now_ns() + SPIN_NS; now_ns() < end;)
+        for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+            if (condition(pool)) return true;
             pause_briefly();
         }
     return false;
@@ -99,10 +101,10 @@ static void *pool_work(void *argument) {
         pthread_mutex_unlock(&pool->lock);
         pool_claim(pool);
         pthread_mutex_lock(&pool->lock);
-        pool->open = false;  // every index is claimed: who comes late has nothing to do
+        pool->open = false;  // all indices are claimed, so a late worker has no work
         if (--pool->active == 0) pthread_cond_signal(&pool->idle);
         pthread_mutex_unlock(&pool->lock);
-        if (atomic_load_explicit(&pool->crowded, memory_order_relaxed) == 0) pool_look(pool, is_open);
+        if (atomic_load_explicit(&pool->oversubscribed, memory_order_relaxed) == 0) pool_spin(pool, is_open);
         pthread_mutex_lock(&pool->lock);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -148,7 +150,7 @@ braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *erro
     atomic_init(&pool->next, 0);
     atomic_init(&pool->open, false);
     atomic_init(&pool->active, 0);
-    atomic_init(&pool->crowded, 0);
+    atomic_init(&pool->oversubscribed, 0);
     for (unsigned slot = 1; slot < threads && pool_start_worker(pool, slot);) slot++;
     pool->threads = pool->started + 1;
     *out = pool;
@@ -169,16 +171,16 @@ void tensor_pool_free(tensor_pool *pool) {
     free(pool);
 }
 
-// Until the last worker has left the loop.
+// Waits until the last worker has left the loop.
 static void pool_wait(tensor_pool *pool) {
-    unsigned crowded = atomic_load_explicit(&pool->crowded, memory_order_relaxed);
-    if (crowded > 0) atomic_store_explicit(&pool->crowded, crowded - 1, memory_order_relaxed);
-    if (pool_look(pool, is_quiet)) return;
+    unsigned oversubscribed = atomic_load_explicit(&pool->oversubscribed, memory_order_relaxed);
+    if (oversubscribed > 0) atomic_store_explicit(&pool->oversubscribed, oversubscribed - 1, memory_order_relaxed);
+    if (pool_spin(pool, is_quiet)) return;
     uint64_t start = now_ns();
     pthread_mutex_lock(&pool->lock);
     while (!is_quiet(pool)) pthread_cond_wait(&pool->idle, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
-    if (now_ns() - start > LOST_NS) atomic_store_explicit(&pool->crowded, CROWDED_LOOPS, memory_order_relaxed);
+    if (now_ns() - start > LOST_NS) atomic_store_explicit(&pool->oversubscribed, OVERSUBSCRIBED_LOOPS, memory_order_relaxed);
 }
 
 static void pool_loop(tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
@@ -192,7 +194,7 @@ static void pool_loop(tensor_pool *pool, size_t count, tensor_task_fn task, void
     pool->context = context;
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
     pool->open = true;
-    // waking more workers than there are indices only costs context switches
+    // waking more workers than there are indices would only cost context switches
     if (count >= pool->threads)
         pthread_cond_broadcast(&pool->wake);
     else

@@ -20,7 +20,8 @@ void reference_norm_forward(const reference_norm *n, const double *x, double *y)
     }
 }
 
-// With u = (x - mean) inverse and g = dy weight: dx = inverse (g - mean(g) - u mean(g u)), without mean(g) for RMS.
+// With u = (x - mean) inverse and g = dy weight: dx = inverse (g - mean(g) - u mean(g u)), without
+// mean(g) for RMS.
 static void norm_gradient_row(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight,
                               double *d_bias) {
     double mean, inverse, plain = 0, product = 0;
@@ -87,7 +88,7 @@ void reference_gelu_gradient(const double *x, const double *dy, double *dx, size
     }
 }
 
-// Element offsets of a query, key and value row.
+// Offsets of a query, key and value in qkv[rows, (heads + 2 * kv_heads) * width].
 static size_t row_width(const reference_attention *a) { return (a->heads + 2 * a->kv_heads) * a->width; }
 static size_t query_at(const reference_attention *a, size_t head, size_t t) {
     return t * row_width(a) + head * a->width;

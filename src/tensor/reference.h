@@ -1,5 +1,5 @@
-// The plain twins of the kernels: the textbook formulas in fp64, one loop after another, for tests. Shapes as in
-// kernels.h.
+// Reference implementations of the kernels: the textbook formulas in fp64 with plain loops, for
+// tests. Shapes as in kernels.h.
 #ifndef BRAID_TENSOR_REFERENCE_H
 #define BRAID_TENSOR_REFERENCE_H
 
@@ -32,7 +32,7 @@ typedef struct reference_attention {
 } reference_attention;
 
 void reference_attention_forward(const reference_attention *a, const double *qkv, double *out);
-// After forward: gradient of qkv.
+// Call it after forward: the gradient of qkv.
 void reference_attention_gradient(const reference_attention *a, const double *qkv, const double *d_out, double *d_qkv);
 
 void reference_embedding(const tensor_embedding *e, const double *table, const double *positions, double *y);

@@ -7,10 +7,10 @@
 #include <time.h>
 
 enum {
-    STACK_BYTES = 1900 << 10,        // the products' frames, and those around them
-    OTHERS_BYTES = 96 << 10,         // arguments and environment lie there, too
+    STACK_BYTES = 1900 << 10,        // the frames of the products and of their callers
+    OTHERS_BYTES = 96 << 10,         // the environment and the arguments share this stack
     THREAD_STACK_BYTES = 4 << 20,
-    // a thread that was joined may count against pids.max for a moment longer
+    // a joined thread may count against pids.max for a moment longer
     THREAD_TRIES = 5,
     THREAD_PAUSE_NS = 1000000,
 };

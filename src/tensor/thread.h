@@ -1,4 +1,4 @@
-// Threads that compute, and their stacks: a product packs its operands there, 1.8 MB (cpu/gemm.c).
+// Compute threads and their stacks: a product packs its operands on the stack, 1.8 MB (cpu/gemm.c).
 #ifndef BRAID_TENSOR_THREAD_H
 #define BRAID_TENSOR_THREAD_H
 
@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-// Its stack is large enough, whatever the system's default (ulimit -s; 128 KB in some C libraries). False: the system gives none.
+// Starts a thread with a large enough stack, whatever the system's default (ulimit -s; 128 KB in
+// some C libraries). False: the system refuses.
 bool tensor_thread_start(pthread_t *thread, void *(*run)(void *context), void *context);
-// For the process's first thread, whose stack grows as it is used, or ends the process where it cannot: lets it grow now.
+// For the first thread of the process: grows its stack now. Otherwise the stack grows on use and
+// the process ends where it cannot.
 braid_err tensor_stack_reserve(braid_error *error);
 
 #endif

@@ -30,7 +30,7 @@ static void write_owner(int fd, const braid_hash *run) {
     gethostname(host, sizeof host - 1);
     id_hex(run->bytes, BRAID_ID_BYTES, hex);
     int length = snprintf(text, sizeof text, "process %ld\nhost %s\nrun %s\n", (long)getpid(), host, hex);
-    // A full disk is no reason to stop: the file is empty then.
+    // A full disk must not prevent the run: the lock file is empty then.
     if (ftruncate(fd, pwrite(fd, text, (size_t)length, 0) == length ? length : 0) != 0) return;
 }
 
@@ -46,13 +46,13 @@ static owner read_owner(int fd) {
 
 static void pause_ms(long ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
 
-// Another user of a group may have made it.
+// Another user of a shared group may have created it.
 static int open_lock_file(const char *path) {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     return fd >= 0 ? fd : open(path, O_RDONLY | O_CLOEXEC);
 }
 
-// A run that has ended removed its lock file, perhaps just now.
+// Detects that a run which has just ended removed this lock file.
 static bool is_still_there(int fd, const char *path) {
     struct stat opened, named;
     return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
@@ -61,7 +61,7 @@ static bool is_still_there(int fd, const char *path) {
 
 typedef enum take_result { TAKEN, HELD, IMPOSSIBLE } take_result;
 
-// `*fd` is open when it is TAKEN; HELD: `other` has it; IMPOSSIBLE: errno says why.
+// TAKEN: `*fd` is open; HELD: `other` names the holder; IMPOSSIBLE: errno has the reason.
 static take_result try_lock(const char *path, int *fd, owner *other) {
     for (uint32_t i = 0; i < TRIES; i++) {
         *fd = open_lock_file(path);
@@ -161,7 +161,8 @@ static braid_err refuse_newer(const checkpoint_start *s, const checkpoint_step *
         own ? "" : "; or choose another directory (checkpoint.dir)");
 }
 
-// An older version was chosen although newer ones of the run lie beside it: they stay until the run comes to them again.
+// The start uses an older version on purpose. Newer versions of the run remain until the run
+// reaches them again.
 static void note_newer(const checkpoint_start *s, const checkpoint_step *newest) {
     char text[CHECKPOINT_NOTE];
     snprintf(text, sizeof text,

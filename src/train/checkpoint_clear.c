@@ -1,4 +1,4 @@
-// Versions that are replaced, removed or set aside in a directory of checkpoints.
+// Replacing, removing and setting aside versions in a checkpoint directory.
 #define _GNU_SOURCE  // renameat2
 #include "train/checkpoint_directory.h"
 
@@ -20,9 +20,10 @@ enum {
     RUN_SHOWN = 4,
     MARK = 2 * RUN_SHOWN,
     MOST_NUMBERED = 10000
-};  // bytes of a run's name in a temporary directory's
+};  // bytes of the run's hash in the name of a temporary directory
 
-// ---- temporary names: step-000050.tmp-<run>-<process>.<n> while it is written, ...tmp-<run>-old-<process> on the way out ----
+// ---- temporary names: step-000050.tmp-<run>-<process>.<n> while it is written,
+// ...tmp-<run>-old-<process> before removal ----
 
 static void mark_of(const braid_hash *run, char mark[MARK + 1]) { id_hex(run->bytes, RUN_SHOWN, mark); }
 
@@ -38,7 +39,7 @@ static bool skip_digits(const char **at) {
     return *at > from;
 }
 
-// Whether braid made this name; the step and the run that are in it.
+// Parses a temporary name: the step and the run in it. False: braid did not create this name.
 static bool is_temporary(const char *name, char step[STEP_NAME], char mark[MARK + 1], bool *old) {
     const char *at = strstr(name, ".tmp-");
     uint64_t version;
@@ -70,7 +71,7 @@ static bool numbered_file(const char *name, const char *kind) {
     return skip_digits(&at) && strcmp(at, ".safetensors") == 0;
 }
 
-// Files that braid writes into a checkpoint, and files that file managers leave in every folder.
+// Files that braid writes into a checkpoint, and files that file managers create in every folder.
 static bool may_go(const char *name) {
     static const char *const known[] = {"config.json",
                                         "tokenizer.json",
@@ -85,7 +86,8 @@ static bool may_go(const char *name) {
     return strncmp(name, "._", 2) == 0 || numbered_file(name, "model-") || numbered_file(name, "optimizer-");
 }
 
-// The manifest goes first: without it the rest is no checkpoint any more. Of a link only the link goes.
+// Removes the manifest first, because a directory without it is no checkpoint. Of a link only the
+// link is removed.
 static bool remove_own_files(const char *path) {
     struct stat info;
     if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) return unlink(path) == 0;
@@ -113,7 +115,7 @@ bool checkpoint_keep_other(const char *directory, const char *name, const char *
     return false;
 }
 
-// Files of other programs in it are kept.
+// Keeps files of other programs.
 static void remove_directory(const char *directory, const char *name, const char *path) {
     if (!remove_own_files(path)) checkpoint_keep_other(directory, name, path);
 }
@@ -178,7 +180,7 @@ static bool is_whole(const char *path) {
     return whole;
 }
 
-// A writer that was killed between two moves left the only copy under its second name.
+// Restores the only copy after a writer was killed between two renames.
 static void clear_leftover(const char *directory, const char *step, bool old, const char *path) {
     char place[FILES_MAX_PATH];
     struct stat info;
@@ -210,7 +212,7 @@ braid_err checkpoint_clear_leftovers(const char *directory, const braid_hash *ru
     return err;
 }
 
-// ---- the new version takes its place ----
+// ---- replacing a version ----
 
 static bool is_own(const char *path, const char *name, const braid_hash *run) {
     manifest *m = malloc(sizeof *m);
@@ -221,7 +223,7 @@ static bool is_own(const char *path, const char *name, const braid_hash *run) {
     return own;
 }
 
-// Where two names cannot be exchanged (NFS); for a moment the step is not there.
+// For file systems that cannot exchange two names (NFS). The step is missing for a moment.
 static bool replace_in_turn(const char *directory, const char *temporary, const char *name, const char *path,
                             const braid_hash *run) {
     char aside[FILES_MAX_PATH];

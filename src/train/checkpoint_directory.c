@@ -40,7 +40,7 @@ bool checkpoint_step_name(const char *name, uint64_t *version) {
     return strcmp(again, name) == 0;
 }
 
-// ---- what lies there ----
+// ---- reading the directory ----
 
 static bool has_size(const char *directory, const manifest_file *f) {
     char path[FILES_MAX_PATH];
@@ -120,7 +120,7 @@ static void parent_of(const char *path, char parent[FILES_MAX_PATH]) {
         snprintf(parent, FILES_MAX_PATH, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
-// Replaces a link by where it leads.
+// Replaces a link by its target.
 static void follow_links(char path[FILES_MAX_PATH]) {
     char target[FILES_MAX_PATH], parent[FILES_MAX_PATH];
     for (int i = 0; i < MAX_LINKS; i++) {
@@ -135,7 +135,7 @@ static void follow_links(char path[FILES_MAX_PATH]) {
     }
 }
 
-// The name that a plain file holds. Only one of the same directory is believed.
+// Reads the name in a plain file. Only a name in the same directory is accepted.
 static bool read_name(const char *file, char name[FILES_MAX_PATH]) {
     char *text;
     size_t length;
@@ -245,7 +245,7 @@ braid_err checkpoint_latest_point(const char *directory, const char *name, braid
     struct stat info;
     bool done = false;
     if (lstat(latest, &info) == 0 && S_ISDIR(info.st_mode)) checkpoint_keep_other(directory, CHECKPOINT_LATEST, latest);
-    for (uint32_t tries = 0; tries < 5 && !done; tries++)  // another writer of this run may be at it
+    for (uint32_t tries = 0; tries < 5 && !done; tries++)  // another writer of this run may have created it
         done = make_link(name, fresh, latest) || make_file(name, fresh, latest);
     if (done) return files_sync_directory(directory, error);
     int why = errno;

@@ -48,7 +48,7 @@ static bool take_file(const json *doc, const json_value *entry, manifest_file *o
     return json_u64(json_member(doc, entry, "bytes"), &out->bytes) && take_hash(doc, entry, "sha256", &out->hash);
 }
 
-// Checkpoints of older versions have none; a malformed one is as good as none.
+// Checkpoints of older versions have none, and a malformed one is ignored.
 static void take_schedule(const json *doc, const json_value *root, run_schedule *out) {
     uint64_t iterations = 0;
     double rate = 0;

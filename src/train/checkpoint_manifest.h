@@ -1,4 +1,5 @@
-// braid-manifest.json: what a checkpoint is and what its files must be. Shared by the writer and the reader.
+// braid-manifest.json: the identity of a checkpoint and the hashes of its files. Shared by the
+// writer and the reader.
 #ifndef BRAID_TRAIN_CHECKPOINT_MANIFEST_H
 #define BRAID_TRAIN_CHECKPOINT_MANIFEST_H
 
@@ -15,7 +16,7 @@ enum { MANIFEST_MAX_NAME = 64, MANIFEST_FORMAT = 1, MANIFEST_MAX_BYTES = 1 << 20
 
 #define MANIFEST_FILE "braid-manifest.json"
 
-// In the __metadata__ of every safetensors file, so that an altered manifest shows.
+// Repeated in the __metadata__ of every safetensors file, so that an altered manifest is noticed.
 #define MANIFEST_NOTE_VERSION "braid_version"
 #define MANIFEST_NOTE_RUN     "braid_run"
 
@@ -28,20 +29,22 @@ typedef struct manifest_file {
 typedef struct manifest {
     uint64_t version;
     braid_hash run, weights;
-    run_schedule schedule;  // written when it is known
+    run_schedule schedule;  // written if known
     uint32_t count;
     manifest_file files[CHECKPOINT_MAX_FILES];
 } manifest;
 
-// The file's text, the caller's to free; NULL when there is no memory.
+// Returns the file's text, which the caller frees; NULL when there is no memory.
 char *manifest_text(const manifest *m, size_t *length);
-// Messages name `origin`. Names with a '/' are refused: a manifest speaks of its own directory only.
+// `origin` names the file in errors. Names with a '/' are refused, because a manifest lists files
+// of its own directory only.
 braid_err manifest_parse(const char *text, size_t length, const char *origin, manifest *out, braid_error *error);
 // Reads DIRECTORY/braid-manifest.json.
 braid_err manifest_read(const char *directory, manifest *out, braid_error *error);
-// Only files of tensors are verified: what is listed besides them (older checkpoints name config.json) may be edited.
+// True if a file must be verified. Only files of tensors are: other listed files (older checkpoints
+// list config.json) may be edited.
 bool manifest_is_tensors(const manifest_file *f);
-// Moments, which text generation does not need.
+// True for files of moments, which text generation does not need.
 bool manifest_is_optimizer(const manifest_file *f);
 
 #endif

@@ -20,7 +20,7 @@ enum { CONFIG_MAX_BYTES = 1 << 20 };
 
 #define CONFIG_FILE "config.json"
 
-// One safetensors file, open.
+// An open safetensors file.
 typedef struct tensor_file {
     int fd;
     const manifest_file *listed;
@@ -30,8 +30,8 @@ typedef struct tensor_file {
 
 struct checkpoint {
     char path[FILES_MAX_PATH];
-    int fd;           // the step's directory
-    bool no_moments;  // none are there, or none are wanted: they read as zero
+    int fd;           // path of the step's directory
+    bool no_moments;  // the files are missing or were not requested; moments read as zero
     model_config model;
     manifest manifest;
     uint32_t file_count;
@@ -62,7 +62,7 @@ static braid_err verify_file(const tensor_file *f, const manifest_file *listed, 
                       f->path);
 }
 
-// One of the step's files; -1 with errno.
+// Opens one of the step's files; -1 with errno.
 static int open_file(const checkpoint *c, const char *name) { return openat(c->fd, name, O_RDONLY | O_CLOEXEC); }
 
 static braid_err read_config(checkpoint *c, braid_error *error) {
@@ -145,7 +145,7 @@ static braid_err verify_files(checkpoint *c, braid_error *error) {
     return err;
 }
 
-// The file that holds a tensor, and where in it; NULL: `error` says why.
+// Finds the file of a tensor and the tensor's position; NULL and `error` on failure.
 static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, uint64_t *offset,
                                       braid_error *error) {
     char name[SAFETENSORS_MAX_NAME];
@@ -168,7 +168,7 @@ static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t
 
 static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
 
-// `count` elements of a tensor's part, from element `first` on.
+// Reads `count` elements of a tensor's part, from element `first` on.
 static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count,
                            void *out, braid_error *error) {
     uint64_t offset;
@@ -237,7 +237,8 @@ static braid_err check_weights(const checkpoint *c, braid_error *error) {
     return err;
 }
 
-// All files are open before the first is read: a step that is replaced or cleared away meanwhile stays readable.
+// Opens all files before the first is read, so that a step that is replaced or removed meanwhile
+// stays readable.
 static braid_err open_step(checkpoint *c, checkpoint_need need, braid_error *error) {
     c->fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->fd < 0) return missing(c->path, error);
@@ -247,7 +248,7 @@ static braid_err open_step(checkpoint *c, checkpoint_need need, braid_error *err
     return err ? err : read_config(c, error);
 }
 
-// Whether the directory that was opened is not the one that has its name any more.
+// True if the step's path now names another directory than the opened one.
 static bool was_replaced(const checkpoint *c) {
     struct stat opened, named;
     if (stat(c->path, &named) != 0) return true;

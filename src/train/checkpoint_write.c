@@ -21,23 +21,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A stage's two files.
+// The two files of a stage.
 typedef struct stage_files {
-    int fd[2];  // model, optimizer; -1: not open
+    int fd[2];  // file descriptors of model and optimizer; -1: closed
     char name[2][MANIFEST_MAX_NAME];
 } stage_files;
 
 struct checkpoint_writer {
     checkpoint_config config;
     const split *split;
-    int lock;  // its temporary directory, locked: so its writer lives
+    int lock;  // temporary directory, locked as proof that its writer is alive
     struct timespec begun;
     char directory[FILES_MAX_PATH], temporary[FILES_MAX_PATH];
     char step[STEP_NAME];            // step-000050
     stage_files *stages;             // [split->stages]
-    uint64_t (*place)[STATE_PARTS];  // [tensor_count] where each of a tensor's parts begins in its file
-    uint32_t removed;                // older versions, to make room
-    uint64_t *stored;                // bit set, [block_count]
+    uint64_t (*place)[STATE_PARTS];  // [tensor_count] offset of each tensor's part in its file
+    uint32_t removed;  // older versions that were removed for room
+    uint64_t *stored;  // [block_count] bits: the block was written
     braid_hash *leaves;              // [block_count]
     manifest manifest;
 };
@@ -49,14 +49,14 @@ static braid_err directory_error(const char *verb, const char *path, braid_error
                       checkpoint_mend(why));
 }
 
-// Makes it when it is not there; `fd` stays open.
+// Opens a directory, and creates it if it does not exist; `fd` stays open.
 static braid_err open_or_make(const char *path, int *fd, braid_error *error) {
     if (mkdir(path, 0777) != 0 && errno != EEXIST) return directory_error("make", path, error);
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return *fd < 0 ? directory_error("open", path, error) : BRAID_OK;
 }
 
-// On a full disk an older version can make room for a newer one.
+// On a full disk, removal of an older version can make room for a newer one.
 static bool may_make_room(const char *directory) {
     checkpoint_steps steps;
     bool may = !checkpoint_steps_read(directory, &steps, NULL) && steps.count > 1;
@@ -64,7 +64,7 @@ static bool may_make_room(const char *directory) {
     return may;
 }
 
-// Without the lock: several peers of one machine may look at the same time.
+// Runs without the lock, because several peers of one machine may try at the same time.
 static braid_err try_to_make(const char *directory, int fd, braid_error *error) {
     char name[STEP_NAME];
     struct stat latest;
@@ -77,7 +77,7 @@ static braid_err try_to_make(const char *directory, int fd, braid_error *error) 
     if (fstatat(fd, CHECKPOINT_LATEST, &latest, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(latest.st_mode)) return BRAID_OK;
     char path[FILES_MAX_PATH];
     if (!files_join(directory, CHECKPOINT_LATEST, path, NULL) && checkpoint_is_step(path))
-        return BRAID_OK;  // a copy that followed the link
+        return BRAID_OK;  // `latest` is a directory in copies that followed the link
     return braid_fail(error, BRAID_IO,
                       "'%s/%s' is a directory, where the link to the newest checkpoint belongs; move it away, or "
                       "choose another directory",
@@ -92,7 +92,8 @@ braid_err checkpoint_try(const char *directory, braid_error *error) {
     return err;
 }
 
-// The newest state is worth more than the oldest one that is kept. True: what found no room may be tried again.
+// Removes an older version, because the newest state is worth more than the oldest one. True: the
+// write may be retried.
 static bool make_room(checkpoint_writer *c) {
     int why = errno;
     if (!checkpoint_make_room(c->directory, &c->config.run, c->config.version)) {
@@ -109,7 +110,7 @@ static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
     bool there = false;
     snprintf(c->step, sizeof c->step, CHECKPOINT_STEP, c->config.version);
     for (unsigned i = 0; i < 100 && !there;
-         i++) {  // on other machines, and in other containers, others have the same number
+         i++) {  // processes on other machines and in other containers may have the same number
         checkpoint_temporary_name(c->config.version, &c->config.run, i, name);
         braid_err err = files_join(c->directory, name, c->temporary, error);
         if (err) return err;
@@ -126,7 +127,7 @@ static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
     if (c->lock < 0 || fstat(c->lock, &made) != 0) return directory_error("open", c->temporary, error);
     c->begun = made.st_mtim;
     flock(c->lock,
-          LOCK_EX | LOCK_NB);  // where there are no locks, what is left behind is removed too early or not at all
+          LOCK_EX | LOCK_NB);  // without locks, leftovers may be removed too early or not at all
     return BRAID_OK;
 }
 
@@ -151,7 +152,7 @@ static braid_err write_at(checkpoint_writer *c, int fd, const char *path, const 
     return err;
 }
 
-// Makes one of a stage's files: `parts` tensors in it for each of the stage's.
+// Creates one file of a stage, with `parts` tensors for each tensor of the stage.
 static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors,
                               uint32_t count, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
@@ -189,7 +190,7 @@ typedef char tensor_name[SAFETENSORS_MAX_NAME];
 static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
 static uint32_t file_of_part(uint32_t part) { return part == 0 ? FILE_MODEL : FILE_OPTIMIZER; }
 
-// Lists the tensors of a stage's file in `tensors`, whose names are kept in `names`.
+// Lists the tensors of a stage's file in `tensors`; `names` holds their names.
 static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, uint32_t file,
                              safetensors_tensor *tensors, tensor_name *names) {
     const split *s = c->split;
@@ -385,7 +386,8 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
     return BRAID_OK;
 }
 
-// Files by which other programs read the model. They may be edited later: the manifest does not list them.
+// Writes the files that other programs need. Users may edit them later, so the manifest does not
+// list them.
 static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
     size_t length;
     char *text = hf_config_write(c->config.model, &length);
@@ -431,7 +433,7 @@ static braid_err point_latest(checkpoint_writer *c, braid_error *error) {
     return err;
 }
 
-// A writer that was paused may come to its end when another process of the run has saved a newer version.
+// True if another process of the run saved a newer version while this writer was paused.
 static bool is_outdated(const checkpoint_writer *c, const char *before) {
     char link[FILES_MAX_PATH], path[FILES_MAX_PATH];
     struct stat said;

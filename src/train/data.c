@@ -11,15 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What a sample's position is drawn for, so that training and evaluation are different streams of one seed.
+// The purpose of a sample: training and evaluation draw from different streams of one seed.
 enum { STREAM_TRAIN = 0x7472, STREAM_HELD_OUT = 0x686f };
 
-// Read when a sample needs it, not mapped: a file that somebody cuts short would end the process.
+// Files are read on demand and not mapped, because truncation of a mapped file would end the
+// process.
 typedef struct text_file {
     int fd;
     char *path;
-    uint64_t begin, count;  // place in the whole text
-    struct stat *seen;      // when its bytes were last known to be those of the hash
+    uint64_t begin, count;  // offset in the whole text
+    struct stat *seen;  // status at the last time when its content matched the hash
 } text_file;
 
 enum { READ_BYTES = 1 << 16 };
@@ -27,7 +28,7 @@ enum { READ_BYTES = 1 << 16 };
 struct train_data {
     uint64_t bytes, train_bytes;  // [train_bytes, bytes) is held out
     braid_hash hash;
-    train_data **share;  // private data: each data peer's; then nothing else here is used but their number
+    train_data **share;  // private data: each data peer's text; only the number of slots is used besides
     uint32_t share_count;
     train_shares shares;
     uint32_t file_count;
@@ -51,7 +52,7 @@ static braid_err file_measure(text_file *file, const char *path, braid_error *er
 
 static braid_err add_file(train_data *data, const char *path, braid_error *error) {
     text_file *file = &data->file[data->file_count++];
-    // A named pipe would have the program wait for somebody who writes into it.
+    // O_NONBLOCK, because opening a named pipe would block until a writer opens it.
     *file = (text_file){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .path = strdup(path), .begin = data->bytes, .seen = calloc(1, sizeof *file->seen)};
     if (file->fd < 0) return open_error(path, error);
     if (!file->path || !file->seen) return braid_fail(error, BRAID_MEMORY, "no memory for the text '%s'", path);
@@ -94,12 +95,14 @@ static bool is_untouched(const text_file *file) {
            now.st_mtim.tv_nsec == file->seen->st_mtim.tv_nsec;
 }
 
-// Somebody wrote to it since, but what was there may be there still: a text that others append to.
+// Called when a file's status changed. The content may still match, as for a text to which lines
+// are appended.
 static bool is_the_same(const train_data *data) {
     braid_hash now;
     for (uint32_t i = 0; i < data->file_count; i++) fstat(data->file[i].fd, data->file[i].seen);
     if (hash_text(data, &now) && hash_equal(&now, &data->hash)) return true;
-    for (uint32_t i = 0; i < data->file_count; i++) data->file[i].seen->st_size = -1;  // looked at again, until it is restored
+    // the next sample checks again, in case the text is restored
+    for (uint32_t i = 0; i < data->file_count; i++) data->file[i].seen->st_size = -1;
     return false;
 }
 
@@ -180,7 +183,8 @@ uint64_t train_data_bytes(const train_data *data) {
 bool train_data_has_held_out(const train_data *data) { return share_of(data, 0)->train_bytes < share_of(data, 0)->bytes; }
 braid_hash train_data_hash(const train_data *data) { return share_of(data, 0)->hash; }
 
-// Bytes [at, at + tokens] of the text, which may span files: inputs are the first `tokens`, targets the last.
+// Reads bytes [at, at + tokens] of the text, which may span files. Inputs are the first `tokens` of
+// them, targets the last.
 static bool copy_text(const train_data *data, uint64_t at, uint32_t tokens, int32_t *inputs, int32_t *targets) {
     uint8_t bytes[READ_BYTES];
     uint32_t file = 0;

@@ -10,12 +10,12 @@
 
 typedef struct train_data train_data;
 
-// Reads the files one after another; the last `holdout` share (0 .. 0.5) of the bytes is held out. `tokens`: of one
-// sequence, to refuse text that is too short.
+// Reads the files in order; the last `holdout` share (0 .. 0.5) of the bytes is held out. `tokens`
+// per sequence: too short a text is refused.
 braid_err train_data_open(const char *const *paths, uint32_t count, double holdout, uint32_t tokens, train_data **out,
                           braid_error *error);
-// Private data, for a process that has them all: microbatch m (held-out ones begin at `microbatches`) is made of file
-// m mod slots mod count.
+// Private data in a process that has all texts: microbatch m is drawn from file m mod slots mod
+// count (held-out microbatches begin at `microbatches`).
 typedef struct train_shares {
     uint32_t slots, microbatches;
 } train_shares;
@@ -24,13 +24,13 @@ braid_err train_data_open_shares(const char *const *paths, uint32_t count, const
 void train_data_free(train_data *data);
 uint64_t train_data_bytes(const train_data *data);
 bool train_data_has_held_out(const train_data *data);
-// Of private data: of the first file.
+// With private data: of the first file.
 braid_hash train_data_hash(const train_data *data);
-// inputs and targets of sequences * tokens bytes each; targets are the inputs shifted by one. False: the text is not what it was when it
-// was opened, and train_data_why says so.
+// Writes inputs and targets, sequences * tokens bytes each; targets are the inputs shifted by one.
+// False: the text changed since it was opened; train_data_why has the message.
 bool train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
                        uint32_t tokens, int32_t *inputs, int32_t *targets);
-// The held-out sequences, the same in every evaluation: microbatch `m` of them.
+// Microbatch `m` of the held-out sequences, the same in every evaluation.
 bool train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
                          int32_t *inputs, int32_t *targets);
 void train_data_why(const train_data *data, braid_error *error);

@@ -139,7 +139,8 @@ braid_err files_write(const char *path, const void *data, size_t bytes, braid_er
 braid_err files_sync_directory(const char *path, braid_error *error) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return io_error("open", path, error);
-    // Some file systems cannot sync a directory and say EINVAL: there is nothing to wait for then.
+    // Some file systems cannot sync a directory and return EINVAL; nothing needs to be awaited
+    // there.
     braid_err err = fsync(fd) != 0 && errno != EINVAL ? io_error("sync", path, error) : BRAID_OK;
     close(fd);
     return err;

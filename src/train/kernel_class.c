@@ -18,8 +18,9 @@ typedef struct trial {
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-// A kernel does the same in more heads, and in more rows and columns beyond those of a few blocks; what is left over behind
-// whole blocks and vectors stays. So the largest models are tried in a second, not in ten.
+// A smaller size that exercises the same kernel paths: a kernel treats more heads, rows and columns
+// in the same way after a few blocks, and the remainder behind whole blocks and vectors is kept. So
+// even the largest models take a second and not ten.
 static void narrow(model_config *model) {
     uint32_t width = smaller(model->dim / model->heads, CLASS_DIM), most = CLASS_DIM / width, share = model->heads / model->kv_heads;
     if (model->heads > most) {

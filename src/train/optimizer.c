@@ -12,7 +12,8 @@ static double power(double base, uint64_t exponent) {
     return result;
 }
 
-// cos(pi * x) for x in [0, 1]: the library's cosine may differ between machines, a polynomial does not.
+// cos(pi * x) for x in [0, 1]. The library's cosine may differ between machines; this polynomial
+// does not.
 static double half_wave(double x) {
     const double pi = 3.14159265358979323846;
     bool upper = x > 0.5;
@@ -69,7 +70,7 @@ static void apply_plain(const adamw *a, size_t count, const float *gradient, flo
 }
 
 #if defined(__x86_64__)
-// The same operations in wide registers: without FMA in hardware every fmaf is a call.
+// The same operations in wide registers, because without hardware FMA every fmaf is a call.
 __attribute__((target("avx2,fma"))) static void apply_wide(const adamw *a, size_t count, const float *gradient,
                                                            float *weights, float *moment1, float *moment2) {
     apply(a, count, gradient, weights, moment1, moment2);

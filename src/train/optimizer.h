@@ -1,7 +1,8 @@
-// AdamW, its schedule and the decision that ends an iteration (docs/protocol.md, Arithmetic).
+// AdamW, its schedule, and the decision that ends an iteration (docs/protocol.md, Arithmetic).
 //
-// Only + - * / and square root, with the fused multiply-adds written out and subnormals kept, so that every kind of machine
-// gets the same bits. Clip, learning rate and bias corrections are computed once, by the leader, and come in as floats.
+// Only + - * / and square root, with explicit fused multiply-adds and subnormals kept, so that
+// every kind of machine gets the same bits. The leader computes clip, learning rate and bias
+// corrections once; they are passed in as floats.
 #ifndef BRAID_TRAIN_OPTIMIZER_H
 #define BRAID_TRAIN_OPTIMIZER_H
 
@@ -11,20 +12,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What every member applies.
+// The inputs of an optimizer step, the same for all members.
 typedef struct train_step {
-    float clip;  // multiplier of the gradient, 1 when it need not be clipped
+    float clip;  // multiplier of the gradient; 1 without clipping
     float learning_rate;
     float bias1, bias2;  // 1 - beta^(iteration + 1)
-    bool skip;           // nothing counted, overflow, or not finite: the version rises, the weights stay
+    bool skip;           // empty contribution set, overflow, or not finite: the version rises, the weights stay
 } train_step;
 
-// Linear warm-up to the recipe's learning rate, then a cosine down to the minimum at the last iteration.
+// Linear warm-up to the recipe's learning rate, then a cosine down to the minimum at the last
+// iteration.
 float train_learning_rate(const train_recipe *recipe, uint64_t iteration);
-// norm2: squared norm of the averaged gradient over all stages (NaN after an overflow). tokens: counted.
+// norm2: squared norm of the averaged gradient over all stages (NaN after an overflow). `tokens`
+// counts those of the contribution set.
 train_step train_decide(const train_recipe *recipe, uint64_t iteration, double norm2, uint64_t tokens);
 
-// weights, moment1 and moment2 after one step. `decay` is the tensor's.
+// One step on weights, moment1 and moment2. `decay` is the tensor's.
 void adamw_apply(const train_recipe *recipe, const train_step *step, bool decay, size_t count, const float *gradient,
                  float *weights, float *moment1, float *moment2);
 

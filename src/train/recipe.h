@@ -9,7 +9,7 @@ typedef struct train_recipe {
     uint64_t iterations, warmup;
     float learning_rate, min_learning_rate;  // warm-up, then cosine down to the minimum
     float beta1, beta2, eps, weight_decay;
-    float clip;         // largest global gradient norm, 0: none
+    float clip;         // the largest global gradient norm; 0: no clipping
     bool reproducible;  // 64-bit fixed-point sums; else fp32
 } train_recipe;
 

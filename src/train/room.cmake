@@ -1,4 +1,4 @@
-# Without libfyaml there are no descriptions to read (src/format/room.cmake).
+# Without libfyaml, descriptions cannot be read (src/format/room.cmake).
 if(NOT FYAML_FOUND)
   get_target_property(train_sources braid_train SOURCES)
   list(FILTER train_sources EXCLUDE REGEX "/run[a-z_]*\\.c$")

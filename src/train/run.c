@@ -21,8 +21,8 @@ enum {
 typedef struct run_reader {
     const yaml *file;
     const char *base_dir;
-    bool travelled;  // the canonical text, not a person's file
-    bool baselines;  // a file may choose the routing of a baseline
+    bool travelled;  // reading the canonical text, not a user's file
+    bool baselines;  // the file may select the routing of a baseline
     run_config *run;
     braid_error *error;
 } run_reader;
@@ -60,8 +60,8 @@ static braid_err read_stages(const run_reader *r, const run_field *f, const yaml
     return BRAID_OK;
 }
 
-// Whether "DIRECTORY/.." is DIRECTORY without its last name: not behind a symbolic link, nor behind
-// another "..".
+// True if "DIRECTORY/.." is DIRECTORY without its last component, which fails behind a symbolic
+// link or another "..".
 static bool parent_is_prefix(const char *directory, size_t length) {
     char path[RUN_MAX_PATH];
     struct stat about;
@@ -73,7 +73,7 @@ static bool parent_is_prefix(const char *directory, size_t length) {
     return lstat(path, &about) != 0 || !S_ISLNK(about.st_mode);
 }
 
-// `path` as seen from `directory`; a leading ../ leaves it.
+// Resolves `path` relative to `directory`; a leading ../ removes a component.
 static int join_path(char out[RUN_MAX_PATH], const char *directory, const char *path) {
     size_t length = strlen(directory);
     for (;;) {
@@ -118,7 +118,8 @@ static braid_err read_choice(const run_reader *r, const yaml_node *node, const c
     return yaml_read_choice(r->file, node, name, names, 2, choice, r->error);
 }
 
-// The last name is a baseline's. A joiner takes it from the leader's description; only braid-bench takes it from a file.
+// The last name is a baseline. Joiners accept it from the leader's description; of users' files
+// only braid-bench accepts it.
 static braid_err read_routing(const run_reader *r, const yaml_node *node, const char *name, size_t *choice) {
     uint32_t names = r->baselines || r->travelled ? RUN_ROUTINGS : RUN_ROUTING_SWARM;
     if (names == RUN_ROUTING_SWARM && node->text != NULL && strcmp(node->text, run_routing_names[RUN_ROUTING_SWARM]) == 0)
@@ -192,7 +193,8 @@ static const yaml_node *section_of(const yaml *file, const char *section) {
     return *section ? yaml_find(yaml_root(file), section) : yaml_root(file);
 }
 
-// The node to point at when `section.key` is wrong: its value, else its section, else the file.
+// The node for the position of an error about `section.key`: its value, else its section, else the
+// file.
 static const yaml_node *place_of(const yaml *file, const char *section, const char *key) {
     const yaml_node *map = section_of(file, section);
     const yaml_node *node = map != NULL && map->kind == YAML_MAP ? yaml_find(map, key) : NULL;
@@ -375,7 +377,7 @@ braid_err run_config_parse(const char *text, size_t length, const char *origin, 
     return code;
 }
 
-// Says early, with the line, that a text is not there or is no text.
+// Reports a missing text, or a file that is no text, early and with its line.
 static braid_err check_texts(const run_reader *r) {
     const yaml_node *node = place_of(r->file, "data", "text");
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
@@ -386,16 +388,15 @@ static braid_err check_texts(const run_reader *r) {
     return BRAID_OK;
 }
 
-// A pipe or an inherited descriptor (/dev/stdin, <(...)) lies in no directory of the user's.
+// A pipe or an inherited descriptor (/dev/stdin, <(...)) is in no directory of the user.
 bool run_config_is_stream(const char *path) {
     struct stat about;
     bool descriptor = strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/", 6) == 0;
     return descriptor || (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode));
 }
 
-// The directory of `path` as the user named it, absolute. Links are not followed: what a link in
-// this directory leads to may lie anywhere (a Kubernetes ConfigMap), and the files beside the link
-// are meant.
+// The directory of `path` as the user wrote it, absolute. Links are not followed: the target may be
+// anywhere (a Kubernetes ConfigMap), and texts are relative to the link.
 static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_error *error) {
     char here[RUN_MAX_PATH] = "";
     bool stream = run_config_is_stream(path), relative = stream || path[0] != '/';
@@ -432,7 +433,7 @@ braid_err run_config_load_with_baselines(const char *path, run_config *out, brai
     return load(path, true, out, error);
 }
 
-// ---- the canonical text, read ----
+// ---- reading the canonical text ----
 
 static braid_err read_travelled(const run_reader *r, braid_hash *data) {
     uint64_t version = 0;

@@ -1,4 +1,5 @@
-// A run's description (RUN.yaml): everything that decides the result, and the hash that names it.
+// A run's description (RUN.yaml): everything that determines the result, and the hash that
+// identifies it.
 #ifndef BRAID_TRAIN_RUN_H
 #define BRAID_TRAIN_RUN_H
 
@@ -15,71 +16,77 @@
 
 enum { RUN_MAX_TEXTS = 16, RUN_MAX_PATH = 1024, RUN_MAX_NAME = 64 };
 
-// Who takes which microbatch (docs/routing.md), in the order of the routers' algorithms.
+// The routing algorithms (docs/routing.md), in the order of the routers' enum.
 typedef enum run_routing { RUN_ROUTING_BRAID, RUN_ROUTING_GWTF, RUN_ROUTING_SWARM, RUN_ROUTINGS } run_routing;
 
-// What braid and gwtf make small, in the order of the routers' objectives.
+// The objectives of braid and gwtf, in the order of the routers' enum.
 typedef enum run_objective { RUN_OBJECTIVE_SUM, RUN_OBJECTIVE_WORST, RUN_OBJECTIVES } run_objective;
 
-// Who multiplies matrices (tensor/gemm.h): so that all processors get the same bits, or each as it can best. By default the first in a
-// reproducible run, the second in a fast one.
+// The kernels of matrix products (tensor/gemm.h): the same bits on all processors, or the fastest
+// of each. Default: the first for a reproducible run, the second for a fast one.
 typedef enum run_products { RUN_PRODUCTS_BY_MODE, RUN_PRODUCTS_COMMON, RUN_PRODUCTS_FASTEST, RUN_PRODUCTS } run_products;
 
 typedef struct run_config {
     char name[RUN_MAX_NAME];
     uint64_t seed;
     model_config model;
-    uint32_t stages;                   // stage 0 included; 1: the whole model in the data peers
-    uint32_t blocks[WIRE_MAX_STAGES];  // model blocks (layers) per stage, stage 0 first; they add up to model.layers
+    uint32_t stages;                   // including stage 0; 1: the data peers have the whole model
+    // model blocks (layers) per stage, stage 0 first; their sum is model.layers
+    uint32_t blocks[WIRE_MAX_STAGES];
     uint32_t text_count;
-    char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute after loading
+    char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute paths after loading
     double holdout;
-    uint32_t private_data;             // data peers, each with a text of its own; 0: all have the same text
+    uint32_t private_data;             // number of data peers with a text of their own; 0: all have the same text
     train_recipe recipe;
     run_products products;
-    uint32_t microbatches, sequences, tokens;  // per iteration; sequences of tokens per microbatch
-    bool elastic;           // private data: an iteration waits `patience` seconds for a data peer that is gone, then goes on without it
+    uint32_t microbatches, sequences, tokens;  // per iteration; and sequences of tokens per microbatch
+    // private data: an iteration waits `patience` seconds for a missing data peer, then continues
+    // without it
+    bool elastic;
     uint32_t patience;
-    uint32_t max_skipped;   // iterations in a row without a finite gradient that end the run, 0: any number goes on
+    uint32_t max_skipped;   // consecutive iterations without a finite gradient that end the run; 0: no limit
     uint32_t slots;
     run_routing routing;
     run_objective objective;
-    bool plan_first;  // of braid: data peers plan their first ways on a map of the run
+    bool plan_first;  // braid: data peers plan their initial routes on a map of the run
     bool recompute;
     uint32_t eval_every, eval_microbatches;
     char checkpoint[RUN_MAX_PATH];  // directory, "" : none
-    uint32_t checkpoint_every;      // iterations, 0: only at the end
-    uint32_t data_peers;            // that `up` starts
-    uint32_t capacity;              // microbatches a peer holds; 0: from memory
-    uint64_t max_memory;            // bytes per peer, 0: no cap
+    uint32_t checkpoint_every;      // in iterations; 0: only at the end
+    uint32_t data_peers;            // number of peers that `up` starts
+    uint32_t capacity;              // microbatches that a peer holds; 0: derived from memory
+    uint64_t max_memory;            // bytes per peer; 0: no limit
 } run_config;
 
-// Whether a file of this name can be read only once, or through this process's descriptors alone.
+// True for names that can be read only once, or only through this process's descriptors.
 bool run_config_is_stream(const char *path);
-// Reads and checks a file, and that each text is there and is text. Paths in it are relative to the
-// directory of `path` as it is named, whatever it links to; of a stream, to the working directory.
-// Errors name file, line, column, key and the mend.
+// Reads and checks a file, and checks that each text exists and is text. Paths in it are relative
+// to the directory of `path` as written, even if `path` is a link; for streams, to the working
+// directory. Errors name file, line, column, key and the fix.
 braid_err run_config_load(const char *path, run_config *out, braid_error *error);
-// The same; the file may choose swarm.routing: swarm, a baseline that users' runs are refused.
+// The same, but the file may select swarm.routing: swarm, a baseline that is refused in users'
+// runs.
 braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error);
-// The same from text; `origin` names it in messages. Paths are taken relative to `base_dir` (NULL: as they are).
+// The same from text; `origin` names it in errors. Paths are relative to `base_dir` (NULL:
+// unchanged).
 braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,
                            braid_error *error);
 
-// The canonical text that travels to joining peers (no local paths): parsing it gives the same run. `data` is the hash
-// of the text, so that data peers with other text are refused; with private data it is left out. Bytes written, 0 when `capacity` is too small.
+// The canonical text that is sent to joining peers (without local paths); parsing it gives the same
+// run. `data` is the hash of the text, so that data peers with another text are refused; it is
+// omitted with private data. Returns the bytes written, 0 when `capacity` is too small.
 size_t run_config_describe(const run_config *run, const braid_hash *data, char *text, size_t capacity);
-// Parses run_config_describe's output.
+// Parses the output of run_config_describe.
 braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data,
                                       braid_error *error);
-// Private data: every data peer's text must be named, for a process that plays all of them.
+// Private data in a process that plays all data peers: every data peer's text must be given.
 braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
-// Which of the two products a run has.
+// The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);
-// Shape of stage `number` of the run, and of the whole model in one stage, for solo.
+// The shape of stage `number` of the run, and of the whole model in one stage for solo training.
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out);
 void run_solo_shape(const run_config *run, stage_shape *out);
 

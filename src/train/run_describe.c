@@ -24,7 +24,7 @@ static void put(run_writer *w, const char *format, ...) {
         w->length += (size_t)written;
 }
 
-// Enough digits that the same bits are read back.
+// The fewest digits that read back as the same bits.
 static void put_float(run_writer *w, float value) { put(w, "%.9g", (double)value); }
 
 static void put_stages(run_writer *w, const run_config *run) {
@@ -75,7 +75,7 @@ static void put_section(run_writer *w, const run_config *run, const char *sectio
 size_t run_config_describe(const run_config *run, const braid_hash *data, char *text, size_t capacity) {
     run_writer w = {.text = text, .capacity = capacity};
     char hex[2 * BRAID_ID_BYTES + 1];
-    const braid_hash none = {{0}};  // each data peer's own affair
+    const braid_hash none = {{0}};  // local to each data peer
     id_hex(run->private_data > 0 ? none.bytes : data->bytes, BRAID_ID_BYTES, hex);
     put(&w, "braid: 1\n");
     for (size_t i = 0; i < run_section_count; i++) put_section(&w, run, run_sections[i], hex);

@@ -6,7 +6,7 @@
 
 enum { RUN_MAX_WIDTH = 1 << 16, RUN_MAX_LAYERS = 1024, RUN_MAX_VOCAB = 1 << 20, RUN_MAX_ITERATIONS = 1 << 30, RUN_MAX_PATIENCE = 7 * 24 * 3600 };
 
-// Not written: filled in by run_fill_defaults.
+// Default values that run_fill_defaults computes are not listed.
 static const uint64_t unset_long = UINT64_MAX;
 static const uint32_t unset_count = UINT32_MAX;
 static const float unset_float = -1;
@@ -100,7 +100,8 @@ void run_set_defaults(run_config *run) {
 
 static uint32_t smaller(uint64_t a, uint64_t b) { return (uint32_t)(a < b ? a : b); }
 
-// Stage 0 keeps only the two ends; up to three relay stages share the blocks, the first ones taking what is left over.
+// Stage 0 gets only the two ends. Up to three relay stages share the blocks; the first ones get the
+// remainder.
 static void fill_stages(run_config *run) {
     uint32_t relays = smaller(run->model.layers, 3);
     run->stages = relays + 1;

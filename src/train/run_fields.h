@@ -1,11 +1,12 @@
-// The keys of a description (RUN.yaml): one table for reading, checking and writing them. Private to run*.c.
+// The keys of a description (RUN.yaml): one table for reading, checking and writing. Private to
+// run*.c.
 #ifndef BRAID_TRAIN_RUN_FIELDS_H
 #define BRAID_TRAIN_RUN_FIELDS_H
 
 #include "train/run.h"
 
-// One bad batch makes one iteration without a finite gradient. Ten in a row are ten different batches: then it is the weights,
-// which a skipped iteration does not change.
+// One bad batch causes one iteration without a finite gradient. Ten different batches in a row mean
+// that the weights are bad, and a skipped iteration does not change them.
 enum { RUN_MAX_SKIPPED = 10 };
 
 typedef enum run_field_kind {
@@ -29,13 +30,13 @@ typedef enum run_field_kind {
 } run_field_kind;
 
 typedef struct run_field {
-    const char *section, *key;  // "" for the file itself
+    const char *section, *key;  // "" for keys of the file itself
     run_field_kind kind;
-    size_t offset;         // in run_config
+    size_t offset;         // offset in run_config
     uint64_t least, most;  // whole numbers
     double from, to;       // other numbers
-    bool local;            // each machine's own: not in the canonical text
-    const char *missing;   // a required key: how to mend it
+    bool local;            // local to each machine: not in the canonical text
+    const char *missing;   // required key: the fix for a missing one
 } run_field;
 
 extern const run_field run_fields[];
@@ -50,7 +51,7 @@ extern const char *const run_product_names[RUN_PRODUCTS - 1];  // index 1: faste
 extern const char *const run_routing_names[RUN_ROUTINGS];
 extern const char *const run_objective_names[RUN_OBJECTIVES];
 
-// What is not written: derived from the rest (0, negative or all ones before).
+// Fills in missing values that depend on others (0, negative or all ones before).
 void run_fill_defaults(run_config *run);
 void run_set_defaults(run_config *run);
 

@@ -6,9 +6,10 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double JUMP = 0.02;  // of the rate before; a cosine of 50 iterations moves by less near its ends
+// share of the previous rate; a cosine over 50 iterations changes by less near its ends
+static const double JUMP = 0.02;
 
-// The default, a twentieth of the iterations, is never as long.
+// the default, a twentieth of the iterations, is never that long
 static bool warmup_note(const run_config *run, char text[RUN_NOTE]) {
     const train_recipe *r = &run->recipe;
     if (r->warmup < r->iterations || r->warmup < 2) return false;
@@ -55,7 +56,7 @@ bool run_rate_jumps(const train_recipe *recipe, uint64_t version, const run_sche
     char schedule[96], mend[128] = "";
     if (had->iterations == 0 || version == 0 || version >= recipe->iterations) return false;
     double last = (double)had->learning_rate, next = (double)train_learning_rate(recipe, version);
-    // the same schedule goes on where it was
+    // the same schedule continues
     if (train_learning_rate(recipe, version - 1) == had->learning_rate || fabs(next - last) <= JUMP * last) return false;
     schedule_text(recipe, had, schedule, sizeof schedule);
     if (last > 0) snprintf(mend, sizeof mend, "set train.learning_rate and train.min_learning_rate to %.3g and train.warmup to 0, or ", last);

@@ -1,4 +1,4 @@
-// Settings of a run that are allowed and rarely meant: noted once at the start.
+// Notes at the start of a run about settings that are valid but rarely intended.
 #ifndef BRAID_TRAIN_RUN_NOTES_H
 #define BRAID_TRAIN_RUN_NOTES_H
 
@@ -11,17 +11,18 @@ enum { RUN_NOTE = 400 };
 
 typedef void (*run_note_fn)(void *context, const char *text);
 
-// Each of them by one call. `text_bytes`: of all texts together, held-out ones included.
+// Calls `note` once per note. `text_bytes`: of all texts together, including held-out ones.
 void run_notes(const run_config *run, uint64_t text_bytes, run_note_fn say, void *context);
 
-// Of a checkpoint after `version` iterations, what its run had planned: iterations in all, and the
-// learning rate of the last one.
+// The schedule of the run that wrote a checkpoint at `version`: its number of iterations, and the
+// learning rate of its last iteration.
 typedef struct run_schedule {
     uint64_t iterations;  // 0: not known
     float learning_rate;
 } run_schedule;
 
-// Whether the learning rate jumps where the run goes on from such a checkpoint; says so in `text`.
+// True if the learning rate jumps where the run continues from such a checkpoint; explains it in
+// `text`.
 bool run_rate_jumps(const train_recipe *recipe, uint64_t version, const run_schedule *had, char text[RUN_NOTE]);
 
 #endif

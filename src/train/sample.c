@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// qsort has no context: what is sorted carries its key.
+// qsort has no context, so the elements carry their sort key.
 typedef struct choice {
     float logit;
     uint32_t token;
@@ -27,7 +27,7 @@ static uint32_t likeliest(const float *logits, uint32_t count) {
     return best;
 }
 
-// How many of the sorted choices stay, and their weights' sum.
+// Number of sorted choices that remain, and the sum of their weights.
 static uint32_t cut(const choice *choices, uint32_t count, const sample_settings *settings, double *weights,
                     double *sum) {
     uint32_t kept = settings->top_k > 0 && settings->top_k < count ? settings->top_k : count;
@@ -71,7 +71,7 @@ struct generator {
     decoder *decoder;
     float *logits;
     int32_t *tokens;  // [context]
-    uint32_t count;   // of tokens read and kept; the decoder may be behind
+    uint32_t count;  // number of tokens received and kept; the decoder may be behind
 };
 
 static void *room_for(size_t bytes) {
@@ -125,7 +125,8 @@ void generator_free(generator *g) {
 void generator_read(generator *g, const uint8_t *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (g->count == g->model.context) {
-            // Full: forget the older half; the rest gets new positions and is read again.
+            // The buffer is full: drops the older half; the rest gets new positions and is read
+            // again.
             uint32_t kept = g->model.context / 2;
             memmove(g->tokens, g->tokens + g->count - kept, kept * sizeof *g->tokens);
             g->count = kept;
@@ -135,7 +136,8 @@ void generator_read(generator *g, const uint8_t *bytes, size_t count) {
     }
 }
 
-// The logits behind the last token. It was never asked about before: whoever asks reads another one then.
+// The logits after the last token. They are computed on demand, because callers may append more
+// first.
 static void catch_up(generator *g) {
     if (g->count == 0) generator_read(g, (const uint8_t *)"\n", 1);
     for (uint32_t i = decoder_position(g->decoder); i < g->count; i++)

@@ -1,4 +1,4 @@
-// Text from a trained model, byte by byte.
+// Text generation from a trained model, byte by byte.
 #ifndef BRAID_TRAIN_SAMPLE_H
 #define BRAID_TRAIN_SAMPLE_H
 
@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 typedef struct sample_settings {
-    double temperature;  // 0: always the likeliest
-    uint32_t top_k;      // only among the k likeliest, 0: all
-    double top_p;        // only among the likeliest that together have this probability, 1: all
+    double temperature;  // 0: always the most likely byte
+    uint32_t top_k;      // restricts the choice to the k most likely bytes; 0: all
+    double top_p;        // restricts the choice to the most likely bytes with this total probability; 1: all
 } sample_settings;
 
 enum { SAMPLE_BYTES = 256 };
@@ -22,15 +22,15 @@ uint32_t sample_token(const float *logits, uint32_t count, const sample_settings
 
 typedef struct generator generator;
 
-// Loads the weights; `narrow`: matrices as 8-bit integers. A model that does not know every byte is refused (BRAID_CONFIG). Free
-// with generator_free; the checkpoint may be closed.
+// Loads the weights; `narrow`: matrices as 8-bit integers. Refuses a model without a token for
+// every byte (BRAID_CONFIG). Free with generator_free; the checkpoint may be closed.
 braid_err generator_new(checkpoint *from, bool narrow, unsigned threads, generator **out, braid_error *error);
 void generator_free(generator *g);
-// Appends bytes to what the model has read. Only the last `context` of them matter.
+// Appends bytes to the model's input. Only the last `context` of them matter.
 void generator_read(generator *g, const uint8_t *bytes, size_t count);
-// The next byte, which counts as read.
+// Draws the next byte and appends it to the input.
 uint8_t generator_next(generator *g, const sample_settings *settings, rng *random);
-// -ln of the probability of this byte as the next one, which then counts as read.
+// Returns -ln of the probability of this next byte, and appends it to the input.
 double generator_surprise(generator *g, uint8_t byte);
 
 #endif

@@ -29,18 +29,19 @@ typedef struct solo {
     worker *worker;
     split split;
     braid_hash run_hash;
-    solo_blob blobs[SOLO_BLOBS];  // an activation, its gradient, and one more
-    braid_hash *leaves;           // [split.block_count]
+    solo_blob blobs[SOLO_BLOBS];  // an activation, its gradient, and a spare
+    braid_hash *leaves;  // [split.block_count]
     uint64_t version, until, saved;
-    solo_wish wish;                    // of those that end the run, the strongest so far
-    uint32_t skipped, skipped_before;  // iterations in a row without a finite gradient, now and an iteration ago
-    int lock;                          // of the checkpoints' directory, -1: none
-    char from[FILES_MAX_PATH];         // the checkpoint that it goes on from, "": none
-    char newest[FILES_MAX_PATH];       // the same, found by itself
+    solo_wish wish;  // the strongest request to end so far
+    // consecutive iterations without a finite gradient, up to now and one iteration earlier
+    uint32_t skipped, skipped_before;
+    int lock;  // of the checkpoint directory; -1: none
+    char from[FILES_MAX_PATH];  // the checkpoint that the run continues; "": none
+    char newest[FILES_MAX_PATH];  // that checkpoint, when it was found in the run's own directory
     solo_result *result;
 } solo;
 
-// What one iteration counts.
+// The totals of one iteration.
 typedef struct solo_sum {
     double loss;
     uint64_t tokens;
@@ -121,7 +122,7 @@ static braid_err train_microbatch(solo *s, uint64_t iteration, uint32_t m, solo_
     job_result gradients = {0};
     if (loss.finite) gradients = solo_job(s, &backward);
     blob_release(s, loss.out);
-    if (!loss.finite) return BRAID_OK;  // void: counts nowhere
+    if (!loss.finite) return BRAID_OK;  // not finite: excluded from the sum
     if (!job_worked(s, &gradients, &err, error)) return err;
     sum->loss += loss.loss;
     sum->tokens += loss.tokens;
@@ -129,7 +130,7 @@ static braid_err train_microbatch(solo *s, uint64_t iteration, uint32_t m, solo_
     return BRAID_OK;
 }
 
-// As a swarm's leader does: tensors in canonical order.
+// Sums tensors in canonical order, as a swarm's leader does.
 static double squared_norm(solo *s, uint64_t tokens) {
     job reduce = {.id = 1,
                   .kind = JOB_REDUCE,
@@ -162,8 +163,8 @@ static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
 
 static void save(solo *s);
 
-// The state stands still between microbatches too, so a checkpoint need not wait for the
-// iteration's end.
+// The state does not change between microbatches, so a checkpoint need not wait for the end of the
+// iteration.
 static solo_wish listen(solo *s) {
     solo_wish wish = s->config.wish ? s->config.wish(s->config.context) : SOLO_GO_ON;
     if (wish == SOLO_SAVE && !saves(s)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});
@@ -221,7 +222,8 @@ static braid_err evaluate(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
-// Such weights are of no use to anything, and would push out those that are.
+// Refuses to save weights that are not finite, because they are useless and would replace good
+// ones.
 static braid_err blocks_are_finite(const solo *s, uint32_t first, uint32_t count, const uint8_t *at, braid_error *error) {
     for (uint32_t i = first; i < first + count; i++) {
         uint32_t elements = s->split.blocks[split_block(&s->split, 0, i)].count;
@@ -273,8 +275,8 @@ static void note_room(solo *s, uint32_t removed) {
     if (removed > 0) note(s, text);
 }
 
-// A checkpoint that cannot be written is told, and the run goes on: the older one is still there. Some file systems notice
-// only at the end that they are full (NFS); then it is all written again.
+// A failed save is reported and the run continues, because the older checkpoint still exists. Some
+// file systems report a full disk only at the final sync (NFS); then everything is written again.
 static void save(solo *s) {
     checkpoint_summary summary = {0};
     braid_error why = {0};
@@ -318,8 +320,9 @@ static void note_jump(const solo *s, const checkpoint *from) {
 
 static bool is_due(uint64_t version, uint32_t every) { return every > 0 && version % every == 0; }
 
-// A version after skipped iterations has the weights of the version before them. Saving it would push out an older checkpoint, which
-// may be the newest one that the run can recover from. A save that fell due meanwhile comes after the next step, as in a swarm.
+// After skipped iterations a version has the weights of the version before them. Saving it would
+// remove an older checkpoint, possibly the newest one from which the run can recover. A save that
+// was due meanwhile follows the next step, as in a swarm.
 static bool save_is_due(const solo *s) {
     uint64_t every = s->run->checkpoint_every;
     return saves(s) && s->saved != s->version && every > 0 && s->skipped == 0 && s->version / every > (s->version - 1 - s->skipped_before) / every;
@@ -332,7 +335,7 @@ static braid_err diverged(const solo *s, braid_error *error) {
     return run_diverged(s->run, s->version, s->skipped, s->result->path[0] ? s->result->path : began, error);
 }
 
-// A run that ends early after skipped iterations has nothing new to save.
+// A run that ends early after skipped iterations has no new state to save.
 static bool last_save_is_due(const solo *s, braid_err err) {
     bool nothing_new = (err || s->result->stopped) && s->saved + s->skipped == s->version;
     return saves(s) && s->saved != s->version && !s->result->abandoned && !nothing_new;
@@ -451,7 +454,7 @@ static void solo_close(solo *s) {
     checkpoint_release(s->run->checkpoint, s->lock);
 }
 
-// A run that is complete already: only its weights are named.
+// The run is already complete: only reports the hash of its weights.
 static void tell_nothing(solo *s) {
     char text[CHECKPOINT_NOTE];
     checkpoint_nothing_to_do(s->version, s->run->recipe.iterations, text);

@@ -1,5 +1,5 @@
-// `train --solo`: the whole model in one process, by the same jobs and the same mathematics as a swarm, so that its weights
-// are what every swarm's must be.
+// `train --solo`: the whole model in one process, with the same jobs and arithmetic as a swarm, so
+// that every swarm must reach its weights.
 #ifndef BRAID_TRAIN_SOLO_H
 #define BRAID_TRAIN_SOLO_H
 
@@ -15,9 +15,13 @@
 #include <stdint.h>
 
 typedef enum solo_event_kind {
-    SOLO_STARTED,     // iteration (done so far), of, parameters, tokens (of one iteration)
-    SOLO_ITERATION,   // iteration (done), of, loss (mean), tokens, microbatches (counted), tokens_per_second, norm, ...
-    SOLO_EVAL,        // iteration (done), loss, tokens: before the first of every eval_every iterations, and at the end
+    SOLO_STARTED,     // iteration (completed before), of, parameters, tokens (per iteration)
+    // iteration (completed), of, loss (mean), tokens, microbatches (counted), tokens_per_second,
+    // norm, ...
+    SOLO_ITERATION,
+    // iteration (completed), loss, tokens: before the first of every eval_every iterations, and at
+    // the end
+    SOLO_EVAL,
     SOLO_CHECKPOINT,  // iteration, path, failed, text
     SOLO_NOTE,        // text
 } solo_event_kind;
@@ -31,48 +35,47 @@ typedef struct solo_event {
     const char *text, *path;
 } solo_event;
 
-// What the host wishes, asked between microbatches; a later one includes those before it but
-// SOLO_SAVE.
+// Requests of the host, polled between microbatches. A later value includes the earlier ones,
+// except SOLO_SAVE.
 typedef enum solo_wish {
     SOLO_GO_ON,
-    SOLO_SAVE,    // a checkpoint of the state as it is, and go on
-    SOLO_FINISH,  // finish the iteration, save, end
-    SOLO_DROP,    // drop the iteration: save the state before it, end
-    SOLO_ABANDON, // end without saving
+    SOLO_SAVE,    // saves a checkpoint of the current state and continues
+    SOLO_FINISH,  // finishes the iteration, saves, ends
+    SOLO_DROP,    // drops the iteration, saves the state before it, ends
+    SOLO_ABANDON,  // ends without saving
 } solo_wish;
 
 typedef struct solo_config {
     const run_config *run;
     const train_data *data;
     unsigned threads;
-    uint64_t usable_bytes;  // memory that the process may use; 0: not known
-    const char *resume;  // a checkpoint, NULL: from the seed
-    bool continues;      // from the newest checkpoint of the run in its directory; `resume` is for when there is none
-    bool anew;           // newer checkpoints in its directory are set aside
-    uint64_t until;      // stop when this many iterations are done, 0: the run's
+    uint64_t usable_bytes;  // memory available to the process; 0: unknown
+    const char *resume;  // path of a checkpoint; NULL: starts from the seed
+    bool continues;      // starts from the newest checkpoint of the run in its directory, else from `resume`
+    bool anew;           // moves newer checkpoints in its directory aside
+    uint64_t until;      // stops after this many iterations; 0: those of the run
     void *context;
     void (*tell)(void *context, const solo_event *event);
-    solo_wish (*wish)(void *context);  // NULL: go on
-    // For who measures; NULL: nobody.
+    solo_wish (*wish)(void *context);  // NULL: no requests
+    // For measurements; NULL: none.
     const tensor_watch *watch;
     void (*job_done)(void *context, job_kind kind, uint64_t cost_ns);
 } solo_config;
 
 typedef struct solo_result {
-    uint64_t version, until;    // iterations done, and to be done
+    uint64_t version, until;    // iterations completed, and in total
     braid_hash weights;         // split_weights_hash
-    double loss;                // mean of the last iteration, NAN when there was none
-    uint64_t tokens;            // trained on in this process
-    bool begun;                 // SOLO_STARTED was told
-    bool stopped, abandoned;    // before the end, as wished; abandoned: without saving
-    bool diverged;              // the reason why solo_run failed: no gradient was finite for too long
+    double loss;                // mean of the last iteration; NAN when there was none
+    uint64_t tokens;            // trained on by this process
+    bool begun;                 // SOLO_STARTED was reported
+    bool stopped, abandoned;    // ended early on request; abandoned: without saving
+    bool diverged;              // why solo_run failed: no finite gradient for too long
     bool save_failed;           // the last checkpoint could not be written
-    bool nothing;               // the checkpoint had as many iterations as are wanted: nothing was computed
-    char path[FILES_MAX_PATH];  // the last checkpoint, "": none
+    bool nothing;               // the checkpoint already had all iterations: nothing was computed
+    char path[FILES_MAX_PATH];  // the last checkpoint; "": none
 } solo_result;
 
-// After an error that leaves the weights whole (a text that has changed, no memory) the newest
-// state is saved all the same.
+// After an error with intact weights (a changed text, no memory) the newest state is still saved.
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error);
 
 #endif

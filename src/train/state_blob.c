@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-// The moments by a fast digest: a replica that went astray is noticed all the same, at a third of the cost.
+// The moments are covered by a fast digest: it detects a diverged replica, at a third of the cost.
 braid_hash state_name(const void *const parts[STATE_PARTS], uint32_t elements) {
     size_t bytes = elements * sizeof(float);
     sha256 hash;

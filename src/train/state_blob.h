@@ -1,6 +1,6 @@
-// How blocks of state travel and are handed to a checkpoint: for each block its version (8 bytes, little-endian), then its
-// weights, first and second moments (fp32). Written by JOB_STATE_GET and checkpoint_state, read by JOB_STATE_PUT and
-// checkpoint_put.
+// The format of blocks of state for transfer and checkpoints: for each block its version (8 bytes,
+// little-endian), then its weights, first and second moments (fp32). Written by JOB_STATE_GET and
+// checkpoint_state, read by JOB_STATE_PUT and checkpoint_put.
 #ifndef BRAID_TRAIN_STATE_BLOB_H
 #define BRAID_TRAIN_STATE_BLOB_H
 
@@ -29,7 +29,7 @@ static inline uint64_t state_block_version(const uint8_t *bytes) {
     return version;
 }
 
-// Whether no weight of a block is infinite or not a number.
+// True if all weights of a block are finite.
 bool state_block_is_finite(const uint8_t *bytes, uint32_t elements);
 
 // Part 0 .. STATE_PARTS - 1 of a block of `elements`.
@@ -44,10 +44,10 @@ static inline void state_block_write(uint8_t *out, uint64_t version, uint32_t el
         memcpy(out + sizeof version + i * sizeof(float) * elements, parts[i], elements * sizeof(float));
 }
 
-// A block's name: the hash of its weights and moments, whatever its version.
+// The content hash of a block: of its weights and moments, without its version.
 braid_hash state_name(const void *const parts[STATE_PARTS], uint32_t elements);
 
-// Whether `bytes` are blocks [first, first + count), all at one version.
+// True if `bytes` are blocks [first, first + count), all at one version.
 static inline bool state_blob_sound(const block *blocks, uint32_t first, uint32_t count, const uint8_t *bytes,
                                     uint64_t byte_count) {
     if (count == 0 || byte_count != state_blob_bytes(blocks, first, count)) return false;

@@ -14,7 +14,8 @@ enum { CHUNK = 512, FLAG_OVERFLOW = 1, NORM_LANES = 16 };
 static const float limit = 0x1p20f;  // 2^SUM_RANGE_BITS
 static const double scale = 0x1p30;  // 2^SUM_SCALE_BITS
 static const double unscale = 0x1p-30;
-// Adding it to a number below 2^51 rounds that to an integer, to nearest even, and leaves it in the low bits.
+// Adding it to a number below 2^51 rounds that number to an integer, to nearest even, in the low
+// bits.
 static const double rounder = 0x1.8p52;
 
 static inline int64_t bits_of(double x) {
@@ -25,7 +26,8 @@ static inline int64_t bits_of(double x) {
 
 static inline int64_t to_fixed(float g) { return bits_of((double)g * scale + rounder) - bits_of(rounder); }
 
-// As integers, magnitudes order like the floats they are, with infinities and NaNs above all numbers.
+// Compares magnitudes as integers: they order like the floats, with infinities and NaNs above all
+// numbers.
 TENSOR_WIDE
 static bool chunk_fits(const float *gradient, size_t count) {
     uint32_t largest = 0, bound;
@@ -64,7 +66,7 @@ size_t sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool fir
     return lost;
 }
 
-// To zero, where a negative zero becomes a positive one.
+// Sets to zero; multiplication would leave negative zeros.
 TENSOR_WIDE
 static void begin_floats(float *restrict sum, const float *restrict gradient, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] = 0.0f + gradient[i];
@@ -77,7 +79,7 @@ void sum_add_plain(float *sum, const float *gradient, size_t count, bool first) 
         tensor_add(sum, gradient, count);
 }
 
-// Bytes that the widest of these integers needs; 0 when all are zero.
+// The bytes of the widest of these integers; 0 when all are zero.
 static unsigned group_width(const int64_t *sum, size_t count) {
     uint64_t magnitude = 0, any = 0;
     for (size_t i = 0; i < count; i++) {
@@ -102,7 +104,7 @@ size_t sum_packed_bytes(const int64_t *sum, size_t count, bool overflow) {
     return bytes;
 }
 
-// With a constant width these loops become plain moves.
+// With a constant width these loops compile to plain moves.
 static inline __attribute__((always_inline)) void put_group(const int64_t *sum, size_t count, unsigned width,
                                                             uint8_t *out) {
     for (size_t i = 0; i < count; i++) memcpy(out + i * width, &sum[i], width);
@@ -167,7 +169,7 @@ size_t sum_packed_length(const uint8_t *bytes, size_t left, size_t count) {
     return used;
 }
 
-// Reads the group at *bytes and moves on.
+// Reads the group at *bytes and advances.
 static void next_group(const uint8_t **bytes, size_t count, int64_t *out) {
     unsigned width = **bytes;
     unpack_group(*bytes + 1, count, width, out);
@@ -188,19 +190,19 @@ static bool part_overflowed(const sum_part *part) {
     return part->own ? part->overflow : part->packed[0] == FLAG_OVERFLOW;
 }
 
-// Unsigned, because a peer may send any integers, and a signed sum of those may wrap.
+// Unsigned, because a peer may send any integers, and the signed sum could overflow.
 static void add_words(uint64_t *sum, const int64_t *more, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += (uint64_t)more[i];
 }
 
-// One over the tokens where that is exact: then a product has the bits of the quotient, for a fraction of the time.
+// 1 / tokens if that is exact: then a product has the bits of the quotient and is much faster.
 static bool exact_inverse(uint64_t tokens, double *inverse) {
     bool power_of_two = (tokens & (tokens - 1)) == 0;
     *inverse = 1.0 / (double)tokens;
     return power_of_two;
 }
 
-// Integers below 2^51 become doubles by the same trick as above, which every vector unit has.
+// Converts integers below 2^51 to doubles by the addition above, which every vector unit supports.
 TENSOR_WIDE
 static bool small_words(const uint64_t *sum, size_t count) {
     uint64_t magnitude = 0;

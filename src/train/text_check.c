@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// First bytes of formats that are not text (file(1), magic(5)).
+// Magic numbers of formats that are not text (file(1), magic(5)).
 typedef struct magic {
     const char *bytes;
     uint16_t count, at;
@@ -62,16 +62,16 @@ static const char *marked_encoding(const uint8_t *bytes, size_t count) {
 }
 
 typedef struct tally {
-    size_t zeros[4];  // by the position modulo 4
+    size_t zeros[4];  // indexed by position modulo 4
     size_t all_zeros, controls, malformed;
 } tally;
 
-// Characters of control that text has: tab, line feed, form feed, carriage return, back space,
+// Control characters that occur in text: tab, line feed, form feed, carriage return, backspace,
 // escape (colours in logs).
 static bool is_control(uint8_t byte) { return (byte < 0x20 && !strchr("\t\n\f\r\b\x1b", byte)) || byte == 0 || byte == 0x7f; }
 
-// Bytes of the UTF-8 sequence that begins there, 0: malformed. One that the sample's end cuts is
-// fine.
+// Length of the UTF-8 sequence at this position, 0: malformed. A sequence at the end of the sample
+// may be incomplete.
 static size_t sequence_bytes(const uint8_t *bytes, size_t count) {
     size_t length = bytes[0] < 0x80 ? 1 : bytes[0] >> 5 == 6 ? 2 : bytes[0] >> 4 == 14 ? 3 : bytes[0] >> 3 == 30 ? 4 : 0;
     for (size_t i = 1; i < length && i < count; i++)
@@ -92,8 +92,8 @@ static void count_bytes(const uint8_t *bytes, size_t count, tally *t) {
     }
 }
 
-// Most characters of most languages have a zero byte or two in these encodings; text of one byte a
-// character has none.
+// Most characters of most languages have a zero byte or two in these encodings; text with one byte
+// per character has none.
 static const char *guessed_encoding(const tally *t, size_t count) {
     size_t fourth = count / 4, most = fourth - fourth / 8, even = t->zeros[0] + t->zeros[2], odd = t->zeros[1] + t->zeros[3];
     if (fourth == 0 || t->all_zeros > count - fourth / 2) return NULL;
@@ -104,8 +104,8 @@ static const char *guessed_encoding(const tally *t, size_t count) {
     return NULL;
 }
 
-// Text in an older 8-bit encoding is malformed UTF-8, but has no more control characters than any
-// other.
+// Text in an older 8-bit encoding is malformed UTF-8, but has no more control characters than other
+// text.
 static bool is_binary(const tally *t, size_t count) { return t->controls * (t->malformed * 50 > count ? 50 : 10) > count; }
 
 bool text_check_bytes(const uint8_t *bytes, size_t count, const char *path, char why[TEXT_WHY]) {
@@ -129,7 +129,7 @@ static bool plain(char why[TEXT_WHY], const char *text) {
     return false;
 }
 
-// Bytes of the file from `at` on, as many as there are up to a sample. False: they cannot be read.
+// Reads the file's bytes from `at` on, up to a sample. False: they cannot be read.
 static bool read_sample(int fd, uint64_t at, uint8_t sample[TEXT_SAMPLE_BYTES], size_t *count) {
     for (*count = 0; *count < TEXT_SAMPLE_BYTES;) {
         ssize_t n = pread(fd, sample + *count, TEXT_SAMPLE_BYTES - *count, (off_t)(at + *count));
@@ -140,7 +140,8 @@ static bool read_sample(int fd, uint64_t at, uint8_t sample[TEXT_SAMPLE_BYTES], 
     return true;
 }
 
-// A text may end in something else: another file's blocks, zeros after a crash.
+// Checks later samples, because a text may end in other data: blocks of another file, or zeros
+// after a crash.
 static bool check_later(int fd, uint64_t bytes, const char *path, char why[TEXT_WHY]) {
     uint8_t sample[TEXT_SAMPLE_BYTES];
     const uint64_t places[] = {bytes / 2, bytes - TEXT_SAMPLE_BYTES};
@@ -175,7 +176,7 @@ static bool check_opened(int fd, const char *path, char why[TEXT_WHY]) {
 }
 
 bool text_check_file(const char *path, char why[TEXT_WHY]) {
-    // a pipe must not make the program wait for its writer
+    // O_NONBLOCK, because a pipe would block until a writer opens it
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         snprintf(why, TEXT_WHY, "cannot be read: %s; name a plain text file, relative to the file that describes the run", strerror(errno));

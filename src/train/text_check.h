@@ -1,5 +1,5 @@
-// Whether a file is plain text, one byte a token: compressed files, documents of office programs,
-// UTF-16 and other binary data are refused before hours are spent on them.
+// Detects plain text, one byte per token. Compressed files, office documents, UTF-16 and other
+// binary data are refused before hours are spent on them.
 #ifndef BRAID_TRAIN_TEXT_CHECK_H
 #define BRAID_TRAIN_TEXT_CHECK_H
 
@@ -11,13 +11,12 @@
 
 enum { TEXT_SAMPLE_BYTES = 1 << 16, TEXT_WHY = 320 };
 
-// Looks at the first bytes of a file (at most TEXT_SAMPLE_BYTES are needed). False: `why` says what
-// it is and how to make text of it, as in "is gzip-compressed; decompress it: gunzip words.gz".
+// Examines the start of a file (at most TEXT_SAMPLE_BYTES are needed). False: `why` names the
+// format and the way to convert it, as in "is gzip-compressed; decompress it: gunzip words.gz".
 bool text_check_bytes(const uint8_t *bytes, size_t count, const char *path, char why[TEXT_WHY]);
-// The same of an existing file, and whether it is a regular file, readable and not empty.
+// The same for an existing file; also checks that it is a regular file, readable and not empty.
 bool text_check_file(const char *path, char why[TEXT_WHY]);
-// Whether a file begins with the byte order mark of UTF-8, which is trained on like all other
-// bytes.
+// True if a file begins with the UTF-8 byte order mark, which is trained on like all other bytes.
 bool text_check_marked(const char *path);
 
 #endif

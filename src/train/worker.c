@@ -19,7 +19,7 @@ enum { ALIGNMENT = 64 };
 
 static size_t padded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-// Hands out pieces of one reservation. With `base` NULL it only counts.
+// Divides one reservation into pieces. With `base` NULL it only counts.
 typedef struct carver {
     uint8_t *base;
     size_t used;
@@ -74,12 +74,12 @@ static void carve_all(worker *w, carver *c) {
     carve_sum(w, c);
 }
 
-// Everything but the memory: the stage, and the sizes that follow from it.
+// Initialises everything except the memory: the stage and the derived sizes.
 static braid_err worker_measure(worker *w, const worker_config *config, tensor_pool *pool, braid_error *error) {
     *w = (worker){.config = *config, .pool = pool};
     braid_err err = stage_new(&config->model, &config->shape, pool, &w->stage, error);
     if (err) return err;
-    // Where only one microbatch is ever added, its sum grows in the memory that its stash gives up.
+    // If only one microbatch is ever added, its sum replaces the stash as the stash becomes unused.
     w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1;
     w->tensors = stage_tensors(w->stage);
     w->tensor_count = stage_tensor_count(w->stage);
@@ -94,7 +94,7 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     return BRAID_OK;
 }
 
-// The state's pages become those of a file, which goes when this process does.
+// Maps the pages of the state to an unlinked file, which disappears with this process.
 static braid_err state_to_disk(worker *w, braid_error *error) {
     const char *directory = w->config.state_directory;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -123,7 +123,7 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
                           quantity_size_text(cap, limit), (unsigned long long)(need + 1023) >> 10,
                           capacity == 1 ? "make the microbatches or the stage smaller" : "lower the capacity");
     }
-    // Reserved now, touched when used: a peer that waits for work costs its state only.
+    // Reserved now and touched on use, so an idle peer costs only its state.
     void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return braid_fail(error, BRAID_MEMORY,
@@ -131,7 +131,7 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
                           (unsigned long long)(w->memory_bytes >> 20), strerror(errno));
     w->memory = memory;
 #ifdef MADV_HUGEPAGE
-    madvise(memory, w->memory_bytes, MADV_HUGEPAGE);  // fewer page faults and look-ups; without it all works as well
+    madvise(memory, w->memory_bytes, MADV_HUGEPAGE);  // reduces page faults and TLB misses; optional
 #endif
     carver pieces = {memory, 0};
     carve_all(w, &pieces);
@@ -256,7 +256,7 @@ braid_hash worker_root(const braid_hash *hashes, uint32_t count) {
     return sha256_of(hashes, (size_t)count * sizeof *hashes);
 }
 
-// Pieces that others sent: of any size.
+// Blobs that other peers sent may have any size.
 static void worker_join(const worker_call *call) {
     const worker_blobs *blobs = call->blobs;
     const void *piece[WIRE_MAX_PIECES];

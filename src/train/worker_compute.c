@@ -10,7 +10,7 @@ static void *slot_stash(const worker_call *call) {
     return call->w->stashes + (size_t)call->work->slot * call->w->stash_bytes;
 }
 
-// NaNs and infinities are the numbers whose exponent is all ones.
+// NaN and infinity have an exponent of all ones.
 static bool all_finite(const float *values, size_t count) {
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
@@ -64,7 +64,7 @@ void worker_loss(const worker_call *call) {
     call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_bytes / sizeof *dx));
 }
 
-// The block that holds the element at `offset`.
+// The block of the element at `offset`.
 static uint32_t block_at(const worker *w, size_t offset) {
     uint32_t low = 0, high = w->block_count;
     while (high - low > 1) {
@@ -77,7 +77,7 @@ static uint32_t block_at(const worker *w, size_t offset) {
     return low;
 }
 
-// What one microbatch adds, or takes away.
+// The addition of one microbatch to the sum, or its removal.
 typedef struct addition {
     worker *w;
     bool minus;
@@ -108,14 +108,14 @@ static void add_to_sum(void *context, size_t offset, const float *gradient, size
     }
 }
 
-// The first and only microbatch's gradients are the sum.
+// With one microbatch in fast mode its gradients are the sum, so they are computed in place.
 static float *place_in_sum(void *context, size_t offset) {
     const worker *w = ((const addition *)context)->w;
     return w->plain_sum && w->sum_shares ? w->plain_sum + offset : NULL;
 }
 
-// Rounding to fixed point is the same on both sides of zero, and what does not fit is counted: what was added is gone
-// without a trace.
+// Removes a microbatch exactly: rounding to fixed point is symmetric about zero, and elements that
+// did not fit are counted.
 static void take_from_sum(void *context, size_t offset, const float *gradient, size_t count) {
     enum { CHUNK = 1024 };
     float negated[CHUNK];
@@ -153,7 +153,7 @@ void worker_weight(const worker_call *call) {
 
 void worker_sum_clear(const worker_call *call) {
     worker *w = call->w;
-    if (!w->sum_used) return;  // a sum that nobody touched is zero and costs no memory yet
+    if (!w->sum_used) return;  // an unused sum is zero and its pages are not allocated yet
     if (w->plain_sum && !w->sum_shares) memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
     if (w->fixed_sum && !w->sum_shares) memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
     for (uint32_t b = 0; b < w->block_count; b++) atomic_store_explicit(&w->lost[b], 0, memory_order_relaxed);

@@ -1,4 +1,4 @@
-// The worker's own parts see each other through this; everybody else includes train/worker.h.
+// Private to the files of the worker; other code includes train/worker.h.
 #ifndef BRAID_TRAIN_WORKER_INSIDE_H
 #define BRAID_TRAIN_WORKER_INSIDE_H
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Names of the blocks at a version, as somebody told.
+// Content hashes of the blocks at one version, as received from another peer.
 typedef struct worker_names {
     bool known;
     uint64_t version;
@@ -30,31 +30,32 @@ struct worker {
 
     void *memory;
     size_t memory_bytes;
-    // All below point into `memory`. The four fp32 arrays and the sum are indexed like the stage's parameters. `alone`:
-    // the results begin where the sum does.
+    // The arrays below point into `memory`. The four fp32 arrays and the sum are indexed like the
+    // stage's parameters. `alone`: the results overlap the sum.
     float *weights, *moment1, *moment2, *results;
     int64_t *fixed_sum;  // reproducible
     float *plain_sum;    // fast
     block *blocks;
     uint64_t *versions;         // [block_count]
-    _Atomic(uint32_t) *lost;    // [block_count], elements that did not fit into the sum, less those taken back
-    size_t *part_at;            // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)], where blocks start in packed blobs
+    // [block_count] number of elements that did not fit into the sum, minus those removed
+    _Atomic(uint32_t) *lost;
+    size_t *part_at;            // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)] offsets of blocks in packed blobs
     braid_hash *block_hash;     // [block_count]
-    braid_hash *own_name;       // [block_count], of the last JOB_STATE_ROOT
+    braid_hash *own_name;       // [block_count] content hashes at the last JOB_STATE_ROOT
     worker_names names[2];      // by version % 2
     double *block_norm2;        // [block_count]
     double *tensor_norm2;       // [tensor_count]
     int32_t *inputs, *targets;  // [capacity * rows], stage 0
     uint8_t *stashes;           // [capacity * stash_bytes]
 
-    bool sum_shares;  // its memory with the only stash: its first addition sets it
+    bool sum_shares;  // the sum overlaps the only stash; its first addition overwrites it
     bool sum_used;    // since the last JOB_SUM_CLEAR
     bool loaded;      // weights came from a checkpoint
     uint64_t loaded_version;
-    uint64_t own_version;       // of own_name
+    uint64_t own_version;       // version of own_name
 };
 
-// One job under way.
+// A running job.
 typedef struct worker_call {
     worker *w;
     const job *work;
@@ -62,15 +63,15 @@ typedef struct worker_call {
     job_result *result;
 } worker_call;
 
-// The blob's bytes, or NULL (and result->failed) unless it has exactly `bytes`.
+// The blob's data; NULL and result->failed unless it has exactly `bytes`.
 const void *worker_read(const worker_call *call, blob_id blob, uint64_t bytes);
-// Room for the output; NULL sets result->failed.
+// Memory for the output; NULL sets result->failed.
 void *worker_write(const worker_call *call, uint64_t bytes);
-// Blocks [first, first + count) exist; else result->failed.
+// True if blocks [first, first + count) exist; else sets result->failed.
 bool worker_range(const worker_call *call);
-// Calls `task` for each of `count` blocks, from several threads.
+// Calls `task` for each of `count` blocks on several threads.
 void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, void *context);
-// SHA-256 over `count` hashes one after another.
+// SHA-256 over `count` consecutive hashes.
 braid_hash worker_root(const braid_hash *hashes, uint32_t count);
 
 void worker_forward(const worker_call *call);
@@ -93,7 +94,7 @@ void worker_leaves(const worker_call *call);
 void worker_names_get(const worker_call *call);
 void worker_names_put(const worker_call *call);
 void worker_state_keep(const worker_call *call);
-// `bytes` are the block at `version` that its name says.
+// True if `bytes` match the content hash of the block at `version`.
 bool worker_is_named(const worker *w, uint64_t version, uint32_t index, const uint8_t *bytes);
 
 #endif

@@ -1,5 +1,6 @@
-// Blocks of state by what is in them (state_name). The root of a stage's names is its state root. Names of two versions are
-// kept, for blocks that were sent before the last FINAL and come after it.
+// Content hashes of blocks of state (state_name). Their hash list root is the state hash. The
+// hashes of two versions are kept, for blocks that were sent before the last FINAL and arrive after
+// it.
 #include "train/worker_inside.h"
 
 #include "train/state_blob.h"

@@ -13,14 +13,14 @@ typedef struct reduction {
     const worker_call *call;
     uint8_t *out;
     const uint8_t *bytes[WIRE_MAX_STAGE_MEMBERS];  // per input; NULL: the own sum
-    uint32_t from;                                 // of the blocks wanted, those that are reduced now
+    uint32_t from;  // range of the wanted blocks that is being reduced
 } reduction;
 
 static bool block_overflowed(const worker *w, uint32_t b) {
     return atomic_load_explicit(&w->lost[b], memory_order_relaxed) > 0;
 }
 
-// Where the blocks of input `p` start; one more entry for the end.
+// Offsets of the blocks of input `p`, with one more entry for the end.
 static size_t *starts_of(const worker *w, uint32_t p) { return w->part_at + (size_t)p * (w->block_count + 1); }
 
 static void measure_block(void *context, size_t i) {
@@ -106,7 +106,7 @@ static sum_part part_of(const reduction *r, uint32_t p, uint32_t i) {
     return fixed ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
 }
 
-// Whoever makes or takes results sums their squares, while they are at hand.
+// Sums the squares of results while they are in the cache.
 static void measure_result(worker *w, uint32_t b) {
     w->block_norm2[b] = sum_norm2(w->results + w->blocks[b].offset, w->blocks[b].count);
 }
@@ -124,7 +124,8 @@ static void reduce_block(void *context, size_t index) {
     measure_result(w, r->call->work->first + (uint32_t)i);
 }
 
-// Results of 4 bytes replace sums of 8 from the front: those of as many blocks at a time as fall on sums already reduced.
+// Results of 4 bytes overwrite sums of 8 bytes from the front. Each pass reduces as many blocks as
+// fit over sums that are already reduced.
 static void reduce_in_place(reduction *r) {
     worker *w = r->call->w;
     uint32_t count = w->block_count;

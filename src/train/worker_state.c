@@ -1,4 +1,5 @@
-// The jobs on weights and moments: first values, apply, transfer. Their names: worker_names.c.
+// The jobs on weights and moments: initial values, apply, transfer. For content hashes see
+// worker_names.c.
 #include "train/worker_inside.h"
 
 #include "base/sha256.h"
@@ -9,7 +10,7 @@
 void worker_state_init(const worker_call *call) {
     worker *w = call->w;
     if (w->loaded && w->loaded_version == call->work->version) {
-        // A checkpoint's values were placed by worker_load; once trained on, they are gone.
+        // Keeps the values that worker_load placed; after training they no longer exist.
         uint64_t version = worker_version(w);
         call->result->failed = version != w->loaded_version;
         call->result->version = version;

@@ -12,7 +12,7 @@ size_t codec_written(const codec *c) { return c->failed ? 0 : c->at; }
 
 bool codec_finished(const codec *c) { return !c->failed && c->at == c->size; }
 
-// Room for `count` more bytes, or failure.
+// Makes sure that `count` more bytes fit, or fails the cursor.
 static bool codec_has(codec *c, size_t count) {
     codec_require(c, count <= c->size - c->at);
     return !c->failed;
@@ -28,7 +28,7 @@ void codec_bytes(codec *c, uint8_t *bytes, size_t count) {
     c->at += count;
 }
 
-// The only place that knows the byte order. Returns the value written or read.
+// The only function that knows the byte order. Returns the value written or read.
 static uint64_t codec_unsigned(codec *c, uint64_t value, unsigned bytes) {
     if (!codec_has(c, bytes)) return value;
     if (codec_reads(c)) {
@@ -41,7 +41,8 @@ static uint64_t codec_unsigned(codec *c, uint64_t value, unsigned bytes) {
     return value;
 }
 
-// What is written is const to the caller (codec_message), so a field is stored to only when reading.
+// When writing, the message is const for the caller (codec_message), so fields are assigned only
+// when reading.
 #define CODEC_UNSIGNED(name, type)                                         \
     void name(codec *c, type *value) {                                     \
         uint64_t wide = codec_unsigned(c, *value, (unsigned)sizeof(type)); \
@@ -121,7 +122,7 @@ void codec_range(codec *c, uint32_t *first, uint32_t *count) {
     codec_require(c, *count <= UINT32_MAX - *first);
 }
 
-// Only the words up to the last one that is not zero: most runs have few microbatches.
+// Encodes words up to the last one that is not zero, because most runs have few microbatches.
 void codec_set(codec *c, message_set *set) {
     uint16_t words = 0;
     if (!codec_reads(c)) {

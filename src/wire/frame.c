@@ -47,7 +47,7 @@ size_t frame_chunk(uint8_t transfer, size_t count, uint8_t prefix[FRAME_MAX_PREF
 }
 
 void frame_decoder_init(frame_decoder *d) {
-    memset(d, 0, offsetof(frame_decoder, body));  // the body is written before it is read
+    memset(d, 0, offsetof(frame_decoder, body));  // a transfer's message is written before it is read
 }
 
 void frame_decoder_open(frame_decoder *d, uint64_t max_payload) {
@@ -82,7 +82,8 @@ static const char *check_chunk(const frame_decoder *d) {
     return NULL;
 }
 
-// Takes the header's fields; NULL when the frame may come now.
+// Validates and stores the header's fields. Returns NULL if the frame is legal now, else the
+// violation.
 static const char *read_header(frame_decoder *d) {
     d->body_size = (uint32_t)load(d->header, 4);
     d->body_bytes = 0;
@@ -105,14 +106,14 @@ static void fail(frame_decoder *d, frame_event *event, const char *error) {
     *event = (frame_event){.kind = FRAME_EVENT_ERROR, .error = error};
 }
 
-// Adds what there is of `missing` bytes to `have`; returns how many.
+// Appends available bytes until `missing` of them are there; returns how many it appended.
 static uint32_t gather(uint8_t *have, uint32_t missing, const uint8_t *bytes, size_t count) {
     uint32_t take = count < missing ? (uint32_t)count : missing;
     if (take > 0) memcpy(have, bytes, take);
     return take;
 }
 
-// A whole control body is there.
+// A complete control body has arrived.
 static void finish_body(frame_decoder *d, frame_event *event) {
     frame_kind kind = d->kind;
     d->kind = FRAME_NONE;
@@ -137,7 +138,7 @@ static void finish_body(frame_decoder *d, frame_event *event) {
                            .payload_bytes = payload};
 }
 
-// Passes on what there is of a chunk, at least one byte.
+// Hands on the available bytes of a chunk, at least one.
 static size_t pass_chunk(frame_decoder *d, const uint8_t *bytes, size_t count, frame_event *event) {
     uint32_t missing = d->body_size - d->body_bytes;
     uint32_t take = count < missing ? (uint32_t)count : missing;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// What every greeting of every version begins with.
+// The first fields of HELLO, WELCOME and REFUSE, the same in every version.
 static void code_start(codec *c, uint16_t *version) {
     uint32_t magic = HANDSHAKE_MAGIC;
     codec_u32(c, &magic);
@@ -59,7 +59,7 @@ size_t handshake_hello_encode(const handshake_hello *hello, uint8_t *bytes, size
     codec c = codec_writer(bytes, capacity);
     uint16_t version = WIRE_VERSION;
     code_start(&c, &version);
-    code_hello(&c, (handshake_hello *)hello);  // a writer stores to no field
+    code_hello(&c, (handshake_hello *)hello);  // writing assigns no field
     return codec_written(&c);
 }
 
@@ -67,7 +67,7 @@ size_t handshake_welcome_encode(const handshake_welcome *welcome, uint8_t *bytes
     codec c = codec_writer(bytes, capacity);
     uint16_t version = WIRE_VERSION;
     code_start(&c, &version);
-    code_welcome(&c, (handshake_welcome *)welcome);  // a writer stores to no field
+    code_welcome(&c, (handshake_welcome *)welcome);  // writing assigns no field
     return codec_written(&c);
 }
 
@@ -75,7 +75,7 @@ size_t handshake_refuse_encode(const handshake_refuse *refuse, uint8_t *bytes, s
     codec c = codec_writer(bytes, capacity);
     uint16_t version = WIRE_VERSION;
     code_start(&c, &version);
-    code_refuse(&c, (handshake_refuse *)refuse);  // a writer stores to no field
+    code_refuse(&c, (handshake_refuse *)refuse);  // writing assigns no field
     return codec_written(&c);
 }
 

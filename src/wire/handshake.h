@@ -1,6 +1,7 @@
-// What two peers say to each other first, inside TLS, when both certificates are checked. The one that dialled sends
-// HELLO; the other answers WELCOME or REFUSE. All begin with the magic and the version, and REFUSE never changes, so that
-// programs of different versions can tell each other so.
+// The handshake of two peers, inside TLS, after both certificates were verified. The dialing peer
+// sends HELLO; the other answers WELCOME or REFUSE. All begin with the magic and the version, and
+// REFUSE never changes, so that programs of different versions can report the mismatch to each
+// other.
 #ifndef BRAID_WIRE_HANDSHAKE_H
 #define BRAID_WIRE_HANDSHAKE_H
 
@@ -13,7 +14,7 @@
 
 enum { HANDSHAKE_MAGIC = 0x64727262 };  // "brrd" in the stream
 
-// Why a peer was not let in.
+// The reason of a REFUSE.
 #define HANDSHAKE_REFUSALS(X)                                            \
     X(OTHER_RUN, "it belongs to another run")                            \
     X(OTHER_GENERATION, "the run was rolled back since")                 \
@@ -36,11 +37,12 @@ typedef enum handshake_refusal {
 
 typedef struct handshake_hello {
     uint16_t version;        // set by the encoder to WIRE_VERSION
-    braid_hash run;          // all zero: "tell me": the answer carries the description
-    uint64_t generation;     // 0 with an unknown run
-    braid_hash kernels;      // the kernel class; all zero with an unknown run, or one to which it does not matter
+    braid_hash run;          // all zero: unknown run, the WELCOME carries its description
+    uint64_t generation;     // 0 if the run is unknown
+    braid_hash kernels;      // the kernel class; all zero if the run is unknown or allows any class
     uint8_t kind;            // member_kind
-    char address[WIRE_MAX_ADDRESS];    // where the sender may be dialled, "" when it does not listen
+    // an address at which the sender can be dialed, "" when it does not listen
+    char address[WIRE_MAX_ADDRESS];
     char software[WIRE_MAX_SOFTWARE];  // "braid 0.1.0", for people
 } handshake_hello;
 
@@ -52,26 +54,27 @@ typedef struct handshake_welcome {
     uint8_t kind;
     char address[WIRE_MAX_ADDRESS];
     char software[WIRE_MAX_SOFTWARE];
-    braid_id leader;                       // whom to send JOIN; all zero when not known
+    braid_id leader;                       // the recipient for JOIN; all zero when unknown
     char leader_address[WIRE_MAX_ADDRESS];
-    const char *description;               // borrowed, not terminated; NULL when not asked for
+    const char *description;               // borrowed, not terminated; NULL when not requested
     size_t description_bytes;
 } handshake_welcome;
 
 typedef struct handshake_refuse {
-    uint16_t version;  // of the one that refuses
-    uint8_t code;      // handshake_refusal; a code of a later version reads as it is
-    char sentence[WIRE_MAX_SENTENCE];  // what is wrong and what to do about it
+    uint16_t version;  // version of the refusing peer
+    uint8_t code;      // handshake_refusal; a code of a later version is kept unchanged
+    char sentence[WIRE_MAX_SENTENCE];  // a sentence: what is wrong and how to fix it
 } handshake_refuse;
 
 typedef enum handshake_result {
     HANDSHAKE_OK,
     HANDSHAKE_MALFORMED,
-    HANDSHAKE_OTHER_VERSION,  // only `version` is filled
+    HANDSHAKE_OTHER_VERSION,  // only `version` is set
 } handshake_result;
 
-// Bytes written, 0 when `capacity` is too small or a limit is broken. WIRE_MAX_CONTROL_BYTES is always enough.
-// Texts are printable ASCII: they are shown on terminals.
+// Returns the bytes written, 0 when `capacity` is too small or a limit is violated.
+// WIRE_MAX_CONTROL_BYTES is always enough. Texts are printable ASCII, because they are shown on
+// terminals.
 size_t handshake_hello_encode(const handshake_hello *hello, uint8_t *bytes, size_t capacity);
 size_t handshake_welcome_encode(const handshake_welcome *welcome, uint8_t *bytes, size_t capacity);
 size_t handshake_refuse_encode(const handshake_refuse *refuse, uint8_t *bytes, size_t capacity);
@@ -79,10 +82,10 @@ size_t handshake_refuse_encode(const handshake_refuse *refuse, uint8_t *bytes, s
 handshake_result handshake_hello_decode(const uint8_t *bytes, size_t count, handshake_hello *hello);
 // `description` points into `bytes`.
 handshake_result handshake_welcome_decode(const uint8_t *bytes, size_t count, handshake_welcome *welcome);
-// Never HANDSHAKE_OTHER_VERSION.
+// Never returns HANDSHAKE_OTHER_VERSION.
 handshake_result handshake_refuse_decode(const uint8_t *bytes, size_t count, handshake_refuse *refuse);
 
-// What a code means, as a clause: "the peer refused: it belongs to another run".
+// The meaning of a code as a clause: "the peer refused: it belongs to another run".
 const char *handshake_refusal_text(uint8_t code);
 
 #endif

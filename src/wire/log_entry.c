@@ -125,7 +125,7 @@ void codec_log_entry(codec *c, log_entry *entry) {
 
 size_t log_entry_encode(const log_entry *entry, uint8_t *bytes, size_t capacity) {
     codec c = codec_writer(bytes, capacity);
-    codec_log_entry(&c, (log_entry *)entry);  // a writer stores to no field
+    codec_log_entry(&c, (log_entry *)entry);  // writing assigns no field
     return codec_written(&c);
 }
 

@@ -1,10 +1,39 @@
-// The layout of the messages, one function per kind; fields in the order of wire/message.h except where a count must
-// come before what it counts.
+// The layout of the messages, one function per kind. Fields keep the order of wire/message.h,
+// except that a count precedes its entries.
 #include "wire/message.h"
 
 #include "wire/codec.h"
 
+#include <stddef.h>
 #include <string.h>
+
+// Receivers read the first members of `u` before they look at the kind. Messages about a microbatch
+// begin with its subject. Messages between voters begin with the receiver's durable log, the
+// sender's durable log and the term.
+#define BEGINS_WITH_SUBJECT(body) \
+    _Static_assert(offsetof(message_##body, subject) == 0, #body " must begin with its subject")
+#define BEGINS_WITH_STORES(body)                                                               \
+    _Static_assert(offsetof(message_##body, to) == 0 && offsetof(message_##body, from) == 8 && \
+                       offsetof(message_##body, term) == 16,                                   \
+                   #body " must begin with to, from and term")
+BEGINS_WITH_SUBJECT(forward);
+BEGINS_WITH_SUBJECT(backward);
+BEGINS_WITH_SUBJECT(accept);
+BEGINS_WITH_SUBJECT(complete);
+BEGINS_WITH_SUBJECT(deny);
+BEGINS_WITH_SUBJECT(trace);
+BEGINS_WITH_SUBJECT(cancel);
+BEGINS_WITH_SUBJECT(probe);
+BEGINS_WITH_SUBJECT(status);
+BEGINS_WITH_SUBJECT(resume);
+BEGINS_WITH_SUBJECT(commit);
+BEGINS_WITH_SUBJECT(counted);
+BEGINS_WITH_SUBJECT(settled);
+BEGINS_WITH_STORES(vote);
+BEGINS_WITH_STORES(voted);
+BEGINS_WITH_STORES(append);
+BEGINS_WITH_STORES(appended);
+BEGINS_WITH_STORES(hand_over);
 
 static void code_subject(codec *c, message_subject *subject) {
     codec_u32(c, &subject->m);
@@ -136,7 +165,7 @@ static void code_settled(codec *c, message_settled *settled) {
     for (uint32_t i = 0; i < stages; i++) codec_u32(c, &settled->rev[i]);
 }
 
-// Which reduction of which stage.
+// Identifies one aggregation attempt of one stage.
 static void code_round(codec *c, uint16_t *stage, uint64_t *term, uint64_t *round) {
     codec_u16_below(c, stage, WIRE_MAX_STAGES);
     codec_term(c, term);
@@ -225,7 +254,8 @@ static void code_log(codec *c, message_log *log) {
     codec_bool(c, &log->reset);
     codec_u64(c, &log->previous);
     codec_log_entry(c, &log->entry);
-    codec_require(c, log->entry.kind <= LOG_BASE);  // the others are records of a store; a LOG_BASE says that a state ends here
+    // other kinds are records of a durable log; LOG_BASE announces that a snapshot ends here
+    codec_require(c, log->entry.kind <= LOG_BASE);
 }
 
 static void code_join(codec *c, message_join *join) {
@@ -372,7 +402,7 @@ void codec_message(codec *c, message *msg) {
 
 size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity) {
     codec c = codec_writer(bytes, capacity);
-    codec_message(&c, (message *)msg);  // a writer stores to no field
+    codec_message(&c, (message *)msg);  // writing assigns no field
     return codec_written(&c);
 }
 

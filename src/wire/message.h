@@ -1,5 +1,6 @@
-// The messages of an iteration (docs/protocol.md says when they are sent). Names are the paper's where it has one.
-// A message is a header, one body, and for some kinds a payload: a tensor that travels beside it as a blob.
+// The messages of an iteration (docs/protocol.md defines when they are sent). Names follow the GWTF
+// paper where it has one. A message is a header, one body, and for some kinds a payload: a tensor
+// that travels beside it as a blob.
 #ifndef BRAID_WIRE_MESSAGE_H
 #define BRAID_WIRE_MESSAGE_H
 
@@ -9,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Log index of the MEMBER entry that admitted it; 0: nobody.
+// Log index of the MEMBER entry that admitted the member; 0: no member.
 typedef uint64_t member_id;
 
 #define WIRE_MESSAGES(X)                                                                                       \
@@ -33,29 +34,30 @@ typedef enum message_kind {
 typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMMIT, PHASE_RESUME, PHASE_GET, PHASE_COUNT } message_phase;
 
 typedef enum deny_reason {
-    DENY_FULL,     // no slot now; a CAN TAKE follows when there is one
-    DENY_NO_PEER,  // nobody in the next stage
-    DENY_STALE,    // a newer term or rev was seen
-    DENY_VERSION,  // not at version t
-    DENY_MISSING,  // does not hold what was asked for
-    DENY_EVICTED,  // gave its slot to a repair
+    DENY_FULL,     // no free slot; a CAN TAKE follows when one is free
+    DENY_NO_PEER,  // the next stage has no member
+    DENY_STALE,    // a newer ownership epoch or revision was seen
+    DENY_VERSION,  // the receiver's state is not at version t
+    DENY_MISSING,  // the receiver does not hold the requested data
+    DENY_EVICTED,  // its slot was reassigned to a repair
     DENY_LEAVING,
-    DENY_CLOSED,   // the iteration no longer counts it
+    DENY_CLOSED,   // the iteration's contribution set is closed
     DENY_REASONS
 } deny_reason;
 
 typedef enum trace_phase { TRACE_ACCEPTED, TRACE_FORWARD_DONE, TRACE_RETURNING, TRACE_BACKWARD_DONE, TRACE_PHASES } trace_phase;
 
-// Where a microbatch's ways go: the member of each stage, 0 where routing still has to choose.
+// The route of a microbatch: the member of each stage, 0 where routing has not chosen yet.
 typedef struct message_path {
     uint16_t stages;
     member_id member[WIRE_MAX_STAGES];
 } message_path;
 
-// Names one microbatch. The receiver knows a higher owner_term where its owner has changed.
+// Identifies one microbatch. `owner_term` is the ownership epoch (fencing token): it rises with
+// each change of the owner.
 typedef struct message_subject {
     uint32_t m;
-    uint16_t stage;  // of the receiver, or of whom the message speaks
+    uint16_t stage;  // stage of the receiver, or of the member that the message concerns
     uint64_t owner_term;
 } message_subject;
 
@@ -63,34 +65,37 @@ typedef struct message_set {
     uint64_t words[WIRE_SET_WORDS];
 } message_set;
 
-// Where a microbatch should go, and how long after the iteration began at the earliest: until then others have the slots and lines there. Who
-// should carry it there, and its gradient back from there; who it is for: nobody, 0: the sender chooses.
+// One hop of a planned route. `after_us`: earliest start after the iteration began, because other
+// microbatches have the slots and links until then. `by`, `back_by`: forwarders of the activation
+// to this member and of the gradient back from it. 0 in a field: the sender chooses.
 typedef struct message_ahead {
     uint32_t member, after_us, by, back_by;
 } message_ahead;
 
-// A tensor that does not come with the message that names it, but in pieces by way of somebody else.
+// A tensor that does not accompany the message that names it, but travels in pieces through a
+// forwarder.
 typedef struct message_parcel {
-    uint32_t serial;  // names it among those of its sender
-    uint16_t pieces;  // 0: it comes with the message
+    uint32_t serial;  // identifies the tensor among those of its sender
+    uint16_t pieces;  // 0: the tensor accompanies the message
 } message_parcel;
 
-// Payload: x. `forward_to` is the last stage that must compute it: the number of stages in the ordinary case (on and
-// home to the owner), less in a repair, whose last member waits for dy.
+// Payload: x. `forward_to` is the last stage that must compute it. Normally that is the number of
+// stages: all of them, then back to the owner. In a repair it is smaller, and that stage's member
+// then waits for dy.
 typedef struct message_forward {
     message_subject subject;
     member_id owner;
     uint16_t forward_to;
-    bool home;  // the receiver is the owner, x goes into norm, head and loss
+    bool home;  // the receiver is the owner; x is input of the final norm, head and loss
     bool repair;
-    uint32_t ahead_count;  // 0: whoever holds it chooses where it goes on
+    uint32_t ahead_count;  // 0: each holder chooses the next hop
     uint64_t hash;         // of x
     message_parcel parcel;
     message_path path;
-    message_ahead ahead[WIRE_MAX_AHEAD];  // where its owner would like it to go, the receiver first, home last
+    message_ahead ahead[WIRE_MAX_AHEAD];  // the route that the owner planned, from the receiver to the owner
 } message_forward;
 
-// Payload: dy. `back_to` is the lowest stage that must compute its input gradient: 0 in the ordinary case.
+// Payload: dy. `back_to` is the lowest stage that must compute its input gradient, normally 0.
 typedef struct message_backward {
     message_subject subject;
     member_id owner;
@@ -110,22 +115,24 @@ typedef struct message_accept {
 typedef struct message_complete {
     message_subject subject;
     uint8_t phase;
-    uint64_t hash;  // of what was computed
+    uint64_t hash;  // of the computed tensor
     uint64_t compute_ns;
 } message_complete;
 
 typedef struct message_deny {
-    message_subject subject;  // PHASE_GET: m is what was asked for, owner_term the first of its blocks
+    message_subject subject;  // PHASE_GET: m is the get_what, owner_term the first chunk
     uint8_t phase;
     uint8_t reason;
-    uint64_t rev;  // PHASE_COMMIT: of the COMMIT that is refused; PHASE_GET, DENY_FULL: ask again after so many milliseconds
+    // PHASE_COMMIT: revision of the refused COMMIT; PHASE_GET with DENY_FULL: milliseconds until
+    // the next attempt
+    uint64_t rev;
 } message_deny;
 
 typedef struct message_trace {
     message_subject subject;
     uint8_t phase;  // trace_phase
     uint64_t eta_ns;
-    member_id next;  // whom it was sent on to, 0 when not yet
+    member_id next;  // the member that it was sent on to, 0 if not sent yet
 } message_trace;
 
 typedef struct message_cancel {
@@ -145,16 +152,16 @@ typedef struct message_probe {
 } message_probe;
 
 typedef struct message_status {
-    message_subject subject;  // the receiver's own view: highest owner term seen
+    message_subject subject;  // with the highest ownership epoch that the sender has seen
     uint64_t nonce;
     bool has_x, has_y, has_dy, has_dx, forward_done, backward_done, counted;
-    bool working;     // something of it is computed, or on its way to somebody
-    bool forwarding;  // ... its x or y
+    bool working;     // a part of it is being computed or sent
+    bool forwarding;  // that part is its x or y
     uint32_t rev;
     uint64_t eta_ns;
 } message_status;
 
-// "Send what you still hold once more": y along `path` up to forward_to, or dx down to back_to.
+// Request to resend: y along `path` up to forward_to, or dx down to back_to.
 typedef struct message_resume {
     message_subject subject;
     member_id owner;
@@ -178,7 +185,7 @@ typedef struct message_counted {
 
 typedef struct message_settled {
     message_subject subject;
-    bool is_void;  // loss or gradient not finite: counts in no stage
+    bool is_void;  // loss or gradient is not finite: excluded in every stage
     bool overflow;
     uint32_t tokens;
     double loss;  // sum over tokens
@@ -193,7 +200,7 @@ typedef struct message_part {
 
 typedef struct message_block_owner {
     member_id member;
-    uint32_t first, count;  // blocks of the stage, canonical order
+    uint32_t first, count;  // chunks of the stage, in canonical order
 } message_block_owner;
 
 typedef struct message_begin {
@@ -212,7 +219,7 @@ typedef struct message_mismatch {
     message_set set;
 } message_mismatch;
 
-// "I hold the finished blocks [first, first + count)."
+// The sender has the finished chunks [first, first + count).
 typedef struct message_result {
     uint16_t stage;
     uint64_t term, round;
@@ -223,7 +230,7 @@ typedef struct message_reduced {
     uint16_t stage;
     uint64_t term, round;
     bool overflow;
-    braid_hash root;    // of all result blocks of the stage
+    braid_hash root;    // hash list root over all result chunks of the stage
     uint32_t tensors;
     double norm2[WIRE_MAX_STAGE_TENSORS];  // squared norm per tensor, canonical order
 } message_reduced;
@@ -235,39 +242,42 @@ typedef struct message_state {
 } message_state;
 
 typedef enum get_what {
-    GET_PART,     // packed blocks of the receiver's frozen part
-    GET_RESULT,   // finished fp32 blocks
-    GET_STATE,    // weights and moments, each block with its version
-    GET_NAMES,    // of all blocks of the receiver's state: 32 bytes each, the hash of what is in it
+    GET_PART,     // packed chunks of the receiver's frozen sum
+    GET_RESULT,   // finished fp32 chunks
+    GET_STATE,    // weights and moments, each chunk with its version
+    GET_NAMES,    // content hashes of all chunks of the receiver's state, 32 bytes each
     GET_KINDS
 } get_what;
 
 typedef struct message_get {
     uint8_t what;
     uint16_t stage;
-    uint64_t term, round;  // GET_PART, GET_RESULT in fast mode
-    uint64_t version;      // the iteration for parts and results
+    uint64_t term, round;  // GET_PART, and GET_RESULT in fast mode
+    uint64_t version;      // for sums and results: the iteration
     uint32_t first, count;
-    uint64_t digest;       // of the part's set; of a result, the log index of the CLOSE that it is the sum of
-    member_id by;          // who may carry the answer, a part or a result; 0: nobody
-    uint32_t serial;       // ... as this parcel; names it among those of the asker
+    // of the part's contribution set; for results the log index of the CLOSE that was summed
+    uint64_t digest;
+    member_id by;          // allowed forwarder of the answer, a part or a result; 0: none
+    uint32_t serial;       // identifies that forwarded answer among those of the requester
 } message_get;
 
-// The answer, with the bytes as payload; or, `get.by` not 0, with their hash alone, while the bytes come by way of that one.
+// The answer. Its payload are the bytes. If get.by is not 0, the bytes travel through that
+// forwarder, and this message has only their hash.
 typedef struct message_data {
     message_get get;
     uint64_t hash;
 } message_data;
 
 typedef struct message_heartbeat {
-    uint64_t ready;     // 1 + the version at which its whole state stands, 0: still fetching
+    uint64_t ready;     // 1 + the version of its complete state, 0: still fetching
     uint64_t can_take;  // 1 + highest t for which CAN TAKE was sent, 0: none
     uint32_t free_slots, queued;
-    uint64_t progress;  // rises with every piece of work done
-    uint64_t forward_ns, backward_ns;  // measured cost of one microbatch
-    uint64_t leads;     // the term in which it leads, 0: it does not
-    uint64_t reaches;   // 1 + the version that its state will have though nobody gives it anything more, 0: none whole
-    uint64_t saved;     // 1 + the version of the newest checkpoint of the log that lies at its host, 0: none
+    uint64_t progress;  // rises with every finished job
+    uint64_t forward_ns, backward_ns;  // measured time of one microbatch
+    uint64_t leads;     // the term in which the sender is leader, 0: it is not
+    // 1 + the version that its state reaches without further data from others, 0: incomplete state
+    uint64_t reaches;
+    uint64_t saved;     // 1 + the version of the newest checkpoint of this run's log at its host, 0: none
 } message_heartbeat;
 
 typedef struct message_can_take {
@@ -282,7 +292,7 @@ typedef struct message_get_log {
 
 typedef enum log_kind {
     LOG_NONE,
-    LOG_RUN,         // the start; another one: all goes back to an older version
+    LOG_RUN,         // start of the run; a later one is a rollback to an older version
     LOG_MEMBER,
     LOG_EXPEL,
     LOG_OWNER,
@@ -290,22 +300,26 @@ typedef enum log_kind {
     LOG_FINAL,
     LOG_CHECKPOINT,
     LOG_LEAD,        // a leader's first entry of its term
-    LOG_VOTERS,      // who votes from here on: one more or one fewer than before
-    LOG_SHARE,       // private data: which peer a share of the microbatches belongs to, for good once the run has begun
-    LOG_PROMOTE,     // a shadow does its stage's work from here on
-    LOG_END,         // the last checkpoint is written, or none was wanted: of the last FINAL, or of before an iteration whose data never came. Goodbyes are left
-    // records of a voter's store, never entries of the log
-    LOG_BASE,        // what follows begins behind this entry, with the state that the log up to it makes
-    LOG_VOTE,        // the term, and whom this voter gave its vote in it
+    LOG_VOTERS,      // the voters from here on: one more or one fewer than before
+    LOG_SHARE,       // private data: assigns a data shard to a peer, permanently once the run has begun
+    LOG_PROMOTE,     // a standby becomes a relay of its stage
+    // The final checkpoint is written, or none was needed: of the last FINAL, or of the version
+    // before an iteration without data. Only shutdown messages remain.
+    LOG_END,
+    // records of a voter's durable log, never entries of the replicated log
+    // a snapshot: the records that follow begin after this index, on the state of the log up to it
+    LOG_BASE,
+    LOG_VOTE,        // the term, and the candidate that this voter voted for
     LOG_KINDS
 } log_kind;
 
-// A shadow keeps the state of `stage` up to date and does none of its work.
+// A standby (MEMBER_SHADOW) keeps the state of `stage` up to date and does none of its work.
 typedef enum member_kind { MEMBER_RELAY, MEMBER_DATA, MEMBER_SHADOW, MEMBER_KIND_COUNT } member_kind;
 
 typedef enum expel_reason { EXPEL_DEAD, EXPEL_RETURNED, EXPEL_LEFT, EXPEL_STUCK, EXPEL_DIVERGED, EXPEL_MOVED, EXPEL_REASONS } expel_reason;
 
-// Of a generation after the first: what is lost is the state of a stage, after iteration `reached` had begun.
+// In generations after the first: stage `lost` lost every copy of its state after iteration
+// `reached` had begun.
 typedef struct log_run {
     braid_hash description;
     uint64_t generation, start_version;
@@ -318,9 +332,9 @@ typedef struct log_member {
     uint16_t stage;
     uint8_t kind;
     uint32_t capacity;
-    uint64_t incarnation;  // of its process: another life of the same peer is another member
-    uint64_t store;        // where it would keep the log, were it a voter
-    braid_id host;         // of a shadow: the peer that works on the same machine; zero: none
+    uint64_t incarnation;  // of the process: a restarted peer is another member
+    uint64_t store;        // identity of the durable log that it would use as a voter
+    braid_id host;         // standby: the peer that works on the same machine; zero: none
     char address[WIRE_MAX_ADDRESS];
 } log_member;
 
@@ -338,7 +352,8 @@ typedef struct log_owner {
     member_id member;
 } log_owner;
 
-// The slots s with s mod shares = share are this peer's, in each of its lives. `text` names the data that it came with.
+// Assigns the slots s with s mod shares = share to a peer, in all its incarnations. `text` is the
+// hash of its data.
 typedef struct log_share {
     uint16_t share;
     braid_id peer;
@@ -349,14 +364,16 @@ typedef struct log_close {
     uint64_t iteration;
     message_set counted, voided;
     uint64_t tokens;
-    double loss;  // sum over counted tokens
+    double loss;  // sum over the tokens of the contribution set
 } log_close;
 
-// What every member applies, as bits, so that nobody computes it twice.
+// The inputs of the optimizer step as exact bits, so that members do not compute them separately.
 typedef struct log_final {
     uint64_t iteration;
-    bool skip;  // overflow, not finite, or nothing counted: version t+1 = version t
-    uint32_t skipped;  // with `skip`: iterations in a row, up to this one, that had microbatches and no finite gradient
+    bool skip;  // overflow, not finite, or empty contribution set: version t+1 = version t
+    // with `skip`: consecutive iterations up to this one that had microbatches and no finite
+    // gradient
+    uint32_t skipped;
     bool last;  // the run ends here
     uint64_t close_index;
     double norm2;
@@ -367,7 +384,8 @@ typedef struct log_final {
     braid_hash state_root[WIRE_MAX_STAGES];  // of version t
 } log_final;
 
-// Complete, and what its bytes must be: the hash of all weights, and each stage's state root.
+// A complete checkpoint and its expected content: the hash of all weights, and each stage's state
+// hash.
 typedef struct log_checkpoint {
     braid_hash weights;
     uint16_t stages;
@@ -379,7 +397,8 @@ typedef struct log_lead {
     braid_id leader;
 } log_lead;
 
-// A voter is a peer with its store: one that lost its store may have promised what it no longer knows, and is another voter.
+// A voter is a peer together with its durable log. A peer that lost its log is another voter,
+// because it no longer knows its votes.
 typedef struct log_voter {
     braid_id id;
     uint64_t store;
@@ -391,8 +410,8 @@ typedef struct log_voters {
     log_voter voter[WIRE_MAX_VOTERS];
 } log_voters;
 
-// `index` and `term` are those of the entry before the first that follows. In a store, `entries` others come first: the state
-// as it stood when the log had been applied up to `applied`.
+// A snapshot. `index` and `term` are those of the last entry that it replaces. In a durable log,
+// `entries` records of the snapshot precede it: the replicated state after entry `applied`.
 typedef struct log_base {
     uint64_t applied;
     uint32_t entries;
@@ -426,8 +445,9 @@ typedef struct log_entry {
     } u;
 } log_entry;
 
-// `previous` is the index of the entry before it in the sender's log; a receiver behind it asks GET LOG. `reset`: the
-// sender no longer has what the receiver missed, so this is the first entry of a fresh start: live members, owners, newest FINAL.
+// `previous` is the index of the preceding entry in the sender's log; a receiver that is behind it
+// sends GET LOG. `reset`: the sender compacted the entries that the receiver missed, so this is the
+// first entry of a snapshot: live members, owners, newest FINAL.
 typedef struct message_log {
     bool reset;
     uint64_t previous;
@@ -435,129 +455,147 @@ typedef struct message_log {
 } message_log;
 
 typedef struct message_join {
-    uint8_t kind;  // member_kind offered
-    uint16_t stage;  // a relay's wish; 0: where it helps most
+    uint8_t kind;  // the member_kind that the joiner offers
+    uint16_t stage;  // the stage that a relay asks for; 0: any
     uint32_t capacity;
-    uint64_t incarnation;  // of the process: the same one asks again, or another life of the same peer
-    uint64_t store;        // where it would keep the log
-    uint16_t share;        // a data peer's wish with private data, from 1; 0: any that is free
-    braid_hash text;       // names its data then; zero: it has none
-    braid_id host;         // of a shadow: the peer that works on the same machine, whose stage it must not keep; zero: none
-    char address[WIRE_MAX_ADDRESS];  // where others may dial it
+    uint64_t incarnation;  // of the process: the same one repeats its request, another one is a restart
+    uint64_t store;        // identity of its durable log
+    uint16_t share;        // private data: the data shard that it asks for, from 1; 0: any free one
+    braid_hash text;       // private data: hash of its data; zero: it has none
+    // standby: the peer that works on the same machine; its stage is not available to the standby;
+    // zero: none
+    braid_id host;
+    char address[WIRE_MAX_ADDRESS];  // an address at which other peers can dial it
 } message_join;
 
-// Why a joiner is sent away.
+// Why the leader refuses a joiner.
 typedef enum join_refusal {
     REFUSAL_NONE,         // the run is over
-    REFUSAL_NO_TEXT,      // private data, and it brings none
-    REFUSAL_TAKEN,        // the share that it asks for is another peer's
-    REFUSAL_NO_SHARE,     // every share is another peer's, or there is none of this number
-    REFUSAL_OTHER_SHARE,  // it asks for one, and has another
-    REFUSAL_OTHER_TEXT,   // its data are not those that it had
-    REFUSAL_FULL,         // every stage that it may work for has as many members as it may have
+    REFUSAL_NO_TEXT,      // private data, and the joiner has no text
+    REFUSAL_TAKEN,        // the requested data shard belongs to another peer
+    REFUSAL_NO_SHARE,     // all data shards are taken, or there is none of that number
+    REFUSAL_OTHER_SHARE,  // the peer owns another data shard than the requested one
+    REFUSAL_OTHER_TEXT,   // its data differ from those of its first admission
+    REFUSAL_FULL,         // every stage that it may work for has its maximum of members
     REFUSALS
 } join_refusal;
 
 typedef struct message_leave {
     uint8_t reason;
     uint8_t refusal;   // join_refusal, when dismissed
-    bool dismissed;  // the leader's word: it is over for the receiver. Else the sender asks to go
+    bool dismissed;  // sent by the leader: the receiver's membership is over. Else the sender asks to leave
 } message_leave;
 
-// A new owner to every live member: "which of my microbatches do you hold?" Answered by those who have applied the log up to
-// `owner_term`, so whoever answers obeys no older owner any more.
+// Inventory request of a new owner to every live member: which of its microbatches do you hold? A
+// member answers once it has applied the log up to `owner_term`, and from then on refuses orders of
+// older owners.
 typedef struct message_survey {
-    uint64_t owner_term;  // of its newest slot
+    uint64_t owner_term;  // of the owner's newest slot
 } message_survey;
 
-// The answer, of all microbatches of the asker's slots.
+// The inventory reply, over all microbatches of the requester's slots.
 typedef struct message_holdings {
     uint64_t owner_term;
-    message_set held, forward, returning, backward;  // x at least; y; dy at least; dx
-    message_set committed;                           // told to count, or counted
+    message_set held, forward, returning, backward;  // has x at least; y; dy at least; dx
+    message_set committed;                           // accumulated, or ordered to
 } message_holdings;
 
-// What the lines from the sender to other members carry, in microseconds.
+// Link-state advertisement: transfer times from the sender to other members, in microseconds.
 typedef struct message_lines {
     uint32_t count;
     struct {
         uint32_t member;
-        uint32_t cost;  // to one of the next stage: of a hop, there and back and computing, halved, by the best way; else 0
-        uint32_t way;   // of a tensor on this line alone
+        // To a member of the next stage, by the best route: half of (round trip + computing). Else
+        // 0.
+        uint32_t cost;
+        uint32_t way;   // of a tensor on this direct link
     } line[WIRE_MAX_LINES];
 } message_lines;
 
-// One of a train that sounds a line, with so many zeros behind it.
+// One packet of a bandwidth probe, followed by `padding` zero bytes.
 typedef struct message_sound {
     uint32_t train;
     uint16_t index, count;  // index < count
     uint16_t padding;       // bytes, up to WIRE_MAX_SOUND_BYTES
 } message_sound;
 
-// How a train came: its bytes behind the first message, and the time from that one to the last.
+// Result of a bandwidth probe: the bytes after its first packet, and the time from the first packet
+// to the last.
 typedef struct message_sounded {
     uint32_t train, bytes;
     uint64_t ns;
 } message_sounded;
 
-// Payload: piece `index` of a tensor that goes from `origin` to `to`, who knows it by FORWARD or BACKWARD; or all blocks of a reduction that
-// `to` asked for by GET.
+// A forwarded transfer. Payload: piece `index` of a tensor from `origin` to `to`, which was
+// announced by FORWARD or BACKWARD; or all chunks of a reduction that `to` requested by GET.
 typedef struct message_carry {
     member_id origin, to;
     uint32_t serial;
-    uint16_t index, count;  // index < count; one piece, if it is blocks
-    uint8_t what;           // get_what, if it is blocks
-    uint16_t stage, blocks; // of that stage so many; 0: a tensor
+    uint16_t index, count;  // index < count; chunks travel in one piece
+    uint8_t what;           // get_what, for chunks
+    uint16_t stage, blocks; // `blocks` chunks of this stage; 0 blocks: a tensor
 } message_carry;
 
-// To the origin, of blocks to who asked for them: the parcel was not carried, or not whole. It is to be sent without help.
+// A forwarded transfer failed or arrived incomplete. Sent to the origin of a tensor, or to the
+// requester of chunks, which then uses the direct link.
 typedef struct message_uncarried {
     uint32_t serial;
 } message_uncarried;
 
-// What a part of a ROUTE says (src/routing/core/router.h explains the messages). A kind that does not use a field leaves it zero.
+// The kinds of a ROUTE's parts (src/routing/core/router.h explains them). Fields that a kind does
+// not use are zero.
 typedef enum route_kind {
-    ROUTE_LABEL,   // side, source, cost; words: half, low and high half of the cost from there on
+    ROUTE_LABEL,   // side, source, cost; words: split node, low and high half of the remaining cost
     ROUTE_ADVERT,  // source, cost, units
     ROUTE_FLOW,    // why, source, units, taken_back
     ROUTE_FLOW_OF_TOKEN,  // also token, position
-    ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT; taken_back: the scale of loads (objective worst), or 1: has begun
-    ROUTE_FLOW_OF_BID,  // also cost: what the way home from the receiver may cost before the units go elsewhere
+    // as ROUTE_ADVERT; taken_back: the scale of loads (bottleneck objective), or 1: begun
+    ROUTE_ADVERT_OF_LOADS,
+    ROUTE_FLOW_OF_BID,  // also cost: the highest return cost from the receiver at which the units stay
     ROUTE_DENY,    // source, units
     ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
-    ROUTE_WAY,     // source, units, taken_back, position (units that go this way); words: the peers behind the receiver
-    ROUTE_MAP,     // words: entries (src/routing/plan/mincost_map.c), or a hint (src/routing/plan/mincost_reoptimise.c)
-    ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,  // all but side and moved; words
-    ROUTE_HOME,    // source, cost: of the cheapest way from the sender to that data peer; 0: it knows none
+    // source, units, taken_back, position (units on this route); words: the peers after the
+    // receiver
+    ROUTE_WAY,
+    // words: entries (src/routing/plan/mincost_map.c), or a cycle proposal
+    // (src/routing/plan/mincost_reoptimise.c)
+    ROUTE_MAP,
+    // all fields but side and moved; words
+    ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,
+    ROUTE_HOME,    // source, cost: of the sender's cheapest route to that data peer; 0: none known
     ROUTE_KINDS
 } route_kind;
 
 typedef struct route_part {
     uint8_t kind, side, why;
     uint16_t position;
-    uint16_t words;    // of message_route.word, behind those of the parts before it
-    uint32_t source;   // peers are named by their member number, which a run keeps below 2^31
+    uint16_t words;    // number of words of this part in message_route.word, after those of earlier parts
+    uint32_t source;   // member number, below 2^31
     uint32_t units, taken_back, moved;
-    uint32_t origin, serial;  // of the token
+    uint32_t origin, serial;  // of the two-phase commit token
     int64_t cost;
 } route_part;
 
-// One frame between the routers of two members. `session` names the sender's end of the link, `heard` the receiver's as
-// far as the sender knows (0: not yet): parts count only between two ends that know each other, in the order of `sequence`
-// and without a gap. A frame without parts repeats the newest sequence, so that a loss is noticed.
+// A frame between the routers of two members. `session` identifies the sender's end of the link,
+// `heard` the receiver's end as far as the sender knows (0: unknown). Parts are valid only when
+// both ends know each other, in the order of `sequence` and without a gap. A frame without parts
+// repeats the newest sequence number, so that the receiver notices a loss.
 typedef struct message_route {
     uint32_t session, heard, sequence;
-    uint64_t epoch;    // names the run's data peers as the sender's log has them: routers of other ones do not talk
-    uint32_t cost;     // of the link from the sender to the receiver, as the sender measures it; 0: no such link
-    uint32_t sent_us, echo_us, held_us;  // the sender's clock; the receiver's as last heard, and how long ago that was
+    // hash of the run's data peers in the sender's log; routers with another one ignore the frame
+    uint64_t epoch;
+    uint32_t cost;  // of the link from the sender to the receiver, as the sender measured it; 0: no such link
+    // the sender's clock; the receiver's newest clock value, and the time since its arrival
+    uint32_t sent_us, echo_us, held_us;
     uint16_t parts;
     route_part part[WIRE_MAX_ROUTE_PARTS];
     uint32_t word[WIRE_MAX_ROUTE_WORDS];
 } message_route;
 
-// What a VIEW says (src/routing/view/view.h explains the messages). A kind that does not use a field leaves it zero.
+// The kinds of a VIEW (src/routing/view/view.h explains them). Fields that a kind does not use are
+// zero.
 typedef enum gossip_kind {
     GOSSIP_SAMPLE,                       // clock, rates, cards
     GOSSIP_REPLY,                        // side, by_chance, cost, clock, rates, cards
@@ -568,40 +606,40 @@ typedef enum gossip_kind {
     GOSSIP_KINDS
 } gossip_kind;
 
-// Where a member lies in the space of link costs.
+// A network coordinate: the position of a member in the space of link costs.
 typedef struct message_place {
     int32_t at[WIRE_VIEW_AXES], height;
     uint16_t error;  // 1/1000
 } message_place;
 
-// What its sender knows of a member, which the log says the rest of.
+// A descriptor of a member: the sender's knowledge beyond the log.
 typedef struct message_card {
     uint32_t member;  // from 1, below 2^31
-    uint16_t age;     // periods since the member itself said so
+    uint16_t age;     // gossip periods since the member itself sent it
     message_place place;
 } message_card;
 
-// Gossip between members of stages that have more members than a router has neighbours.
+// Gossip between members of stages that are larger than a router's set of neighbours.
 typedef struct message_view {
     uint8_t kind;
-    uint8_t side;       // of the receiver, as the sender sees it: before, behind, beside
+    uint8_t side;       // the receiver's position as the sender sees it: before, behind, beside
     bool by_chance;
     uint8_t linked;     // bit s: the receiver is the sender's neighbour on its side s
     uint32_t cost;      // in microseconds
-    uint32_t clock_us;  // SAMPLE, PING: the sender's; REPLY, PONG: what the question said
-    uint32_t rate_out, rate_in;  // bytes a millisecond that the sender's line was seen to carry; 0: not seen
+    uint32_t clock_us;  // SAMPLE, PING: the sender's; REPLY, PONG: the one of the question
+    uint32_t rate_out, rate_in;  // measured bytes per millisecond of the sender's link; 0: not measured
     uint32_t rate_here;          // to the receiver, as the sender measured it
     message_place place;    // the sender's
     uint16_t cards;
     message_card card[WIRE_MAX_VIEW_CARDS];
 } message_view;
 
-// Between voters (src/peer/raft.h). `to` and `from` are the stores of the receiver and of the sender: a peer that lost its
-// store must not answer for it.
+// Messages between voters (src/peer/raft.h). `to` and `from` identify the durable logs of receiver
+// and sender, because a peer that lost its log must not answer for it.
 typedef struct message_vote {
     uint64_t to, from, term;
-    bool trial;      // would you? Nothing is promised
-    bool hand_over;  // the leader wishes it
+    bool trial;      // PreVote: the answer binds nothing
+    bool hand_over;  // leadership transfer: the old leader asked for this election
     uint64_t last_index, last_term;
 } message_vote;
 
@@ -614,26 +652,27 @@ typedef struct message_append {
     uint64_t to, from, term;
     uint64_t previous, previous_term;
     uint64_t committed;
-    uint64_t patience_ns;  // without a word for so long, the leader is taken for lost
-    uint64_t clock_ns;     // the sender's, to be sent back
+    uint64_t patience_ns;  // election timeout: without a message for this long, the leader is suspected
+    uint64_t clock_ns;     // of the sender; the answer returns it
     bool has_entry;
-    log_entry entry;       // a LOG_BASE: the sender no longer has the entries up to it
+    log_entry entry;       // LOG_BASE: the sender compacted the entries up to it
 } message_append;
 
 typedef struct message_appended {
     uint64_t to, from, term;
     bool accepted;
-    uint64_t match;     // accepted: its store agrees up to here; refused: it may, up to here
-    uint64_t previous;  // refused: of the APPEND
+    uint64_t match;     // accepted: the log matches up to here; refused: it may match up to here
+    uint64_t previous;  // refused: `previous` of the APPEND
     uint64_t clock_ns;
 } message_appended;
 
-// "Be the leader: you have all that I have."
+// Leadership transfer (TimeoutNow): the receiver's log is complete, so it starts an election at
+// once.
 typedef struct message_hand_over {
     uint64_t to, from, term;
 } message_hand_over;
 
-// Who leads, as far as the sender knows.
+// The leader, as far as the sender knows.
 typedef struct message_leader {
     uint64_t term;
     braid_id id;
@@ -652,39 +691,40 @@ typedef struct message {
     } u;
 } message;
 
-// Where piece `index` of `count` begins in a tensor of `bytes`; `index` may be `count`.
+// Offset of piece `index` of `count` in a tensor of `bytes`; `index` may be `count`.
 static inline uint64_t message_piece_at(uint64_t bytes, uint16_t index, uint16_t count) { return bytes * index / count; }
 
 static inline uint64_t message_piece_bytes(uint64_t bytes, uint16_t index, uint16_t count) {
     return message_piece_at(bytes, (uint16_t)(index + 1), count) - message_piece_at(bytes, index, count);
 }
 
-// Name of a kind, for people.
+// The name of a kind in messages for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
 const char *route_kind_name(uint8_t kind);
 const char *gossip_kind_name(uint8_t kind);
-// Whether a part with these words can be encoded at all.
+// True if a part with these words can be encoded.
 bool route_part_good(const route_part *part, const uint32_t *word);
-// Words of all parts before `part`.
+// Number of words of all parts before `part`.
 uint32_t route_words_before(const message_route *route, uint32_t part);
 
-// Bytes written, or 0 when `capacity` is too small or the message breaks a limit: a count over its maximum, an enum out of
-// its range, a text that is not terminated or not printable ASCII, a range of blocks past the largest number.
-// Little-endian, no padding, one encoding for each message: `message_encode` and `message_decode` are each other's
-// inverse. Entries behind a count do not travel and come back zero. Whether a microbatch, member or block exists is for
-// the receiver to check. WIRE_MAX_CONTROL_BYTES is always enough.
+// Returns the bytes written. Returns 0 when `capacity` is too small or the message violates a
+// limit: a count over its maximum, an enum out of its range, a text without terminator or not
+// printable ASCII, a range of chunks past the largest number. The encoding is little-endian without
+// padding, and each message has exactly one: `message_encode` and `message_decode` are each other's
+// inverse. Entries behind a count are not encoded and decode as zero. The receiver checks whether a
+// microbatch, member or chunk exists. WIRE_MAX_CONTROL_BYTES is always enough.
 size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity);
-// False when the bytes are not exactly one well-formed message within the limits; `msg` is then undefined. What lies in `u`
-// behind the kind's body is left as it was.
+// False unless the bytes are exactly one well-formed message within the limits; `msg` is then
+// undefined. Bytes of `u` behind the kind's body keep their content.
 bool message_decode(const uint8_t *bytes, size_t count, message *msg);
-// The same for a log entry alone (the log file).
+// The same for a single log entry (the log file).
 size_t log_entry_encode(const log_entry *entry, uint8_t *bytes, size_t capacity);
 bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
 
-// Bytes of a kind's body in `u`; 0: there is no such kind.
+// Size of a kind's body in `u`; 0: unknown kind.
 size_t message_body_bytes(uint8_t kind);
-// CARRY has a payload, and DATA, FORWARD and BACKWARD unless somebody carries it.
+// CARRY always has a payload; DATA, FORWARD and BACKWARD have one unless a forwarder carries it.
 bool message_has_payload(const message *msg);
 
 #endif

@@ -1,2 +1,2 @@
-# the first pure room brings the test of the check that keeps them pure
+# the first pure module also adds the tests of tools/check-pure
 add_subdirectory(${CMAKE_SOURCE_DIR}/tests/purity ${CMAKE_BINARY_DIR}/tests/purity)

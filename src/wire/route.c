@@ -70,7 +70,8 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & COST) code_cost(c, &p->cost);
     if (fields & UNITS) below(c, &p->units, WIRE_MAX_ROUTE_UNITS + 1);
     if (fields & TAKEN_BACK) codec_u32(c, &p->taken_back);
-    if (p->kind < ROUTE_OFFER) codec_require(c, p->taken_back < 1u << 31);  // a count; gwtf has any number there
+    // a count; GWTF allows any number here
+    if (p->kind < ROUTE_OFFER) codec_require(c, p->taken_back < 1u << 31);
     if (fields & TOKEN) {
         below(c, &p->origin, 1u << 31);
         codec_u32(c, &p->serial);
@@ -78,7 +79,7 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & MOVED) below(c, &p->moved, WIRE_MAX_ROUTE_UNITS + 1);
 }
 
-// What a kind does not carry must be zero, or it would be lost in silence.
+// Fields that the kind does not encode must be zero, else their values would be lost silently.
 static void require_no_other_field(codec *c, const route_part *p, const layout *l) {
     const bool other[] = {p->side != 0, p->why != 0,        p->position != 0,                  p->source != 0, p->cost != 0,
                           p->units != 0, p->taken_back != 0, p->origin != 0 || p->serial != 0, p->moved != 0};
@@ -86,7 +87,7 @@ static void require_no_other_field(codec *c, const route_part *p, const layout *
     codec_require(c, p->words == 0 || l->most_words > 0);
 }
 
-// The steps of a label: each names a half and a cost within bounds.
+// The steps of a label: each is a split node and a cost within bounds.
 static void require_steps(codec *c, const uint32_t *word, uint32_t words) {
     codec_require(c, words % STEP_WORDS == 0);
     for (uint32_t i = 0; i + STEP_WORDS <= words; i += STEP_WORDS) {
@@ -128,7 +129,7 @@ bool route_part_good(const route_part *part, const uint32_t *word) {
     enum { MOST_BYTES = 64 + 4 * OTHER_WORDS };
     uint8_t bytes[MOST_BYTES];
     codec c = codec_writer(bytes, sizeof bytes);
-    code_part(&c, (route_part *)part, (uint32_t *)word, WIRE_MAX_ROUTE_WORDS);  // a writer stores to neither
+    code_part(&c, (route_part *)part, (uint32_t *)word, WIRE_MAX_ROUTE_WORDS);  // writing assigns neither
     return codec_written(&c) > 0;
 }
 

@@ -54,7 +54,7 @@ static void code_card(codec *c, message_card *card) {
     code_place(c, &card->place);
 }
 
-// What a kind does not carry must be zero, or it would be lost in silence.
+// Fields that the kind does not encode must be zero, else their values would be lost silently.
 static void require_no_other_field(codec *c, const message_view *v, uint8_t fields) {
     const bool other[] = {v->side != 0,     v->by_chance, v->cost != 0,
                           v->clock_us != 0, v->rate_out != 0 || v->rate_in != 0 || v->rate_here != 0,

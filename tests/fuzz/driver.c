@@ -26,7 +26,8 @@ typedef struct options {
 
 static uint8_t input[FUZZ_MAX_BYTES];
 
-// For the message of a crash. Text is ready before the target runs: a signal handler may only write it.
+// For the message after a crash. The text is prepared before the target runs, because a signal
+// handler may only write it.
 static char where[128];
 
 static void on_crash(int number) {
@@ -42,7 +43,7 @@ static size_t random_input(rng *r) {
     return count;
 }
 
-// Values at which counts and lengths go wrong.
+// Boundary values of counts and lengths.
 static uint8_t edge(rng *r) {
     static const uint8_t edges[] = {0, 1, 2, 7, 8, 0x1f, 0x20, 0x21, 0x40, 0x41, 0x7f, 0x80, 0xfe, 0xff, '"', '{', '\n'};
     return edges[rng_below(r, sizeof edges)];
@@ -63,11 +64,11 @@ static void mutate_once(rng *r, size_t *count) {
     case 2: input[at] = edge(r); break;
     case 3: memset(input + at, edge(r), length); break;
     case 4: move_tail(at + length, at, count); break;  // bytes go
-    case 5:                                            // bytes are repeated
+    case 5:  // repeats bytes
         if (*count + length <= sizeof input) move_tail(at, at + length, count);
         break;
     case 6: *count = at; break;
-    default: {  // bytes of another place
+    default: {  // copies bytes from another place
         size_t other = rng_below(r, *count - length + 1);
         memmove(input + at, input + other, length);
     }
@@ -79,12 +80,12 @@ static size_t make_input(uint64_t seed, uint64_t number) {
     size_t count = 0;
     if (fuzz_example != NULL && rng_below(&r, 16) != 0) count = fuzz_example(rng_below(&r, 1 << 20), input, sizeof input);
     if (count == 0) return random_input(&r);
-    uint64_t mutations = rng_below(&r, 8);  // 0: the example itself
+    uint64_t mutations = rng_below(&r, 8);  // 0: the unchanged example
     for (uint64_t i = 0; i < mutations; i++) mutate_once(&r, &count);
     return count;
 }
 
-// The input lies in a block of exactly its size, so that a sanitizer sees a read behind its end.
+// The input is a block of exactly its size, so that a sanitizer sees reads beyond its end.
 static void run_input(size_t count) {
     uint8_t *exact = malloc(count > 0 ? count : 1);
     FUZZ_CHECK(exact != NULL);
@@ -140,7 +141,7 @@ static int run_all(const char *program, const options *o) {
     return done > 0 ? 0 : 1;
 }
 
-// Reads one option; returns how many arguments it took, 0 for a file.
+// Parses one option; returns the number of arguments used, 0 for a file.
 static int read_option(options *o, char **argv, int left) {
     if (strncmp(argv[0], "--", 2) != 0) return 0;
     const char *value = left > 1 ? argv[1] : "";

@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FUZZ_MAX_BYTES = 1 << 17 };  // of one input
+enum { FUZZ_MAX_BYTES = 1 << 17 };  // maximum size of one input
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) __attribute__((weak));
 
-// What must hold for every input.
+// A property that must hold for every input.
 #define FUZZ_CHECK(condition)                                                           \
     do {                                                                                \
         if (condition) break;                                                           \

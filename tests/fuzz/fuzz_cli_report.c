@@ -1,4 +1,5 @@
-// JSON lines of events: no line harms the reader, and an event that was read is written as a line that gives it back.
+// JSON lines of events: no line harms the reader, and an accepted event reads back after it is
+// written.
 #include "fuzz.h"
 
 #include "base/rng.h"

@@ -1,4 +1,5 @@
-// A config.json from anybody: no text harms the reader, and what it accepts is a model that is written and read back.
+// An untrusted config.json: no text harms the reader, and an accepted model reads back after it is
+// written.
 #include "fuzz.h"
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-// JSON from files and downloads: no text harms the reader, and what it accepts holds together.
+// JSON from files and downloads: no text harms the reader, and an accepted document is consistent.
 #include "fuzz.h"
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-// Safetensors headers from anybody: no bytes harm the reader, and every tensor it names lies in the file.
+// Untrusted safetensors headers: no bytes harm the reader, and every tensor lies within the file.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -41,7 +41,8 @@ static void check(const safetensors *s, size_t prefix, uint64_t file_bytes) {
     FUZZ_CHECK(at == file_bytes);
 }
 
-// Bytes of data that the header speaks of, when it is one of ours: the largest number before a "]}".
+// The size of the data according to the header, for headers that braid writes: the largest number
+// before a "]}".
 static uint64_t claimed(const uint8_t *data, size_t size) {
     uint64_t most = 0, n = 0;
     for (size_t i = SAFETENSORS_LENGTH_BYTES; i < size; i++) {
@@ -54,7 +55,7 @@ static uint64_t claimed(const uint8_t *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < SAFETENSORS_LENGTH_BYTES) return 0;
-    // Two files begin with these bytes: one that ends with them, and one as long as its tensors need.
+    // Two files begin with these bytes: one ends there, and one is as long as its tensors need.
     uint64_t sizes[] = {size, size + claimed(data, size)};
     for (int i = 0; i < 2; i++) {
         uint64_t prefix = safetensors_prefix_bytes(data, sizes[i]);

@@ -1,4 +1,5 @@
-// Tickets as somebody might paste them: what is accepted is written back as the same ticket, the rest has a reason.
+// Tickets with typing errors: an accepted one is written back as the same ticket, a refused one has
+// a reason.
 #include "fuzz.h"
 
 #include "base/rng.h"

@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// ---- examples: a run that starts as a run does, then anything
+// ---- examples: a run that starts normally, then random acts
 
 typedef struct writer {
     uint8_t *bytes;
@@ -121,8 +121,8 @@ static void put_log(writer *w, const log_entry *entry) {
     put_message(w, 0, &msg);
 }
 
-// The log as a leader writes it: peer i becomes member i + 1. Peer 0 leads; the peer under test is in the last relay's
-// stage, or a second data peer.
+// The log as a leader writes it: peer i becomes member i + 1. Peer 0 leads; the peer under test is
+// in the last relay's stage, or is a second data peer.
 static void put_start(writer *w, uint8_t flags) {
     for (uint32_t i = 0; i < PEERS; i++) {
         uint16_t stage = i == SELF && flags & CHOOSE_DATA ? 0 : (uint16_t)(i % STAGES);
@@ -149,7 +149,8 @@ static void put_joins(writer *w) {
     }
 }
 
-// A tensor in pieces, whole or nearly, that may have been announced before with another number of them.
+// A tensor in pieces, complete or nearly, that may have been announced before with another number
+// of pieces.
 static void put_parcel(writer *w, uint8_t flags) {
     rng *r = w->random.r;
     uint8_t from = (uint8_t)rng_below(r, SELF);

@@ -1,4 +1,4 @@
-// Scenarios: no text harms the reader, and one that is accepted describes a swarm that can be simulated.
+// Scenarios: no text harms the reader, and an accepted one describes a swarm that can be simulated.
 #include "fuzz.h"
 
 #include "base/rng.h"

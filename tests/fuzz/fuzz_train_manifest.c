@@ -1,4 +1,5 @@
-// A checkpoint's manifest from anybody: no text harms the reader, and what it accepts is written and read back.
+// An untrusted checkpoint manifest: no text harms the reader, and an accepted one reads back after
+// it is written.
 #include "fuzz.h"
 
 #include "base/rng.h"

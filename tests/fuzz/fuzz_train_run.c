@@ -1,4 +1,5 @@
-// Descriptions of runs: no text harms the reader, and a run that is accepted has a canonical text that gives it back.
+// Descriptions of runs: no text harms the reader, and the canonical text of an accepted run gives
+// the same run.
 #include "fuzz.h"
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-// Packed sums from peers: no bytes harm the reader, and what it accepts packs again to no more bytes.
+// Packed sums from peers: no bytes harm the reader, and accepted ones pack again to no more bytes.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -9,7 +9,7 @@
 
 enum { MOST = 2048 };
 
-// The first two bytes of an input say how many elements the block has.
+// The first two bytes of an input are the number of elements in the block.
 static size_t elements_of(const uint8_t *data) { return 1 + (size_t)(data[0] | data[1] << 8) % MOST; }
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {

@@ -1,5 +1,5 @@
-// Bytes of a stream, decoded at once and in slices: the same events, and never more of a payload than was announced.
-// An input is: a byte of flags, a byte that seeds the cuts, the stream.
+// Bytes of a stream, decoded at once and in slices: the same events, and never more of a payload
+// than announced. An input is: a byte of flags, a byte that seeds the cuts, the stream.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -43,7 +43,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     return at;
 }
 
-// What a stream said, without its cuts.
+// The events of a stream, independent of the cuts.
 typedef struct summary {
     uint64_t digest;
     uint64_t left[WIRE_MAX_TRANSFERS];

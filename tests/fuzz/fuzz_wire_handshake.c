@@ -1,4 +1,5 @@
-// Bytes of a greeting: the first that a stranger may send. The first byte of an input says which is expected.
+// Bytes of a handshake message, the first input from an unknown peer. The first byte of an input
+// selects the expected message.
 #include "fuzz.h"
 
 #include "wire/handshake.h"
@@ -56,7 +57,7 @@ static void check_refuse(const uint8_t *data, size_t size) {
     handshake_refuse refuse;
     if (handshake_refuse_decode(data, size, &refuse) != HANDSHAKE_OK) return;
     FUZZ_CHECK(handshake_refusal_text(refuse.code)[0] != '\0');
-    // a refusal of another version is understood too, but only this one is written
+    // a refusal of another version is accepted, but only this version is written
     if (refuse.version == WIRE_VERSION) check_same(handshake_refuse_encode(&refuse, again, sizeof again), data, size);
 }
 

@@ -1,4 +1,4 @@
-// Bytes of a message: refused, or the one encoding of what they say.
+// Bytes of a message: refused, or the only encoding of their content.
 #include "fuzz.h"
 
 #include "wire/message.h"

@@ -23,7 +23,7 @@ enum {
 enum { CHOOSE_LEADER = 1, CHOOSE_DATA = 2, CHOOSE_FAST = 4, CHOOSE_EVAL = 8, CHOOSE_CHECKPOINTS = 16, CHOOSE_ROUTING = 32, CHOOSE_CARRIED = 192 };
 enum { ANSWER_FAILED = 1, ANSWER_NOT_FINITE = 2, ANSWER_OVERFLOW = 4, ANSWER_OTHER_HASH = 8 };
 
-// What an honest other side needs to know of a message that it got.
+// The parts of the peer's messages that an honest receiver needs.
 typedef struct sent_message {
     uint32_t to;
     message msg;
@@ -37,34 +37,36 @@ typedef struct host {
     bool up[PEERS], closing[PEERS], exited;
     job outstanding;  // id 0: none
     uint32_t appends, committed, sends;
-    uint32_t routed[MAX_MEMBERS];  // frames that each one's router sent
+    uint32_t routed[MAX_MEMBERS];  // number of frames that each peer's router sent
     blob_id blobs;
-    log_member member[MAX_MEMBERS];  // by number, as the log says; capacity 0: none
+    log_member member[MAX_MEMBERS];  // by number, as in the log; capacity 0: none
     bool held[MAX_BLOBS];            // by number; 0 is never held
-    // not cleared between inputs: only what was written is read
+    // not cleared between inputs; only written data is read
     log_entry append[MAX_APPENDS];
     sent_message sent[MAX_SENT];
 } host;
 
 braid_id host_name_of(uint32_t number);
-// PEERS for a name that only a hostile log knows.
+// PEERS for a member that only a hostile log names.
 uint32_t host_number_of(const braid_id *id);
 
-// A fresh host and peer; `flags`: CHOOSE_*. From CHOOSE_CARRIED on half of the tensors go by way of somebody.
+// A fresh host and peer; `flags`: CHOOSE_*. From CHOOSE_CARRIED on, half of the tensors use a
+// forwarder.
 void host_init(host *h, uint8_t flags);
-// Does nothing once the peer has left.
+// Does nothing after the peer has left.
 void host_step(host *h, const event *e);
-// As many bytes as an honest peer sends with it.
+// The size of the payload that an honest peer sends with the message.
 uint64_t host_payload(const host *h, const message *msg);
-// A message from a peer, with a payload where its kind has one. Nothing happens when their link is not up.
+// Delivers a message from a peer, with a payload where its kind has one. Does nothing when their
+// link is down.
 void host_deliver(host *h, uint32_t from, const message *msg, uint64_t payload_bytes);
 void host_answer_job(host *h, uint8_t flags);
 void host_commit_entry(host *h);
-// Until no job and no log entry is left.
+// Steps until no job and no log entry is pending.
 void host_answer_all(host *h);
 
-// An honest other side answers the last `count` messages of the peer as far as it has not; `spoil`: the byte that is changed
-// in each answer, 0: none.
+// An honest receiver answers the last `count` messages of the peer that it has not answered yet.
+// `spoil`: the byte that is changed in each answer, 0: none.
 void host_answer_messages(host *h, uint32_t count, uint8_t spoil);
 
 #endif

@@ -1,11 +1,11 @@
-// What honest peers would answer, as far as a peer's own messages tell.
+// The answers of honest peers, as far as they follow from the peer's own messages.
 #include "peer_step.h"
 
 #include "wire_random.h"
 
 #include <string.h>
 
-// The first member of a stage, or the one of this peer; 0: none.
+// The first member of a stage, or the one on this peer; 0: none.
 static member_id member_of(const host *h, uint16_t stage, uint32_t number) {
     for (member_id i = 1; i < MAX_MEMBERS; i++) {
         if (h->member[i].capacity == 0) continue;
@@ -17,7 +17,7 @@ static member_id member_of(const host *h, uint16_t stage, uint32_t number) {
 
 typedef struct answers {
     host *h;
-    uint8_t spoil;  // which byte of an answer is changed, 0: none
+    uint8_t spoil;  // the changed byte of an answer, 0: none
     const message *sent;
     uint32_t from;  // who answers
 } answers;
@@ -36,7 +36,7 @@ static void answer(const answers *a, member_id by, message *msg) {
     host_deliver(a->h, host_number_of(&a->h->member[by].peer), &spoilt, host_payload(a->h, &spoilt));
 }
 
-// What comes home as `home` says comes in pieces, if that is how it says it comes.
+// A returning tensor travels in pieces if its `home` message announces that.
 static void answer_tensor(const answers *a, member_id by, message *home) {
     bool forward = home->kind == MESSAGE_FORWARD;
     message_parcel parcel = forward ? home->u.forward.parcel : home->u.backward.parcel;
@@ -47,7 +47,7 @@ static void answer_tensor(const answers *a, member_id by, message *home) {
     }
 }
 
-// The way of a microbatch from there to its end and back home.
+// The remaining route of a microbatch, to its last stage and back to the owner.
 static void answer_forward(const answers *a, member_id by) {
     const message_forward *f = &a->sent->u.forward;
     message accept = {.kind = MESSAGE_ACCEPT,
@@ -87,7 +87,7 @@ static void answer_backward(const answers *a, member_id by) {
     if (b->subject.stage < STAGES - 1) answer(a, b->owner, &commit);
 }
 
-// What somebody carries comes by way of him.
+// A forwarded tensor arrives through its forwarder.
 static void answer_get(const answers *a, member_id by) {
     const message_get *get = &a->sent->u.get;
     message data = {.kind = MESSAGE_DATA, .u.data = {.get = *get, .hash = 8}};
@@ -122,8 +122,8 @@ static void answer_log(const answers *a, member_id by) {
     answer(a, by, &state);
 }
 
-// A router that knows its end of the link and otherwise says anything: what it names are halves of the run's peers, and its
-// tokens go through the peer under test.
+// A router that knows its end of the link and otherwise sends random parts, with split nodes of the
+// run's peers and with two-phase commits that pass the peer under test.
 static void answer_route(const answers *a, member_id by) {
     const message_route *sent = &a->sent->u.route;
     if (by == 0 || by >= MAX_MEMBERS) return;
@@ -167,13 +167,13 @@ static void answer_sent(const answers *a) {
                           .u.counted = {.subject = sent->u.commit.subject, .rev = sent->u.commit.rev}};
         break;
     case MESSAGE_GET: answer_get(a, by); return;
-    case MESSAGE_SURVEY:  // a member that holds all, and was told to count half
+    case MESSAGE_SURVEY:  // a member that holds all microbatches, half of them with a COMMIT
         reply.kind = MESSAGE_HOLDINGS;
         memset(&reply.u.holdings, 0xff, sizeof reply.u.holdings);
         reply.u.holdings.owner_term = sent->u.survey.owner_term;
         memset(&reply.u.holdings.committed, 0x55, sizeof(message_set));
         break;
-    case MESSAGE_CARRY:  // every other one does not get there
+    case MESSAGE_CARRY:  // every second one is not delivered
         if (sent->u.carry.serial & 2) return;
         reply = (message){.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = sent->u.carry.serial};
         break;

@@ -51,7 +51,8 @@ static void do_job(host *h, const job *work) {
 static void do_append(host *h, const log_entry *entry) {
     static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
     FUZZ_CHECK(log_entry_encode(entry, bytes, sizeof bytes) > 0);
-    if (h->appends - h->committed == MAX_APPENDS) {  // the disk that never answers is not what is tested
+    // the case of a disk that never answers is not tested here
+    if (h->appends - h->committed == MAX_APPENDS) {
         h->exited = true;
         return;
     }
@@ -100,13 +101,13 @@ void host_step(host *h, const event *e) {
     }
 }
 
-// ---- what the host answers
+// ---- the host's answers
 
 static bool makes_blob(const host *h, const job *work) {
     peer_view view;
     peer_look(h->p, &view);
     switch (work->kind) {
-    case JOB_LOSS: return work->m < h->run.microbatches;  // no gradient of held-out text
+    case JOB_LOSS: return work->m < h->run.microbatches;  // held-out text has no gradient
     case JOB_BACKWARD: return view.stage > 0;
     case JOB_FORWARD:
     case JOB_PACK:
@@ -165,7 +166,7 @@ void host_answer_all(host *h) {
     }
 }
 
-// ---- what comes in
+// ---- incoming messages
 
 uint64_t host_payload(const host *h, const message *msg) {
     const message_carry *c = &msg->u.carry;
@@ -186,9 +187,9 @@ void host_deliver(host *h, uint32_t from, const message *msg, uint64_t payload_b
     host_step(h, &e);
 }
 
-// ---- a fresh one
+// ---- a fresh host and peer
 
-// The same pages for every input: the system zeroes only those that the last one touched.
+// The same pages for every input; only those that the last input touched are zeroed.
 static void *zeroed(size_t bytes) {
     enum { POOL_BYTES = 32 << 20 };
     static void *pool;

@@ -1,5 +1,6 @@
-// Logits, loss and every gradient of small models against what PyTorch finds in fp64 (tools/make-fixtures.py).
-// Measure: the largest difference of any element, divided by the root mean square of the tensor, below 1e-4.
+// Logits, loss and every gradient of small models compared with PyTorch in fp64
+// (tools/make-fixtures.py). Measure: the largest difference of any element, divided by the root
+// mean square of the tensor, below 1e-4.
 #include "model/decoder.h"
 #include "model/stage.h"
 
@@ -92,7 +93,7 @@ static void expect_near(const char *what, const float *found, const fixture_entr
 
 typedef struct gathered {
     float *gradient;
-    atomic_bool twice;  // some element came a second time
+    atomic_bool twice;  // some element was passed twice
 } gathered;
 
 static void gather(void *context, size_t offset, const float *gradient, size_t count) {
@@ -113,7 +114,7 @@ static void load_parameters(const fixture *f, const stage *s, float *parameters)
     }
 }
 
-// What a model says that reads one token at a time.
+// The output of the decoder, which reads one token at a time.
 static void check_logits(const fixture *f, const float *parameters, const int32_t *read, tensor_pool *pool) {
     size_t sequences = f->header.sequences, tokens = f->header.tokens, vocab = f->header.vocab;
     const fixture_entry *expected = fixture_find(f, "", "logits");

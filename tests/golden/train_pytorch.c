@@ -1,12 +1,12 @@
-// Training as PyTorch does it (tools/make-train-fixture.py): samples, losses, averaging, clip, schedule and AdamW together,
-// for both architectures, in one stage and in three.
+// Training compared with PyTorch (tools/make-train-fixture.py): samples, losses, averaging, clip,
+// schedule and AdamW together, for both architectures, in one stage and in three.
 #include "../unit/train_tiny.h"
 
 #include "train_pytorch.h"
 
 #include <math.h>
 
-// Made here and by the script, so that no fixture has to hold them.
+// Computed here and in the script, so that no fixture has to contain them.
 static float first_weight(const stage_tensor *t, size_t i) {
     rng r = {rng_seed(rng_seed(9, t->canonical), i)};
     float value = (float)((double)(rng_next(&r) >> 40) * 0x1p-24 * 0.2 - 0.1);
@@ -25,7 +25,8 @@ static void assert_close(double got, double expected, double relative, const cha
     if (fabs(got - expected) > relative * fabs(expected)) fail_msg("%s: %.9g instead of %.9g", what, got, expected);
 }
 
-// A bias of keys moves all scores of a query alike: its gradient is rounding noise, of which AdamW makes steps.
+// A bias of keys shifts all scores of a query equally: its gradient is rounding noise, from which
+// AdamW makes full steps.
 static bool is_noise(const stage_tensor *t, size_t i) {
     return strstr(t->name, "c_attn.bias") && i / (t->elements / 3) == 1;
 }

@@ -1,4 +1,4 @@
-// Tensors and short messages on one link: who waits for whom, and how fast it goes.
+// Tensors and short messages on one link: the order of delivery, and the speed.
 #include "net_harness.h"
 
 #include "seed.h"
@@ -30,8 +30,9 @@ static int teardown(void **state) {
     return 0;
 }
 
-// A message says how many bulk bytes had been encrypted when it was queued. When it arrives, hardly more than those may
-// have arrived before it. How much is encrypted and then waits is what net_hostile.c's peer that does not read looks at.
+// Each message carries the number of bulk bytes that were encrypted when it was queued. Hardly more
+// bulk bytes may have arrived before it. For the amount that is encrypted and then waits, see the
+// peer in net_hostile.c that does not read.
 typedef struct overtaking {
     uint64_t most_after;
     unsigned asked, answered, middle;
@@ -51,7 +52,7 @@ static void compare_order(tester *t, const braid_id *id, const uint8_t *bytes, s
     seen.middle += t->bulk_at_message % PAYLOAD_BYTES != 0;
 }
 
-// Now and then, in any turn of the loop.
+// Sends at random in any iteration of the loop.
 static void ask(uv_idle_t *idle) {
     (void)idle;
     net_stats out;
@@ -60,7 +61,7 @@ static void ask(uv_idle_t *idle) {
     seen.asked++;
 }
 
-static void test_a_message_does_not_wait_for_tensors(void **state) {
+static void test_messages_overtake_tensors(void **state) {
     (void)state;
     uint8_t *bytes = calloc(1, PAYLOAD_BYTES);
     uv_idle_t idle;
@@ -97,7 +98,7 @@ static void receiver_end(tester *t, const braid_id *id, const uint8_t *bytes, si
     if (t->payloads == SPEED_PAYLOADS) tester_say(t, t->extra, "all there");
 }
 
-// What other programs take from this machine does not count.
+// Processor time, which does not include other programs of this machine.
 static double cpu_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -151,7 +152,7 @@ static void test_speed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_message_does_not_wait_for_tensors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_messages_overtake_tensors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_speed, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

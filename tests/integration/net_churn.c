@@ -1,5 +1,5 @@
-// Peers that dial, close, die and come back at random, over roads of random delay. However it goes: ups and downs alternate, payloads come back once,
-// and in the end everybody can reach everybody.
+// Peers that dial, close, die and return at random, over connections with random delay. Ups and
+// downs alternate, payloads are returned once, and in the end every pair of peers can connect.
 #include "net_harness.h"
 
 #include "net_proxy.h"
@@ -9,12 +9,12 @@ enum { PEERS = 6, STEPS = 1500, PAYLOAD_BYTES = 400000, DELAY_MS = 8 };
 
 typedef struct member {
     tester t;
-    road road;       // that leads to it
-    bool up[PEERS];  // as told by the callbacks
+    road road;       // the proxy's port for this peer
+    bool up[PEERS];  // as reported by the callbacks
     unsigned ups, downs;
     unsigned heard[PEERS];    // messages in the last round
     unsigned lent, returned;  // payloads
-    unsigned pending[PEERS];  // dials that were not answered yet
+    unsigned pending[PEERS];  // dials without an answer so far
 } member;
 
 static uv_loop_t loop;
@@ -44,7 +44,7 @@ static void on_up(void *context, const braid_id *id, const net_peer *peer) {
 static void on_down(void *context, const braid_id *id, bool refused, const char *reason) {
     member *m = context;
     int other = index_of(id);
-    assert_true(m->up[other] || m->pending[other] > 0);  // a link that was told up, or the end of a dial
+    assert_true(m->up[other] || m->pending[other] > 0);  // a reported link, or the end of a dial
     assert_false(m->up[other] && refused);
     assert_true(strlen(reason) > 0);
     if (!m->up[other]) m->pending[other] = 0;
@@ -92,7 +92,7 @@ static void dial(member *from, int other) {
     char address[64];
     snprintf(address, sizeof address, "127.0.0.1:%u", all[other].road.port);
     if (!net_linked(from->t.net, &all[other].t.id))
-        from->pending[other] = 1;  // one that is closing is not told down yet
+        from->pending[other] = 1;  // a closing link is not reported down yet
     assert_int_equal(net_dial(from->t.net, &all[other].t.id, address, NULL), BRAID_OK);
 }
 
@@ -104,7 +104,7 @@ static void step(void) {
     case 0:
     case 1:
     case 2: dial(m, other); break;
-    case 3:  // both at once
+    case 3:  // both in the same step
         dial(m, other);
         dial(&all[other], (int)(m - all));
         break;
@@ -165,7 +165,7 @@ static void churn(uint64_t most_delay_ms) {
     open_members(PEERS, most_delay_ms);
     uv_timer_init(&loop, &timer);
     timer.data = &late;
-    uv_timer_start(&timer, nothing, 1, 1);  // the loop never sleeps for longer
+    uv_timer_start(&timer, nothing, 1, 1);  // bounds the loop's sleep
     for (int i = 0; i < STEPS; i++) {
         step();
         for (uint64_t turns = rng_below(&random_source, 8); turns > 0; turns--)
@@ -181,7 +181,7 @@ static void churn(uint64_t most_delay_ms) {
         uv_run(&loop, UV_RUN_ONCE);
     }
     assert_false(late);
-    // and the links are the same on both sides: what one says the other hears
+    // and both sides have the same links: each receives the other's message
     for (int i = 0; i < PEERS; i++) {
         for (int j = 0; j < PEERS; j++) {
             if (i != j)
@@ -207,12 +207,12 @@ static void churn(uint64_t most_delay_ms) {
     for (int i = 0; i < PEERS; i++) tester_end(&all[i].t);
 }
 
-static void test_on_the_loopback(void **state) {
+static void test_churn_on_the_loopback(void **state) {
     (void)state;
     churn(0);
 }
 
-static void test_over_slow_roads(void **state) {
+static void test_churn_over_slow_connections(void **state) {
     (void)state;
     churn(DELAY_MS);
 }
@@ -229,8 +229,8 @@ static void wait_ms(uv_timer_t *timer, uint64_t milliseconds) {
     harness_until(&loop, &passed, 1);
 }
 
-// Two peers dial each other, one a little after the other. Whatever crosses on the way: each is told of one link, and
-// neither of its end.
+// Two peers dial each other, one a little after the other. Whatever the order of messages, each
+// reports one link and no end.
 static void test_crossing_dials_do_not_flap(void **state) {
     (void)state;
     enum { ROUNDS = 60 };
@@ -241,11 +241,11 @@ static void test_crossing_dials_do_not_flap(void **state) {
     for (unsigned round = 1; round <= ROUNDS; round++) {
         int first = (int)rng_below(&random_source, 2);
         dial(&all[first], 1 - first);
-        uint64_t later = rng_below(&random_source, 5 * DELAY_MS);  // up to a whole handshake
+        uint64_t later = rng_below(&random_source, 5 * DELAY_MS);  // up to the duration of a handshake
         if (later > 0) wait_ms(&timer, later);
         dial(&all[1 - first], first);
         for (int i = 0; i < 2; i++) harness_until(&loop, &all[i].ups, round);
-        wait_ms(&timer, 4 * DELAY_MS);  // for what is still on its way
+        wait_ms(&timer, 4 * DELAY_MS);  // for messages still in transit
         for (int i = 0; i < 2; i++) {
             assert_int_equal(all[i].ups, round);
             assert_int_equal(all[i].downs, round - 1);
@@ -269,8 +269,8 @@ static void test_crossing_dials_do_not_flap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_on_the_loopback),
-        cmocka_unit_test(test_over_slow_roads),
+        cmocka_unit_test(test_churn_on_the_loopback),
+        cmocka_unit_test(test_churn_over_slow_connections),
         cmocka_unit_test(test_crossing_dials_do_not_flap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

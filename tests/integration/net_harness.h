@@ -1,4 +1,5 @@
-// Peers of one test: each a net with an identity of its own, all on one loop, with a record of what they were told.
+// The peers of one test: each has a net and an identity, all on one loop, with a record of their
+// callbacks.
 #ifndef BRAID_TESTS_NET_HARNESS_H
 #define BRAID_TESTS_NET_HARNESS_H
 
@@ -20,11 +21,11 @@ typedef struct tester {
     net *net;
     // counts of callbacks
     unsigned ups, downs, refusals, messages, payloads, allocs, drops, sents, descriptions, turned_away;
-    bool linked;               // the last of up and down
-    uint64_t payload_bytes;    // of whole payloads
-    uint64_t bulk_at_message;  // bulk bytes that had arrived when the last message without payload came
+    bool linked;               // the last one of up and down
+    uint64_t payload_bytes;    // of complete payloads
+    uint64_t bulk_at_message;  // bulk bytes that had arrived at the last message without payload
     bool refuse_payloads;
-    net_peer peer;  // of the last link_up
+    net_peer peer;  // from the last link_up
     braid_id last_id;
     uint64_t last_token;
     char reason[512], away[512], text[256];
@@ -157,7 +158,7 @@ static inline void tester_start(tester *t, uv_loop_t *loop) {
     tester_start_with(t, loop, &config);
 }
 
-// By id: the first has the lower one.
+// Sorted by id: the first has the lower one.
 static inline void tester_order(tester **lower, tester **higher) {
     if (memcmp(&(*lower)->id, &(*higher)->id, sizeof(braid_id)) < 0) return;
     tester *t = *lower;
@@ -192,7 +193,8 @@ static inline void harness_too_late(uv_timer_t *timer) {
 
 static inline void harness_limit_closed(uv_handle_t *timer) { ((harness_limit *)timer->data)->closed = true; }
 
-// Turns the loop until `*what` reaches `enough` (every callback above stops it); fails the test after HARNESS_LIMIT_MS.
+// Runs the loop until `*what` reaches `enough` (every callback above stops it); fails the test
+// after HARNESS_LIMIT_MS.
 static inline void harness_until(uv_loop_t *loop, const unsigned *what, unsigned enough) {
     harness_limit limit = {0};
     uv_timer_init(loop, &limit.timer);

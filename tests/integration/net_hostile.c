@@ -1,4 +1,4 @@
-// What strangers send: nothing of it may do more than close its own connection.
+// Input of hostile peers: it can close their own connection and nothing else.
 #include "net_harness.h"
 
 #include "net/tls.h"
@@ -42,7 +42,7 @@ static int setup_hasty(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    // whatever happened, an honest peer still gets in
+    // an honest peer can still connect afterwards
     harness_link(&friend, &victim);
     tester_stop(&victim);
     tester_stop(&friend);
@@ -75,7 +75,8 @@ static void test_random_bytes(void **state) {
         int fd = raw_connect();
         size_t count = 1 + rng_below(&r, sizeof bytes);
         random_bytes(&r, bytes, count);
-        if (rng_below(&r, 2)) memcpy(bytes, "\x16\x03\x01", count < 3 ? count : 3);  // like the start of TLS
+        // looks like the start of TLS
+        if (rng_below(&r, 2)) memcpy(bytes, "\x16\x03\x01", count < 3 ? count : 3);
         raw_send(fd, bytes, count);
         shutdown(fd, SHUT_WR);
         harness_until(&loop, &victim.turned_away, i);
@@ -84,8 +85,8 @@ static void test_random_bytes(void **state) {
     assert_int_equal(victim.ups, 0);
 }
 
-// Nothing at all, the first half of a correct handshake, and the first message of one: then silence.
-static void test_silence(void **state) {
+// No bytes, the first half of a valid handshake, and the first message of one; then silence.
+static void test_silent_connections_are_closed(void **state) {
     (void)state;
     enum { SILENT = 3 };
     tls_context *context = NULL;
@@ -107,8 +108,8 @@ static void test_silence(void **state) {
     tls_context_free(context);
 }
 
-// More silent connections than there is room for: the oldest give way.
-static void test_crowd(void **state) {
+// More silent connections than places: the oldest are closed.
+static void test_oldest_silent_connections_are_closed(void **state) {
     (void)state;
     enum { CROWD = 40 };
     int fd[CROWD];
@@ -124,9 +125,9 @@ static void test_crowd(void **state) {
     for (int i = 0; i < CROWD; i++) close(fd[i]);
 }
 
-// --- a peer with a valid key and bad manners
+// --- a peer with a valid key that violates the protocol
 
-typedef struct rude {
+typedef struct hostile {
     identity *identity;
     tls_context *context;
     tls *tls;
@@ -135,9 +136,9 @@ typedef struct rude {
     frame_decoder decoder;
     unsigned frames[FRAME_KINDS];
     handshake_refuse refuse;
-} rude;
+} hostile;
 
-static void rude_decode(rude *r, const uint8_t *bytes, size_t count) {
+static void hostile_decode(hostile *r, const uint8_t *bytes, size_t count) {
     for (frame_event e = {.kind = FRAME_EVENT_MESSAGE}; e.kind != FRAME_EVENT_NONE && e.kind != FRAME_EVENT_ERROR;) {
         size_t used = frame_decode(&r->decoder, bytes, count, &e);
         bytes += used;
@@ -149,7 +150,7 @@ static void rude_decode(rude *r, const uint8_t *bytes, size_t count) {
     }
 }
 
-static void rude_flush(rude *r) {
+static void hostile_flush(hostile *r) {
     size_t count = 0;
     uint8_t *bytes = tls_take_output(r->tls, &count);
     if (bytes == NULL) return;
@@ -157,7 +158,7 @@ static void rude_flush(rude *r) {
     tls_give_back(r->context, bytes);
 }
 
-static void rude_read(rude *r) {
+static void hostile_read(hostile *r) {
     uint8_t bytes[20000], plain[20000];
     ssize_t n = recv(r->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN) return;
@@ -166,19 +167,19 @@ static void rude_read(rude *r) {
     tls_feed(r->tls, bytes, (size_t)n);
     size_t count = 0;
     if (!r->secured) r->secured = tls_handshake(r->tls) == TLS_OK;
-    while (r->secured && tls_read(r->tls, plain, sizeof plain, &count) == TLS_OK) rude_decode(r, plain, count);
+    while (r->secured && tls_read(r->tls, plain, sizeof plain, &count) == TLS_OK) hostile_decode(r, plain, count);
 }
 
-static void rude_turn(rude *r) {
-    rude_flush(r);
+static void hostile_turn(hostile *r) {
+    hostile_flush(r);
     uv_run(&loop, UV_RUN_NOWAIT);
-    rude_read(r);
+    hostile_read(r);
 }
 
-// Static: a decoder is large.
-static rude *rude_open(identity *own) {
-    static rude r;
-    r = (rude){0};
+// Static, because a decoder is large.
+static hostile *hostile_open(identity *own) {
+    static hostile r;
+    r = (hostile){0};
     if (own == NULL) assert_int_equal(identity_new(&r.identity, NULL), BRAID_OK);
     assert_int_equal(tls_context_new(own != NULL ? own : r.identity, &r.context, NULL), BRAID_OK);
     r.tls = tls_new(r.context, &victim.id);
@@ -186,35 +187,35 @@ static rude *rude_open(identity *own) {
     frame_decoder_init(&r.decoder);
     assert_int_equal(tls_handshake(r.tls), TLS_AGAIN);
     while (!r.secured) {
-        rude_turn(&r);
+        hostile_turn(&r);
         assert_false(r.ended);
     }
-    rude_flush(&r);
+    hostile_flush(&r);
     return &r;
 }
 
-static void rude_close(rude *r) {
+static void hostile_close(hostile *r) {
     close(r->fd);
     tls_free(r->tls);
     tls_context_free(r->context);
     identity_free(r->identity);
 }
 
-static void rude_say(rude *r, const uint8_t *bytes, size_t count) {
+static void hostile_send(hostile *r, const uint8_t *bytes, size_t count) {
     while (count > 0) {
         size_t n = count < TLS_RECORD_BYTES ? count : TLS_RECORD_BYTES;
         assert_int_equal(tls_write(r->tls, bytes, n), TLS_OK);
         bytes += n;
         count -= n;
-        rude_flush(r);
+        hostile_flush(r);
     }
 }
 
-static void rude_frame(rude *r, frame_kind kind, const uint8_t *bytes, size_t count) {
+static void hostile_frame(hostile *r, frame_kind kind, const uint8_t *bytes, size_t count) {
     uint8_t frame[FRAME_MAX_PREFIX_BYTES + 2048];
     size_t prefix = frame_control(kind, count, frame);
     memcpy(frame + prefix, bytes, count);
-    rude_say(r, frame, prefix + count);
+    hostile_send(r, frame, prefix + count);
 }
 
 static size_t good_hello(uint8_t *bytes, size_t capacity) {
@@ -222,20 +223,20 @@ static size_t good_hello(uint8_t *bytes, size_t capacity) {
     return handshake_hello_encode(&hello, bytes, capacity);
 }
 
-static void rude_greet(rude *r) {
+static void hostile_greet(hostile *r) {
     uint8_t hello[1024];
-    rude_frame(r, FRAME_HELLO, hello, good_hello(hello, sizeof hello));
+    hostile_frame(r, FRAME_HELLO, hello, good_hello(hello, sizeof hello));
     while (r->frames[FRAME_WELCOME] == 0) {
-        rude_turn(r);
+        hostile_turn(r);
         assert_false(r->ended);
     }
 }
 
-static void rude_until_ended(rude *r) {
-    while (!r->ended) rude_turn(r);
+static void hostile_until_ended(hostile *r) {
+    while (!r->ended) hostile_turn(r);
 }
 
-static void test_before_the_greeting(void **state) {
+static void test_frames_before_the_handshake(void **state) {
     (void)state;
     static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, FRAME_HELLO, 0, 0, 0};
     static const uint8_t unknown[] = {1, 0, 0, 0, 200, 0, 0, 0, 0};
@@ -251,16 +252,16 @@ static void test_before_the_greeting(void **state) {
         {chunk, sizeof chunk}, {transfer, sizeof transfer}, {welcome, sizeof welcome},
     };
     for (unsigned i = 0; i < sizeof sent / sizeof *sent; i++) {
-        rude *r = rude_open(NULL);
-        rude_say(r, sent[i].bytes, sent[i].count);
-        rude_until_ended(r);
-        rude_close(r);
+        hostile *r = hostile_open(NULL);
+        hostile_send(r, sent[i].bytes, sent[i].count);
+        hostile_until_ended(r);
+        hostile_close(r);
         assert_int_equal(victim.turned_away, i + 1);
     }
     assert_int_equal(victim.ups, 0);
 }
 
-static void test_random_greetings(void **state) {
+static void test_random_handshakes(void **state) {
     (void)state;
     rng r = seeded_rng("random greetings", 1);
     for (unsigned i = 1; i <= 50; i++) {
@@ -268,11 +269,11 @@ static void test_random_greetings(void **state) {
         size_t count = good_hello(bytes, sizeof bytes);
         uint64_t changes = 1 + rng_below(&r, 8);
         for (uint64_t c = 0; c < changes; c++) bytes[rng_below(&r, count)] ^= (uint8_t)(1 + rng_below(&r, 255));
-        rude *peer = rude_open(NULL);
-        rude_frame(peer, FRAME_HELLO, bytes, rng_below(&r, 4) ? count : 1 + rng_below(&r, count));
+        hostile *peer = hostile_open(NULL);
+        hostile_frame(peer, FRAME_HELLO, bytes, rng_below(&r, 4) ? count : 1 + rng_below(&r, count));
         unsigned ups = victim.ups;
-        while (!peer->ended && victim.ups == ups) rude_turn(peer);
-        rude_close(peer);
+        while (!peer->ended && victim.ups == ups) hostile_turn(peer);
+        hostile_close(peer);
     }
     harness_until(&loop, &victim.downs, victim.ups);
 }
@@ -284,49 +285,49 @@ static void test_other_version(void **state) {
     hello[4] = WIRE_VERSION + 1;  // after the magic
     char other[32];
     snprintf(other, sizeof other, "version %d", WIRE_VERSION + 1);
-    rude *r = rude_open(NULL);
-    rude_frame(r, FRAME_HELLO, hello, count);
-    rude_until_ended(r);
+    hostile *r = hostile_open(NULL);
+    hostile_frame(r, FRAME_HELLO, hello, count);
+    hostile_until_ended(r);
     assert_int_equal(r->frames[FRAME_REFUSE], 1);
     assert_int_equal(r->refuse.code, REFUSE_OTHER_VERSION);
     assert_non_null(strstr(r->refuse.sentence, other));
     assert_int_equal(victim.turned_away, 1);
     assert_non_null(strstr(victim.away, other));
-    rude_close(r);
+    hostile_close(r);
 }
 
-static void test_the_victims_own_key(void **state) {
+static void test_the_victims_own_key_is_refused(void **state) {
     (void)state;
-    rude *r = rude_open(victim.identity);
-    rude_until_ended(r);
+    hostile *r = hostile_open(victim.identity);
+    hostile_until_ended(r);
     assert_int_equal(victim.turned_away, 1);
     assert_non_null(strstr(victim.away, "key of this peer"));
-    rude_close(r);
+    hostile_close(r);
 }
 
-static void test_greeting_byte_by_byte(void **state) {
+static void test_handshake_byte_by_byte(void **state) {
     (void)state;
     uint8_t frame[1024 + FRAME_MAX_PREFIX_BYTES], hello[1024];
     size_t count = good_hello(hello, sizeof hello), prefix = frame_control(FRAME_HELLO, count, frame);
     memcpy(frame + prefix, hello, count);
-    rude *r = rude_open(NULL);
+    hostile *r = hostile_open(NULL);
     for (size_t i = 0; i < prefix + count; i++) {
-        rude_say(r, frame + i, 1);
-        if (i % 16 == 0) rude_turn(r);
+        hostile_send(r, frame + i, 1);
+        if (i % 16 == 0) hostile_turn(r);
     }
-    while (victim.ups == 0) rude_turn(r);
-    rude_close(r);
+    while (victim.ups == 0) hostile_turn(r);
+    hostile_close(r);
     harness_until(&loop, &victim.downs, 1);
-    assert_non_null(strstr(victim.reason, "goodbye"));
+    assert_non_null(strstr(victim.reason, "without a shutdown"));
 }
 
-// A link that is up, and then nonsense: random frames, and right headers with wrong contents.
+// An established link, and then random frames, or valid headers with invalid contents.
 static void test_random_frames(void **state) {
     (void)state;
     rng r = seeded_rng("random frames", 1);
     for (unsigned i = 1; i <= 100; i++) {
-        rude *peer = rude_open(NULL);
-        rude_greet(peer);
+        hostile *peer = hostile_open(NULL);
+        hostile_greet(peer);
         for (int frames = 0; frames < 20 && !peer->ended; frames++) {
             uint8_t bytes[400];
             size_t count = FRAME_HEADER_BYTES + rng_below(&r, sizeof bytes - FRAME_HEADER_BYTES);
@@ -334,12 +335,11 @@ static void test_random_frames(void **state) {
             bytes[1] = bytes[2] = bytes[3] = bytes[6] = bytes[7] = 0;
             bytes[4] = (uint8_t)(rng_below(&r, 20) ? FRAME_MESSAGE + rng_below(&r, 3) : rng_below(&r, 256));
             bytes[5] = (uint8_t)(bytes[4] == FRAME_MESSAGE ? 0 : rng_below(&r, WIRE_MAX_TRANSFERS));
-            if (bytes[4] == FRAME_TRANSFER && count > 16)
-                memset(bytes + 10, 0, 6);  // a payload of a size that is allowed
-            rude_say(peer, bytes, count);
-            rude_turn(peer);
+            if (bytes[4] == FRAME_TRANSFER && count > 16) memset(bytes + 10, 0, 6);  // a payload of a legal size
+            hostile_send(peer, bytes, count);
+            hostile_turn(peer);
         }
-        rude_close(peer);
+        hostile_close(peer);
         harness_until(&loop, &victim.downs, i);
     }
     assert_int_equal(victim.ups, 100);
@@ -347,27 +347,27 @@ static void test_random_frames(void **state) {
     assert_true(victim.allocs > 10);
 }
 
-static void test_too_large_a_payload(void **state) {
+static void test_a_too_large_payload_is_refused(void **state) {
     (void)state;
     uint8_t frame[FRAME_MAX_PREFIX_BYTES + 1] = {0};
-    rude *r = rude_open(NULL);
-    rude_greet(r);
+    hostile *r = hostile_open(NULL);
+    hostile_greet(r);
     size_t prefix = frame_transfer(0, 1, (1 << 20) + 1, frame);
-    rude_say(r, frame, prefix + 1);
-    rude_until_ended(r);
+    hostile_send(r, frame, prefix + 1);
+    hostile_until_ended(r);
     assert_int_equal(victim.downs, 1);
     assert_int_equal(victim.allocs, 0);
     assert_non_null(strstr(victim.reason, "a payload of a length that is not allowed"));
-    rude_close(r);
+    hostile_close(r);
 }
 
-// Somebody who takes a link and then reads nothing: what is handed to the kernel for it stays bounded.
-static void test_who_does_not_read(void **state) {
+// A peer that connects and then reads nothing: the data in the kernel for it stays bounded.
+static void test_a_peer_that_does_not_read(void **state) {
     (void)state;
     enum { BYTES = 1 << 20, ROUNDS = 300 };
     static uint8_t payload[BYTES];
-    rude *r = rude_open(NULL);
-    rude_greet(r);
+    hostile *r = hostile_open(NULL);
+    hostile_greet(r);
     for (uint64_t i = 0; i < 16; i++) {
         assert_int_equal(net_send(victim.net, &victim.last_id, (const uint8_t *)"t", 1, payload, BYTES, i), BRAID_OK);
     }
@@ -383,7 +383,7 @@ static void test_who_does_not_read(void **state) {
     harness_until(&loop, &victim.downs, 1);
     assert_non_null(strstr(victim.reason, "does not read"));
     assert_int_equal(victim.sents, 16);
-    rude_close(r);
+    hostile_close(r);
 }
 
 #define VICTIM_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -391,16 +391,16 @@ static void test_who_does_not_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         VICTIM_TEST(test_random_bytes),
-        cmocka_unit_test_setup_teardown(test_silence, setup_hasty, teardown),
-        cmocka_unit_test_setup_teardown(test_crowd, setup_hasty, teardown),
-        VICTIM_TEST(test_before_the_greeting),
-        VICTIM_TEST(test_random_greetings),
+        cmocka_unit_test_setup_teardown(test_silent_connections_are_closed, setup_hasty, teardown),
+        cmocka_unit_test_setup_teardown(test_oldest_silent_connections_are_closed, setup_hasty, teardown),
+        VICTIM_TEST(test_frames_before_the_handshake),
+        VICTIM_TEST(test_random_handshakes),
         VICTIM_TEST(test_other_version),
-        VICTIM_TEST(test_the_victims_own_key),
-        VICTIM_TEST(test_greeting_byte_by_byte),
+        VICTIM_TEST(test_the_victims_own_key_is_refused),
+        VICTIM_TEST(test_handshake_byte_by_byte),
         VICTIM_TEST(test_random_frames),
-        VICTIM_TEST(test_too_large_a_payload),
-        VICTIM_TEST(test_who_does_not_read),
+        VICTIM_TEST(test_a_too_large_payload_is_refused),
+        VICTIM_TEST(test_a_peer_that_does_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// Links on the loopback: coming up, being refused, crossing, falling.
+// Links on the loopback interface: establishing, refusing, crossing dials, ends.
 #include "net_harness.h"
 
 #include <arpa/inet.h>
@@ -44,9 +44,9 @@ static void test_two_peers_talk(void **state) {
     harness_until(&loop, &a.messages, 1);
     assert_memory_equal(b.last, "hello", 5);
     assert_memory_equal(a.last, "hi", 2);
-    tester_dial(&b, &a);  // it is there already
+    tester_dial(&b, &a);  // the link exists already
     net_close(a.net, &b.id, "enough");
-    assert_int_equal(a.downs, 0);  // never from inside a call
+    assert_int_equal(a.downs, 0);  // never from within a call
     harness_until(&loop, &a.downs, 1);
     harness_until(&loop, &b.downs, 1);
     assert_non_null(strstr(a.reason, "enough"));
@@ -64,8 +64,8 @@ static void test_messages_are_sent_before_a_close(void **state) {
     assert_int_equal(b.messages, 1000);
 }
 
-// The receiver stands still for a while, so that the tensor fills every buffer on the way.
-static void test_what_was_said_last_waits_for_a_tensor_on_its_way(void **state) {
+// The receiver pauses, so that the tensor fills every buffer on the way.
+static void test_last_messages_wait_for_a_tensor_in_transit(void **state) {
     (void)state;
     enum { TENSOR = 64 << 20 };
     uv_loop_t still;
@@ -232,7 +232,7 @@ static void test_enquiry(void **state) {
     assert_int_equal(c.downs, 0);
     assert_int_equal(b.downs + b.turned_away, 0);
     assert_int_equal(b.ups, 1);
-    // who does not know the run says so
+    // a peer without a run answers so
     tester_stop(&c);
     assert_int_equal(net_new(&loop, c.identity, &config, &c.net, &error), BRAID_OK);
     assert_int_equal(net_listen(c.net, "127.0.0.1", 0, &error), BRAID_OK);
@@ -245,8 +245,9 @@ static void test_enquiry(void **state) {
     tester_end(&c);
 }
 
-// Else who has the link would be told that it fell, and dial for ever what is there.
-static void test_a_failed_enquiry_says_nothing_of_a_link(void **state) {
+// A failed enquiry must not report the end of an established link: its owner would dial an existing
+// link forever.
+static void test_a_failed_enquiry_does_not_report_a_link(void **state) {
     (void)state;
     tester c = {0};
     net_config config = tester_config(&c);
@@ -276,7 +277,7 @@ static void test_a_failed_enquiry_says_nothing_of_a_link(void **state) {
     tester_end(&c);
 }
 
-static void test_nobody_listens(void **state) {
+static void test_a_closed_port_is_reported(void **state) {
     (void)state;
     char address[64];
     tester_address(&b, address);
@@ -316,7 +317,7 @@ static void test_names_and_addresses(void **state) {
     assert_int_equal(net_dial(a.net, &other, "no.such.name.invalid:80", NULL), BRAID_OK);
     harness_until(&loop, &a.downs, 1);
     assert_non_null(strstr(a.reason, "no.such.name.invalid"));
-    // the net goes while the name is still being looked up
+    // the net is freed while the name is being resolved
     assert_int_equal(net_dial(a.net, &other, "another.name.invalid:80", NULL), BRAID_OK);
 }
 
@@ -376,7 +377,7 @@ static void test_port_in_use(void **state) {
     uv_run(&loop, UV_RUN_NOWAIT);
 }
 
-// Both dial in the same turn of the loop; one link, the lower id's, and no callback too many.
+// Both dial in the same iteration of the loop: one link, the lower id's, and no other callback.
 static void test_simultaneous_dials(void **state) {
     (void)state;
     tester *lower = &a, *higher = &b;
@@ -407,12 +408,12 @@ static void test_simultaneous_dials(void **state) {
     }
 }
 
-// The lower id's dial leads nowhere: the other direction, held for it, comes up.
+// The lower id's dial fails: the held HELLO of the other direction is answered.
 static void test_crossing_where_one_direction_is_blocked(void **state) {
     (void)state;
     tester *lower = &a, *higher = &b;
     tester_order(&lower, &higher);
-    uv_tcp_t closed;  // a port that was free a moment ago: refused
+    uv_tcp_t closed;  // a port that was just released: refused
     struct sockaddr_in at;
     uv_tcp_init(&loop, &closed);
     uv_ip4_addr("127.0.0.1", 0, &at);
@@ -431,8 +432,8 @@ static void test_crossing_where_one_direction_is_blocked(void **state) {
     assert_true(higher->peer.dialed);
 }
 
-// A peer that lost its end (here: another process with its key) comes back and takes the old link's place.
-static void test_return_replaces_a_dead_link(void **state) {
+// A peer that lost its end (here: another process with its key) returns and replaces the old link.
+static void test_a_returning_peer_replaces_a_dead_link(void **state) {
     (void)state;
     harness_link(&a, &b);
     tester again = {.loop = &loop};
@@ -455,7 +456,8 @@ static void test_return_replaces_a_dead_link(void **state) {
     harness_until(&loop, &b.downs, 2);
 }
 
-// Another process with a's key, which says that it is elsewhere; b takes a for alive so long after a word of it.
+// Another process with a's key and another address; b considers a alive for this long after its
+// last message.
 static void twin_start(tester *twin, uint32_t alive_ms) {
     tester_stop(&b);
     uv_run(&loop, UV_RUN_NOWAIT);
@@ -478,7 +480,7 @@ static void twin_stop(tester *twin) {
     uv_run(&loop, UV_RUN_NOWAIT);
 }
 
-static void test_a_living_peer_keeps_its_place(void **state) {
+static void test_a_live_peer_keeps_its_link(void **state) {
     (void)state;
     tester twin = {0};
     twin_start(&twin, HARNESS_LIMIT_MS);
@@ -494,7 +496,7 @@ static void test_a_living_peer_keeps_its_place(void **state) {
     twin_stop(&twin);
 }
 
-static void test_who_is_silent_gives_way(void **state) {
+static void test_a_silent_link_is_replaced(void **state) {
     (void)state;
     tester twin = {0};
     twin_start(&twin, 20);
@@ -508,7 +510,7 @@ static void test_who_is_silent_gives_way(void **state) {
     twin_stop(&twin);
 }
 
-static void test_who_says_the_same_address_has_returned(void **state) {
+static void test_the_same_address_means_a_return(void **state) {
     (void)state;
     tester twin = {0};
     twin_start(&twin, HARNESS_LIMIT_MS);
@@ -519,7 +521,7 @@ static void test_who_says_the_same_address_has_returned(void **state) {
     twin_stop(&twin);
 }
 
-static void test_own_key_is_turned_away(void **state) {
+static void test_own_key_is_refused(void **state) {
     (void)state;
     tester twin = {.loop = &loop};
     net_config config = tester_config(&twin);
@@ -541,7 +543,7 @@ static void test_death_in_the_middle_of_a_payload(void **state) {
     assert_int_equal(net_send(a.net, &b.id, (const uint8_t *)"tensor", 6, bytes, BYTES, 1), BRAID_OK);
     assert_int_equal(net_send(a.net, &b.id, (const uint8_t *)"tensor", 6, bytes, BYTES, 2), BRAID_OK);
     harness_until(&loop, &b.allocs, 1);
-    tester_stop(&a);  // the sender: its payloads come back at once
+    tester_stop(&a);  // the sender: its payloads are returned at once
     assert_int_equal(a.sents, 2);
     harness_until(&loop, &b.downs, 1);
     assert_int_equal(b.drops, 1);
@@ -568,7 +570,7 @@ typedef struct child_says {
     uint16_t port;
 } child_says;
 
-// A process of its own that takes what comes until it is killed.
+// A separate process that receives until it is killed.
 static pid_t child_start(child_says *says) {
     int pipes[2];
     assert_int_equal(pipe(pipes), 0);
@@ -613,7 +615,7 @@ static void test_kill_in_the_middle_of_a_payload(void **state) {
     print_message("killed, and noticed after %.1f ms: %s\n", (double)(uv_hrtime() - killed) / 1e6, a.reason);
     assert_int_equal(a.refusals, 0);
     assert_int_equal(a.sents, 4);
-    // and who dials it now hears at once that nobody is there
+    // and a peer that dials it now is refused at once
     assert_int_equal(net_dial(a.net, &says.id, address, NULL), BRAID_OK);
     harness_until(&loop, &a.downs, 2);
     assert_int_equal(a.refusals, 1);
@@ -648,7 +650,7 @@ static void test_calls_from_inside_callbacks(void **state) {
     assert_null(b.net);
 }
 
-static void test_room_for_links_is_limited(void **state) {
+static void test_the_number_of_links_is_limited(void **state) {
     (void)state;
     tester c = {.loop = &loop}, d;
     net_config config = tester_config(&c);
@@ -691,7 +693,7 @@ static void test_nothing_leaks_over_200_links(void **state) {
     assert_int_equal(open_files(), before);
 }
 
-// Everybody dials everybody, at the same time and by chance in either direction.
+// All peers dial each other at the same time, in random directions.
 static void test_many_peers(void **state) {
     (void)state;
     enum { PEERS = 12 };
@@ -726,7 +728,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PAIR_TEST(test_two_peers_talk),
         PAIR_TEST(test_messages_are_sent_before_a_close),
-        PAIR_TEST(test_what_was_said_last_waits_for_a_tensor_on_its_way),
+        PAIR_TEST(test_last_messages_wait_for_a_tensor_in_transit),
         PAIR_TEST(test_payloads_arrive_whole),
         PAIR_TEST(test_refused_payload_is_skipped),
         PAIR_TEST(test_send_limits),
@@ -735,23 +737,23 @@ int main(void) {
         PAIR_TEST(test_other_kernels),
         PAIR_TEST(test_other_generation),
         PAIR_TEST(test_enquiry),
-        PAIR_TEST(test_a_failed_enquiry_says_nothing_of_a_link),
-        PAIR_TEST(test_nobody_listens),
+        PAIR_TEST(test_a_failed_enquiry_does_not_report_a_link),
+        PAIR_TEST(test_a_closed_port_is_reported),
         PAIR_TEST(test_names_and_addresses),
         PAIR_TEST(test_ipv6),
         PAIR_TEST(test_port_in_use),
         PAIR_TEST(test_simultaneous_dials),
         PAIR_TEST(test_crossing_where_one_direction_is_blocked),
-        PAIR_TEST(test_return_replaces_a_dead_link),
-        PAIR_TEST(test_a_living_peer_keeps_its_place),
-        PAIR_TEST(test_who_is_silent_gives_way),
-        PAIR_TEST(test_who_says_the_same_address_has_returned),
-        PAIR_TEST(test_own_key_is_turned_away),
+        PAIR_TEST(test_a_returning_peer_replaces_a_dead_link),
+        PAIR_TEST(test_a_live_peer_keeps_its_link),
+        PAIR_TEST(test_a_silent_link_is_replaced),
+        PAIR_TEST(test_the_same_address_means_a_return),
+        PAIR_TEST(test_own_key_is_refused),
         PAIR_TEST(test_death_in_the_middle_of_a_payload),
         PAIR_TEST(test_death_of_the_receiver),
         PAIR_TEST(test_kill_in_the_middle_of_a_payload),
         PAIR_TEST(test_calls_from_inside_callbacks),
-        PAIR_TEST(test_room_for_links_is_limited),
+        PAIR_TEST(test_the_number_of_links_is_limited),
         PAIR_TEST(test_nothing_leaks_over_200_links),
         PAIR_TEST(test_many_peers),
     };

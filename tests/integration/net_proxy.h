@@ -1,5 +1,5 @@
-// A slow road: takes TCP connections, passes their bytes on to a port of this machine, each piece after a random delay,
-// in order. So that messages of two peers really cross on their way.
+// A slow connection: accepts TCP connections and passes their bytes on to a port of this machine,
+// each piece after a random delay, in order. So messages of two peers really cross in transit.
 #ifndef BRAID_TESTS_NET_PROXY_H
 #define BRAID_TESTS_NET_PROXY_H
 

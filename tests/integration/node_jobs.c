@@ -1,5 +1,5 @@
-// The jobs of a peer on the real worker: two stages train a step, a checkpoint is written from their blocks, and others
-// begin from it.
+// The jobs of a peer on the real worker: two stages train a step, a checkpoint is written from
+// their blocks, and other peers start from it.
 #include "base/sha256.h"
 #include "node/jobs.h"
 #include "node/saver.h"
@@ -63,7 +63,7 @@ static int tear_down(void **state) {
     snprintf(command, sizeof command, "rm -r %s", f->directory);
     int code = system(command);
     free(f);
-    return code || count.live ? -1 : 0;  // every blob was given back
+    return code || count.live ? -1 : 0;  // every blob was released
 }
 
 static jobs *make(fixture *f, bool lead, const char *save, const char *resume, uint16_t place) {
@@ -84,7 +84,7 @@ static job_result run(jobs *j, job work) {
     return result;
 }
 
-// Hands all blocks of every stage to the leader, in pieces of two.
+// Passes all blocks of every stage to the leader, in pieces of two.
 static braid_hash save_all(fixture *f, jobs *leader, jobs *const *each, uint64_t version, bool *failed) {
     *failed = false;
     for (uint16_t s = 0; s < STAGES; s++) {
@@ -139,7 +139,7 @@ static void the_hash_needs_no_directory(void **state) {
     free_all(each);
 }
 
-static void others_begin_from_the_leaders_checkpoint(void **state) {
+static void peers_start_from_the_leaders_checkpoint(void **state) {
     fixture *f = *state;
     jobs *each[STAGES];
     bool failed;
@@ -181,8 +181,8 @@ static uint32_t open_files_below(const char *directory) {
     return n;
 }
 
-// Open files would keep their space on a full disk after the checkpoint is cleared away.
-static void the_start_is_let_go_after_the_first_iteration(void **state) {
+// Open files would keep their space on a full disk after the checkpoint is removed.
+static void the_start_is_closed_after_the_first_iteration(void **state) {
     fixture *f = *state;
     jobs *each[STAGES];
     bool failed;
@@ -216,7 +216,7 @@ static void a_disk_that_refuses_fails_the_checkpoint_and_not_the_hash(void **sta
     fixture *f = *state;
     jobs *each[STAGES];
     bool failed;
-    make_all(f, each, f->text);  // a file where the directory should be
+    make_all(f, each, f->text);  // a file in place of the directory
     braid_hash hash = save_all(f, each[0], each, 0, &failed), leaves = leaves_hash(f, each);
     assert_true(failed);
     assert_memory_equal(&hash, &leaves, sizeof hash);
@@ -241,7 +241,7 @@ static void a_checkpoint_with_a_hole_is_not_finished(void **state) {
     assert_int_not_equal(checkpoint_open(f->saved, &c, NULL), BRAID_OK);
 }
 
-static void too_little_memory_is_said(void **state) {
+static void too_little_memory_is_reported(void **state) {
     fixture *f = *state;
     jobs_config config = {.run = &f->run, .split = &f->split, .blobs = f->blobs, .threads = 1, .capacity = 2, .max_memory = 1000};
     jobs *j = NULL;
@@ -257,11 +257,11 @@ static void too_little_memory_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_hash_needs_no_directory),
-        TEST(others_begin_from_the_leaders_checkpoint),
-        TEST(the_start_is_let_go_after_the_first_iteration),
+        TEST(peers_start_from_the_leaders_checkpoint),
+        TEST(the_start_is_closed_after_the_first_iteration),
         TEST(a_disk_that_refuses_fails_the_checkpoint_and_not_the_hash),
         TEST(a_checkpoint_with_a_hole_is_not_finished),
-        TEST(too_little_memory_is_said),
+        TEST(too_little_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// Whole peers in one process, each with its own loop on its own thread, over real links: they train to the end, and the
-// result does not depend on how many there are.
+// Whole peers in one process, each with its own loop on its own thread, over real links: they train
+// to the end, and the result does not depend on their number.
 #include "node/node.h"
 #include "train/kernel_class.h"
 
@@ -31,7 +31,7 @@ typedef struct member_thread {
     swarm_test *test;
     node_config config;
     identity *own;
-    bool rounds_up;  // its kernels are of a class of their own
+    bool rounds_up;  // its kernels are of another class
     pthread_t thread;
     braid_err err;
     braid_error error;
@@ -48,7 +48,7 @@ static int set_up(void **state) {
     for (int i = 0; i < 4000; i++) fprintf(file, "line %d of a small text\n", i * 37 % 1000);
     fclose(file);
     char yaml[512];
-    // Binary fractions: a peer that rounds otherwise reads them alike.
+    // Binary fractions, which peers with other rounding read identically.
     snprintf(yaml, sizeof yaml, "stages: [0, 1, 1]\nmodel: {dim: 32, layers: 2, heads: 2, context: 16, norm_eps: 0.000244140625}\n"
              "data: {text: %s, holdout: 0.0625}\ntrain: {iterations: 6, microbatches: 4, sequences: 1, learning_rate: 0.0009765625, "
              "min_learning_rate: 0.000244140625, betas: [0.875, 0.9375], eps: 0.000244140625, weight_decay: 0.125}\n"
@@ -111,7 +111,8 @@ static void member_start(member_thread *m, swarm_test *t, node_role role) {
     assert_int_equal(pthread_create(&m->thread, NULL, member_main, m), 0);
 }
 
-// A peer whose kernels give other bits is told so, with both classes named, and the others train without it.
+// A peer of another kernel class is refused with both classes named, and the others train without
+// it.
 static void try_other_kernels(swarm_test *t) {
     member_thread odd = {.rounds_up = true};
     assert_int_equal(ticket_parse(t->ticket, &odd.config.leader, NULL), BRAID_OK);

@@ -1,4 +1,5 @@
-// Random schedules of the cluster in memory: those that may not fail, and those with a planted mistake that must.
+// Random schedules of the cluster in memory: those that must pass, and those with a mutation that
+// must fail.
 #ifndef BRAID_TESTS_CAMPAIGN_RUN_H
 #define BRAID_TESTS_CAMPAIGN_RUN_H
 
@@ -13,8 +14,8 @@
 
 #include <cmocka.h>
 
-// Runs a campaign of random schedules from seed 1 on. `most_steps`: of its own by one peer in one second, for nobody wakes without a
-// reason.
+// Runs a campaign of random schedules from seed 1 on. `most_steps`: limit on the steps of one peer
+// in one second, because no peer may wake without a reason.
 static inline void campaign_passes(sim_campaign campaign, uint64_t most_steps, sim_campaign_result *r) {
     char troubles[SIM_MAX_TROUBLES_TEXT];
     campaign.first = 1;
@@ -33,7 +34,7 @@ static inline void campaign_passes(sim_campaign campaign, uint64_t most_steps, s
     assert_in_range(r->most_ticks, 1, most_steps);
 }
 
-// One schedule that once failed, by its seed in campaign.first.
+// A schedule that once failed, by its seed in campaign.first.
 static inline void campaign_ends(sim_campaign campaign) {
     campaign.count = campaign.processes = campaign.print = 1;
     campaign.replay = "sim_sim_cluster";
@@ -45,7 +46,8 @@ static inline void campaign_ends(sim_campaign campaign) {
 
 enum { CAMPAIGN_PLAIN, CAMPAIGN_ODD, CAMPAIGN_REAL, CAMPAIGN_KINDS };
 
-// The same trouble in ordinary runs, in odd ones whose links fall, and on real kernels: so many schedules of each.
+// The same faults in ordinary runs, in odd ones with falling links, and on real kernels: this many
+// schedules of each.
 static inline void campaign_kinds_pass(sim_campaign campaign, const uint64_t count[CAMPAIGN_KINDS], uint64_t most_steps, sim_campaign_result r[CAMPAIGN_KINDS]) {
     for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
         campaign.count = count[kind];
@@ -55,8 +57,8 @@ static inline void campaign_kinds_pass(sim_campaign campaign, const uint64_t cou
     }
 }
 
-// A planted mistake is noticed within `most` schedules from campaign.first on, tried campaign.count at a time, and what is then said to be wrong
-// has `why` in it. `flags`: of sim_sim_cluster, to see it again.
+// The mutation is noticed within `most` schedules from campaign.first on, in batches of
+// campaign.count, and the error has `why` in it. `flags`: of sim_sim_cluster, to repeat it.
 static inline void campaign_notices_as(sim_campaign campaign, uint64_t most, const char *flags, const char *why) {
     uint64_t first = campaign.first, end = first + most;
     campaign.processes = 2;
@@ -73,10 +75,10 @@ static inline void campaign_notices_as(sim_campaign campaign, uint64_t most, con
     if (!strstr(r.first_why, why)) fail_msg("mutant %s was to be noticed as \"%s\": %s", name, why, r.first_why);
     campaign.first = r.first_failure;
     campaign.mutant = SIM_MUTANT_NONE;
-    campaign_ends(campaign);  // it was the mistake that was noticed
+    campaign_ends(campaign);  // the mutation caused the failure
 }
 
-// ... whatever is said to be wrong.
+// The same with any error text.
 static inline void campaign_notices(sim_campaign campaign, uint64_t most, const char *flags) { campaign_notices_as(campaign, most, flags, ""); }
 
 #endif

@@ -1,4 +1,4 @@
-// One schedule of the cluster in memory that must not fail.
+// One schedule of the cluster in memory that must pass.
 #ifndef BRAID_TESTS_CASE_RUN_H
 #define BRAID_TESTS_CASE_RUN_H
 
@@ -11,13 +11,13 @@
 
 #include <cmocka.h>
 
-// A crash of fixed schedules, at one moment of an iteration.
+// A crash in a fixed schedule, at one moment of an iteration.
 typedef struct case_death {
     const char *name;
     sim_crash crash;
 } case_death;
 
-// `again`: how to run it alone, or nothing.
+// `again`: the command that repeats it, or nothing.
 static inline void case_run(sim_bench *bench, const char *name, const sim_case *c, bool real, const char *again, sim_report *report) {
     sim_bench_run(bench, c, real, NULL, report);
     if (!report->failed) return;

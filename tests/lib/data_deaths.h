@@ -1,4 +1,4 @@
-// One data peer's death at each moment of an iteration.
+// The death of one data peer at each moment of an iteration.
 #ifndef BRAID_TESTS_DATA_DEATHS_H
 #define BRAID_TESTS_DATA_DEATHS_H
 

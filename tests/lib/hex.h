@@ -1,4 +1,4 @@
-// Bytes written down in a test as hex with spaces between the fields.
+// Bytes in a test's source as hex with spaces between the fields.
 #ifndef BRAID_TEST_HEX_H
 #define BRAID_TEST_HEX_H
 

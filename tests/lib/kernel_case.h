@@ -1,5 +1,6 @@
-// What tests of kernels share: arrays that notice who writes behind them, random numbers in both precisions, comparisons with a
-// plain twin and with finite differences of it, and two pools of threads.
+// Shared by the tests of kernels: arrays that detect writes beyond their end, random numbers in
+// both precisions, comparisons with a reference implementation and with its finite differences, and
+// two thread pools.
 #ifndef BRAID_TESTS_KERNEL_CASE_H
 #define BRAID_TESTS_KERNEL_CASE_H
 
@@ -19,14 +20,15 @@
 enum { POOLS = 2, MOST_ARRAYS = 64, GUARD = 16 };
 
 static const uint64_t seed = 20240607;
-static const double tolerance = 2e-5;  // largest error over the root mean square of the expected values
+// largest error divided by the root mean square of the expected values
+static const double tolerance = 2e-5;
 static const float untouched = 12345.678f;
 
 static tensor_pool *pools[POOLS];
 static rng numbers;
 static struct {
     void *memory;
-    size_t floats;  // then GUARD floats that nobody may write; 0: an fp64 array
+    size_t floats;  // then GUARD floats that must stay unchanged; 0: an fp64 array
 } arrays[MOST_ARRAYS];
 static size_t array_count;
 
@@ -97,7 +99,7 @@ static inline void expect_near(const char *what, const float *found, const doubl
 
 typedef double (*scalar_fn)(const void *context);
 
-// d scalar / d x, one element after another.
+// d scalar / d x by finite differences, one element after another.
 static inline void expect_finite_difference(const char *what, const float *gradient, double *x, size_t count,
                                             scalar_fn scalar, const void *context) {
     double *expected = doubles(count);

@@ -1,4 +1,4 @@
-// What tests of products share: a random product whose arrays are no larger than they must be.
+// Shared by the tests of products: a random product with arrays of exactly the required size.
 #ifndef BRAID_TESTS_PRODUCT_CASE_H
 #define BRAID_TESTS_PRODUCT_CASE_H
 
@@ -20,7 +20,7 @@ static rng numbers;
 
 typedef struct product {
     tensor_gemm g;
-    float *a, *b, *c;  // c as it was
+    float *a, *b, *c;  // a copy of the initial c
     size_t c_floats;
 } product;
 
@@ -33,11 +33,12 @@ static inline float *random_floats(size_t count) {
 
 static inline tensor_matrix random_matrix(bool transposed, size_t rows, size_t cols, float **memory) {
     size_t across = transposed ? rows : cols, down = transposed ? cols : rows, stride = across + GAP;
-    // No more than is needed: a sanitizer notices whoever reads past the last element.
+    // Exactly the required size, so that a sanitizer notices reads past the last element.
     size_t count = down * stride - GAP;
     *memory = random_floats(count);
     for (size_t i = 0; i < count; i++)
-        if (i % stride >= across) (*memory)[i] = NAN;  // nobody reads between the rows, not even to multiply by zero
+        // gaps between rows must not be read, not even to multiply by zero
+        if (i % stride >= across) (*memory)[i] = NAN;
     return (tensor_matrix){*memory, stride, transposed};
 }
 
@@ -63,7 +64,7 @@ static inline float element(const tensor_matrix *m, size_t row, size_t col) {
     return m->transposed ? m->at[col * m->stride + row] : m->at[row * m->stride + col];
 }
 
-// Makes c of p->c, or beside it, with that as what is added.
+// Computes c into p->c, or into a separate array with p->c as the addend.
 static inline float *begin_c(tensor_gemm *g, const product *p, bool beside) {
     float *c = malloc(p->c_floats * sizeof *c);
     assert_non_null(c);
@@ -78,14 +79,14 @@ typedef struct expected {
     double exact, weight;  // in fp64; the sum of magnitudes
 } expected;
 
-// The kernels under test, whatever they are: their products, and what is said of an element that they found.
+// The kernels under test: their products, and a message about a wrong element.
 typedef struct product_maker {
     const void *kernels;
     void (*make)(const void *kernels, const tensor_gemm *g);
     void (*check)(const void *kernels, const product *p, size_t row, size_t col, float found);
 } product_maker;
 
-// c by them, and if it is added to, the same bits beside it.
+// Computes c with them; for added products also into a separate array, with the same bits.
 static inline float *made_by(const product_maker *m, const product *p) {
     tensor_gemm g = p->g;
     float *c = begin_c(&g, p, false);
@@ -98,7 +99,7 @@ static inline float *made_by(const product_maker *m, const product *p) {
     return c;
 }
 
-// Every `step`-th element; all that must not be touched.
+// Every `step`-th element; also those that must not change.
 static inline void check_made_by(const product_maker *m, const product *p, size_t step) {
     float *c = made_by(m, p);
     for (size_t i = 0, there = 0; i < p->c_floats; i++) {

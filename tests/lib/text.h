@@ -1,4 +1,4 @@
-// Texts of files with one thing changed, and what is said of them.
+// Texts of files with one change, and assertions on messages about them.
 #ifndef BRAID_TEST_TEXT_H
 #define BRAID_TEST_TEXT_H
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// `text` with its first `old` replaced, until the next call.
+// `text` with its first `old` replaced; valid until the next call.
 static inline const char *text_changed(const char *text, const char *old, const char *new) {
     static char changed[4096];
     const char *at = strstr(text, old);

@@ -1,5 +1,6 @@
-// Random well-formed messages, for round trips and as a fuzzer's first corpus. What an encoding does not carry (unused
-// entries, padding) is zero, so that two messages can be compared by memcmp.
+// Random well-formed messages, for round trips and as a fuzzer's first corpus. Bytes that an
+// encoding does not carry (unused entries, padding) are zero, so that two messages can be compared
+// by memcmp.
 #ifndef BRAID_TEST_WIRE_RANDOM_H
 #define BRAID_TEST_WIRE_RANDOM_H
 
@@ -8,8 +9,9 @@
 
 #include <string.h>
 
-// `full`: every count at its maximum and no value zero, so that every byte of a body matters. `below`: when not 0, numbers
-// are smaller than this, as in a small run, so that a receiver does not refuse them all at once.
+// `full`: every count at its maximum and no value zero, so that every byte of a body matters.
+// `below`: if not 0, a bound on numbers, as in a small run, so that a receiver does not refuse them
+// all at once.
 typedef struct wire_random {
     rng *r;
     bool full;
@@ -498,7 +500,7 @@ static inline void random_leader(wire_random *w, message_leader *b) {
     random_text(w, b->address, WIRE_MAX_ADDRESS);
 }
 
-// The fields that a part of each kind has, and the words: at most so many, in steps of so many.
+// The fields of each kind of part, and its words: the maximum and the step.
 static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     bool any = p->kind >= ROUTE_OFFER && p->kind <= ROUTE_RELINK, home = p->kind == ROUTE_HOME, loads = p->kind == ROUTE_ADVERT_OF_LOADS;
     bool bid = p->kind == ROUTE_FLOW_OF_BID, way = p->kind == ROUTE_WAY, map = p->kind == ROUTE_MAP;

@@ -1,4 +1,4 @@
-// Planted: a pure room that allocates.
+// Planted: a pure module that allocates.
 #include <stdlib.h>
 
 void *purity_heap(size_t bytes);

@@ -1,4 +1,4 @@
-// Planted: the same in thread-local storage.
+// Planted: state between two calls in thread-local storage.
 unsigned purity_thread(void);
 
 unsigned purity_thread(void) {

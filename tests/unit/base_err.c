@@ -18,7 +18,7 @@ static void test_every_code_has_a_text(void **state) {
     assert_string_equal(braid_err_text((braid_err)-1000), "an unknown error");
 }
 
-static void test_fail_says_what_and_returns_the_code(void **state) {
+static void test_fail_formats_and_returns_the_code(void **state) {
     (void)state;
     braid_error error;
     assert_int_equal(braid_fail(&error, BRAID_IO, "%s: line %d", "run.yaml", 7), BRAID_IO);
@@ -27,7 +27,7 @@ static void test_fail_says_what_and_returns_the_code(void **state) {
     assert_int_equal(braid_fail(NULL, BRAID_MEMORY, "nobody listens"), BRAID_MEMORY);
 }
 
-static void test_fail_wraps_its_own_cause(void **state) {
+static void test_fail_wraps_its_own_text(void **state) {
     (void)state;
     braid_error error;
     braid_fail(&error, BRAID_IO, "no space left");
@@ -51,7 +51,7 @@ static void test_assertion_stops_the_process(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGABRT, SIG_DFL);  // cmocka catches it
+        signal(SIGABRT, SIG_DFL);  // cmocka reports the failed assertion
         fclose(stderr);
         BRAID_ASSERT(1 + 1 == 3);
         _exit(0);
@@ -65,8 +65,8 @@ static void test_assertion_stops_the_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code_has_a_text),
-        cmocka_unit_test(test_fail_says_what_and_returns_the_code),
-        cmocka_unit_test(test_fail_wraps_its_own_cause),
+        cmocka_unit_test(test_fail_formats_and_returns_the_code),
+        cmocka_unit_test(test_fail_wraps_its_own_text),
         cmocka_unit_test(test_fail_truncates),
         cmocka_unit_test(test_assertion_stops_the_process),
     };

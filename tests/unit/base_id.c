@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void test_hex_goes_there_and_back(void **state) {
+static void test_hex_round_trip(void **state) {
     (void)state;
     const uint8_t bytes[5] = {0x00, 0x0f, 0xa5, 0xf0, 0xff};
     char text[11];
@@ -35,7 +35,7 @@ static void test_unhex_refuses(void **state) {
     assert_false(id_unhex(" 0", 1, back));
 }
 
-static void test_equality_sees_every_byte(void **state) {
+static void test_equality_compares_every_byte(void **state) {
     (void)state;
     for (size_t i = 0; i < BRAID_ID_BYTES; i++) {
         braid_id a = {{0}}, b = {{0}};
@@ -61,7 +61,7 @@ static void test_bitset(void **state) {
     assert_int_equal(bitset_count(set, 3), 3);
 }
 
-// Published first values of splitmix64: the same stream everywhere, so that a run's samples are the same everywhere.
+// The published first values of splitmix64: samples of a run must be the same on every machine.
 static void test_rng_is_splitmix64(void **state) {
     (void)state;
     rng r = {1234567};
@@ -78,8 +78,8 @@ static void test_rng_is_splitmix64(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hex_goes_there_and_back), cmocka_unit_test(test_unhex_refuses),
-        cmocka_unit_test(test_equality_sees_every_byte), cmocka_unit_test(test_bitset),
+        cmocka_unit_test(test_hex_round_trip), cmocka_unit_test(test_unhex_refuses),
+        cmocka_unit_test(test_equality_compares_every_byte), cmocka_unit_test(test_bitset),
         cmocka_unit_test(test_rng_is_splitmix64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

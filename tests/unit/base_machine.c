@@ -1,5 +1,5 @@
-// Limits of control groups, read from made-up /proc and /sys trees, and what a process may use
-// because of them.
+// Limits of control groups, read from fabricated /proc and /sys trees, and the resources that a
+// process may use under them.
 #include "base/machine.h"
 
 #include <setjmp.h>
@@ -97,7 +97,7 @@ static void remove_tree(const char *root) {
     assert_int_equal(system(command), 0);
 }
 
-static void groups_of_made_up_machines(void **state) {
+static void groups_of_fabricated_machines(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char root[] = "/tmp/base_machine.XXXXXX";
@@ -129,7 +129,7 @@ static void the_tightest_limit_holds(void **state) {
     bound.rlimit_bytes = 500;
     m = decide(bound, (machine_groups){.processors = 2, .memory_bytes = 999});
     assert_true(m.processors == 2 && m.processors_by == MACHINE_CGROUP && m.memory_bytes == 500 && m.memory_by == MACHINE_RLIMIT);
-    bound.allowed = 0;  // the system does not say
+    bound.allowed = 0;  // the system has no figure
     assert_int_equal(decide(bound, (machine_groups){.memory_bytes = UINT64_MAX}).processors, 192);
     assert_int_equal(decide((machine_facts){0}, (machine_groups){.memory_bytes = UINT64_MAX}).processors, 1);
 }
@@ -146,7 +146,7 @@ static void a_quota_becomes_whole_processors(void **state) {
     }
 }
 
-static void what_limits_is_named(void **state) {
+static void the_limiting_source_is_named(void **state) {
     (void)state;
     char text[MACHINE_TEXT];
     machine m = {.processors = 1, .present = 192, .memory_bytes = (uint64_t)3 << 30, .files = 1024, .processors_by = MACHINE_AFFINITY, .memory_by = MACHINE_CGROUP, .files_by = MACHINE_RLIMIT};
@@ -157,7 +157,7 @@ static void what_limits_is_named(void **state) {
     assert_string_equal(text, "2 processors, memory without a known limit, open files without a limit");
 }
 
-static void this_process(void **state) {
+static void limits_of_this_process(void **state) {
     (void)state;
     machine m;
     struct rlimit limit;
@@ -178,8 +178,8 @@ static void this_process(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_of_made_up_machines), cmocka_unit_test(the_tightest_limit_holds), cmocka_unit_test(a_quota_becomes_whole_processors),
-        cmocka_unit_test(what_limits_is_named),       cmocka_unit_test(this_process),
+        cmocka_unit_test(groups_of_fabricated_machines), cmocka_unit_test(the_tightest_limit_holds), cmocka_unit_test(a_quota_becomes_whole_processors),
+        cmocka_unit_test(the_limiting_source_is_named),       cmocka_unit_test(limits_of_this_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void test_published_vectors(void **state) {
     assert_true(sha256_short("abc", 3) == 0xba7816bf8f01cfeau);
 }
 
-static void test_pieces_make_the_same_hash(void **state) {
+static void test_split_input_has_the_same_hash(void **state) {
     (void)state;
     rng r = seeded_rng("pieces", 1);
     uint8_t data[1000];
@@ -77,7 +77,8 @@ static void test_instruction_sets_agree(void **state) {
     }
 }
 
-// Against coreutils, an implementation that is not ours: random lengths around the edges of blocks and above.
+// Compares with coreutils, an independent implementation: random lengths around block boundaries
+// and above.
 static void test_agrees_with_sha256sum(void **state) {
     (void)state;
     enum { FILES = 40, MAX_BYTES = 5000 };
@@ -113,7 +114,7 @@ static void test_agrees_with_sha256sum(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_vectors),
-        cmocka_unit_test(test_pieces_make_the_same_hash),
+        cmocka_unit_test(test_split_input_has_the_same_hash),
         cmocka_unit_test(test_instruction_sets_agree),
         cmocka_unit_test(test_agrees_with_sha256sum),
     };

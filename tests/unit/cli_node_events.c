@@ -1,4 +1,4 @@
-// What the protocol tells, as a process tells it.
+// The events of the protocol in a process's output.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ static void says(node_events *e, FILE *out, const char *wanted) {
     fclose(out);
 }
 
-// A data peer's microbatches are in several slots, which the log gives away one by one.
-static void test_a_takeover_is_told_once(void **state) {
+// A data peer's microbatches are in several slots, and the log reassigns them one by one.
+static void test_a_takeover_is_reported_once(void **state) {
     (void)state;
     FILE *out = tmpfile();
     assert_non_null(out);
@@ -65,7 +65,7 @@ static void test_the_end_of_a_run_that_was_cut_short(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_takeover_is_told_once),
+        cmocka_unit_test(test_a_takeover_is_reported_once),
         cmocka_unit_test(test_the_end_of_a_run_that_was_cut_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static void flags_init(flags *f) {
 static char captured[MAX_OUTPUT];
 static int result;
 
-// Standard output and error go to `captured` between these two.
+// Captures standard output and error in `captured` between these two calls.
 static FILE *capture;
 static int kept_out, kept_err;
 
@@ -79,7 +79,7 @@ static void capture_end(void) {
 }
 
 static bool parse(flags *f, const char *words) {
-    static char text[512], *argv[MAX_WORDS];  // the flags point into it
+    static char text[512], *argv[MAX_WORDS];  // the flags point into this buffer
     int argc = 0;
     snprintf(text, sizeof text, "test %s", words);
     for (char *word = strtok(text, " "); word != NULL && argc < MAX_WORDS; word = strtok(NULL, " "))
@@ -191,7 +191,8 @@ static void test_file(void **state) {
     assert_string_equal(f.kill.item[1], "q");
     assert_true(option_is_set(&f.o, "relays"));
     options_close(&f.o);
-    // The flag that names the file wins over the environment, and flags over what is in it.
+    // The flag that names the file takes precedence over the environment, and flags over the file's
+    // content.
     char words[64];
     snprintf(words, sizeof words, "--config %s --relays 7", path);
     setenv("BRAID_CONFIG", "nowhere.yaml", 1);

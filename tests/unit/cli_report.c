@@ -107,7 +107,7 @@ static void test_json_returns(void **state) {
                           .text = "why \t not",
                           .path = "/p",
                           .role = "relay"};
-        memcpy(&e.loss, &bits, sizeof bits);  // any bits at all
+        memcpy(&e.loss, &bits, sizeof bits);  // arbitrary bits
         report_event back;
         braid_error error = {0};
         size_t length = report_to_json(&e, line);
@@ -160,7 +160,7 @@ static void test_bad_lines(void **state) {
     assert_int_equal(e.iteration, 7);
 }
 
-// Everything that `tell` makes the report write.
+// The report's output for all events of `tell`.
 static const char *shown(report_style style, void (*tell)(report *)) {
     static char text[MAX_OUTPUT];
     FILE *out = tmpfile();
@@ -242,7 +242,7 @@ static void tell_relay(report *r) {
     report_tell(r, &(report_event){.kind = REPORT_END, .seconds = 75, .loss = NAN});
 }
 
-// Who knows neither loss nor weights says neither; who has no peers draws none.
+// A report without loss and weights shows neither, and one without peers draws none.
 static void tell_absence(report *r) {
     report_event away = {.kind = REPORT_AWAITED, .peer = "0123456789ab", .microbatches = 3}, next = iteration(7, 50, 2);
     report_tell(r, &away);
@@ -257,7 +257,7 @@ static void tell_absence(report *r) {
     report_tell(r, &away);
 }
 
-static void test_who_is_awaited(void **state) {
+static void test_awaited_peers_are_named(void **state) {
     (void)state;
     const char *text = shown(REPORT_PLAIN, tell_absence);
     assert_non_null(strstr(text, "peer 01234567 is gone: 3 microbatches of each iteration are made of its text alone, and the run waits until it is back\n"));
@@ -276,7 +276,7 @@ static void tell_takeovers(report *r) {
     report_tell(r, &news);
 }
 
-static void test_who_takes_over(void **state) {
+static void test_takeovers_name_the_new_owner(void **state) {
     (void)state;
     const char *text = shown(REPORT_PLAIN, tell_takeovers);
     assert_non_null(strstr(text, "peer 01234567 takes over 1 microbatch of each iteration: its data peer is gone\n"));
@@ -330,7 +330,7 @@ static void test_an_early_end_says_what_is_saved(void **state) {
     ends_with(&failed, "stopped after iteration 7 of 20: no room\n");
 }
 
-static void test_who_waits_says_so(void **state) {
+static void test_waiting_is_reported(void **state) {
     (void)state;
     const char *text = shown(REPORT_LIVE, tell_waiting);
     assert_non_null(strstr(text, "waiting for peers"));
@@ -350,12 +350,13 @@ static void test_live_redraws_in_place(void **state) {
     assert_non_null(strstr(text, "held-out 2.2500 (version 20)"));
     assert_non_null(strstr(text, "\r\033[1A\033[J"));
     assert_null(strstr(text, "\033[3"));
-    // What is drawn is taken back before anything else is written, so the end is plain lines.
+    // The drawing is erased before other output, so the final text is plain lines.
     assert_null(strchr(strstr(text, "done: version"), '\033'));
     assert_null(strstr(text, "iteration 50/50"));
 }
 
-// A data peer and two relays of two stages; then only a cost changes, then who gets how many, then a relay dies.
+// A data peer and two relays of two stages; then only a cost changes, then the numbers of units,
+// then a relay dies.
 static void tell_flows(report *r) {
     report_tell(r, &(report_event){.kind = REPORT_STARTED, .of = 50, .stages = 2, .name = "small"});
     report_tell(r, &(report_event){.kind = REPORT_JOINED, .member = 8, .stage = 1, .role = "relay", .peer = "80808080cafe"});
@@ -379,7 +380,7 @@ static void test_flows(void **state) {
     const char *text = shown(REPORT_PLAIN, tell_flows);
     const char *first = "routing: peer 00000001 of stage 0 sends 5 to member 7 (12.3 ms), 2 to peer 80808080 (0.45 ms)\n";
     assert_non_null(strstr(text, first));
-    assert_null(strstr(strstr(text, first) + 1, "(0.50 ms)"));  // a cost is no news by itself
+    assert_null(strstr(strstr(text, first) + 1, "(0.50 ms)"));  // a changed cost alone causes no output
     assert_non_null(strstr(text, "routing: peer 0a0b0c0d of stage 1 sends 7 to peer 00000001 (20.0 ms)\n"));
     assert_non_null(strstr(text, "routing: peer 00000001 of stage 0 sends 4 to peer 0a0b0c0d (12.3 ms), 3 to peer 80808080 (0.45 ms)\n"));
     // (4 * 12.3 + 3 * 0.45) / 7
@@ -445,10 +446,10 @@ int main(void) {
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_json_ends_with_end),
         cmocka_unit_test(test_an_early_end_says_what_is_saved),
-        cmocka_unit_test(test_who_waits_says_so),
+        cmocka_unit_test(test_waiting_is_reported),
         cmocka_unit_test(test_live_redraws_in_place),
-        cmocka_unit_test(test_who_is_awaited),
-        cmocka_unit_test(test_who_takes_over),
+        cmocka_unit_test(test_awaited_peers_are_named),
+        cmocka_unit_test(test_takeovers_name_the_new_owner),
         cmocka_unit_test(test_what_is_not_known_is_not_shown),
         cmocka_unit_test(test_flows),
         cmocka_unit_test(test_silent),

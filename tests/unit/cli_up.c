@@ -1,4 +1,4 @@
-// What `braid up` makes of its children's events, whose pipes it reads in any order.
+// How `braid up` interprets the events of its children; their pipes are read in any order.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static int swarm_begin(void **state) {
         c->role = roles[i];
         s->children[s->child_count++] = c;
     }
-    s->alive = 1;  // somebody is: the loop, which was never started, is not ended
+    s->alive = 1;  // nonzero, so that the loop, which was never started, is not stopped
     s->started = true;
     s->stages = 4;
     s->shadows = 1;
@@ -41,7 +41,7 @@ static int swarm_begin(void **state) {
 
 static void loop_begin(swarm *s) {
     uv_loop_init(&s->loop);
-    s->loop.data = s;  // swarm_end ends it
+    s->loop.data = s;  // swarm_end closes it
 }
 
 static void swarm_end_loop(swarm *s) {
@@ -77,7 +77,7 @@ static void join(swarm *s, int who, bool leader_first) {
     if (leader_first) say_ready(s, who);
 }
 
-static void test_whoever_speaks_first(void **state) {
+static void test_reports_arrive_in_any_order(void **state) {
     swarm *s = *state;
     for (int leader_first = 0; leader_first < 2; leader_first++) {
         child *relay = s->children[RELAY];
@@ -114,7 +114,7 @@ static void test_a_guest_that_left_does_not(void **state) {
     assert_int_equal(s->guest_count, 0);
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
     assert_false(s->failed);
-    assert_true(s->bereft_ms[1] > 0);  // others are started for it
+    assert_true(s->bereft_ms[1] > 0);  // replacements are started
 }
 
 static void leader_says_shadow(swarm *s, const char *id, uint64_t member, uint64_t number) {
@@ -123,15 +123,16 @@ static void leader_says_shadow(swarm *s, const char *id, uint64_t member, uint64
     swarm_event(s, s->children[LEADER], &news);
 }
 
-// The run goes back to an older iteration: what is told of that one again is news, by whoever has read that it went back.
-static void test_iterations_are_told_again_when_the_run_goes_back(void **state) {
+// The run rolls back: repeated iterations are reported again by each child that has read the
+// rollback.
+static void test_iterations_are_reported_again_after_a_rollback(void **state) {
     swarm *s = *state;
     s->voters = 3;
     report_event told = {.kind = REPORT_ITERATION, .iteration = 7, .loss = NAN}, back = {.kind = REPORT_ROLLED_BACK, .iteration = 4, .total = 3, .stage = 1, .generation = 2, .loss = NAN};
     swarm_event(s, s->children[LEADER], &told);
     swarm_event(s, s->children[DATA], &back);
     assert_int_equal(s->iteration, 4);
-    swarm_event(s, s->children[LEADER], &told);  // it has not read it
+    swarm_event(s, s->children[LEADER], &told);  // this child has not read the rollback
     assert_int_equal(s->iteration, 4);
     told.iteration = 5;
     swarm_event(s, s->children[DATA], &told);
@@ -143,8 +144,9 @@ static void test_iterations_are_told_again_when_the_run_goes_back(void **state) 
     assert_int_equal(s->iteration, 6);
 }
 
-// It may do the stage's work, and for that it is waited; once it does, it is one of them.
-static void test_a_shadow_is_waited_for(void **state) {
+// A standby may take over its stage, so the swarm waits for it; after its promotion it is an
+// ordinary member.
+static void test_the_swarm_waits_for_a_standby(void **state) {
     swarm *s = *state;
     join(s, RELAY, true);
     leader_says_shadow(s, "4444dddd", 20, 1);
@@ -157,7 +159,7 @@ static void test_a_shadow_is_waited_for(void **state) {
     assert_false(stage_is_shadowed(s, 1));
 }
 
-static void test_who_is_to_be_killed(void **state) {
+static void test_kill_orders_are_parsed(void **state) {
     swarm *s = *state;
     braid_error error;
     assert_int_equal(chaos_add_kill(s, "stage:2@iteration:6/backward", &error), BRAID_OK);
@@ -172,7 +174,7 @@ static void test_who_is_to_be_killed(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(chaos_add_kill(s, wrong[i], &error), BRAID_ARGUMENT);
     s->shadows = 0;
     assert_int_equal(chaos_add_kill(s, "stage:2@weight", &error), BRAID_OK);
-    s->private_data = true;  // whose peers are started again
+    s->private_data = true;  // with private data, killed data peers are restarted
     assert_int_equal(chaos_add_kill(s, "data2@weight", &error), BRAID_OK);
     assert_int_equal(chaos_add_random(s, "data=1", 0, 20, &error), BRAID_OK);
     assert_int_equal(chaos_add_kill(s, "any@weight", &error), BRAID_OK);
@@ -185,7 +187,7 @@ static uint32_t orders_left(const swarm *s) {
     return left;
 }
 
-static void test_a_stage_without_a_shadow_is_spared(void **state) {
+static void test_a_stage_without_a_standby_is_spared(void **state) {
     swarm *s = *state;
     braid_error error;
     child *relay = s->children[RELAY];
@@ -202,7 +204,7 @@ static void test_a_stage_without_a_shadow_is_spared(void **state) {
     assert_true(relay->killed && relay->takes_stage);
 }
 
-// Whoever is reached by no command.
+// A child without a command pipe.
 static child *one_more(swarm *s, child_role role, uint64_t number) {
     child *c = calloc(1, sizeof *c);
     assert_non_null(c);
@@ -219,7 +221,7 @@ static void works(swarm *s, child *c, uint64_t iteration, double computed_second
     swarm_event(s, c, &(report_event){.kind = REPORT_ITERATION, .iteration = iteration, .computed_seconds = computed_seconds, .loss = NAN});
 }
 
-static void test_an_order_is_due_when_another_one_is_as_far(void **state) {
+static void test_an_order_is_due_when_any_peer_reaches_it(void **state) {
     swarm *s = *state;
     braid_error error;
     loop_begin(s);
@@ -232,7 +234,7 @@ static void test_an_order_is_due_when_another_one_is_as_far(void **state) {
     assert_true(second->killed);
 }
 
-// A relay is to die, does nothing for long and is told to live; another one takes its place.
+// A relay is armed, idles for many iterations and is spared; another one is armed in its place.
 static child *spared_relay(swarm *s, child **other_one) {
     braid_error error;
     loop_begin(s);
@@ -247,7 +249,7 @@ static child *spared_relay(swarm *s, child **other_one) {
     assert_int_equal(chaos_add_kill(s, "any@iteration:0/backward", &error), BRAID_OK);
     chaos_step(s);
     assert_true(busy->armed && !idle->armed);
-    for (uint64_t i = 1; i <= UP_HURRY_ITERATIONS; i++) {  // they change places
+    for (uint64_t i = 1; i <= UP_HURRY_ITERATIONS; i++) {  // the two relays swap roles
         assert_true(busy->armed);
         works(s, busy, i, 0);
         works(s, idle, i, (double)i);
@@ -262,13 +264,13 @@ static child *spared_relay(swarm *s, child **other_one) {
 static void test_a_relay_without_work_is_spared(void **state) {
     swarm *s = *state;
     child *other, *spared = spared_relay(s, &other);
-    swarm_child_gone(s, spared, 0, SIGKILL);  // it had not heard yet that it was to live
+    swarm_child_gone(s, spared, 0, SIGKILL);  // it had not received the cancellation yet
     assert_int_equal(s->kills, 1);
     assert_int_equal(orders_left(s), 0);
 }
 
-// When it is killed after that, nobody had ordered it.
-static void test_who_was_spared_is_like_others_again(void **state) {
+// A later death of the spared relay does not count as ordered.
+static void test_a_spared_relay_is_ordinary_again(void **state) {
     swarm *s = *state;
     child *other, *spared = spared_relay(s, &other);
     swarm_advanced(s, spared, spared->version + 1);
@@ -279,7 +281,7 @@ static void test_who_was_spared_is_like_others_again(void **state) {
     assert_int_equal(orders_left(s), 1);
 }
 
-static void test_random_deaths_come_early(void **state) {
+static void test_random_deaths_are_early(void **state) {
     swarm *s = *state;
     braid_error error;
     assert_int_equal(chaos_add_random(s, "kills=9,joins=3,within=20,seed=4", 0, 100000, &error), BRAID_OK);
@@ -287,8 +289,9 @@ static void test_random_deaths_come_early(void **state) {
     for (uint32_t i = 0; i < s->action_count; i++) assert_in_range(s->actions[i].iteration, 1, 20);
 }
 
-// Whoever alone has a text is started again a second after its end, if then somebody leads who knows of that.
-static void test_who_returns_was_missed(void **state) {
+// The only owner of a text is restarted one second after its end, provided that a leader has
+// removed it from the members.
+static void test_a_peer_returns_after_its_removal(void **state) {
     swarm *s = *state;
     child *c = s->children[DATA];
     uint64_t end_ms = 5000;
@@ -306,7 +309,7 @@ static void test_who_returns_was_missed(void **state) {
     assert_true(swarm_may_return(s, c));
 }
 
-// Its last relay is ended from outside; as if another one had come in its place.
+// The last relay of the stage is killed from outside; then the next one takes its place.
 static void lose_relay(swarm *s, uint64_t lived_ms, bool on_order) {
     child *c = s->children[RELAY];
     c->alive = c->joined = true;
@@ -331,7 +334,7 @@ static void relay_alone(swarm *s) {
     strcpy(s->children[RELAY]->name, "relay1");
 }
 
-static void test_relays_that_die_at_once_are_given_up(void **state) {
+static void test_repeated_immediate_deaths_end_the_run(void **state) {
     swarm *s = *state;
     relay_alone(s);
     report_event saved = {.kind = REPORT_CHECKPOINT, .iteration = 3, .loss = NAN, .path = "ck/step-000003"};
@@ -348,7 +351,7 @@ static void test_relays_that_die_at_once_are_given_up(void **state) {
     assert_non_null(strstr(s->why, "Go on from ck/step-000003 (--resume); iterations 4 to 5 are lost"));
 }
 
-static void test_relays_that_die_seldom_or_on_order_are_not(void **state) {
+static void test_rare_or_ordered_deaths_do_not_end_the_run(void **state) {
     swarm *s = *state;
     relay_alone(s);
     for (int i = 0; i < 100; i++) {
@@ -358,8 +361,9 @@ static void test_relays_that_die_seldom_or_on_order_are_not(void **state) {
     }
 }
 
-// The data peer with a text dies at once again and again: a strict run ends, an elastic one goes on without it.
-static void test_a_text_whose_peer_dies_at_once_is_given_up(void **state) {
+// The data peer with a text dies at once repeatedly: a strict run ends, an elastic one continues
+// without it.
+static void test_a_text_is_given_up_after_repeated_deaths(void **state) {
     swarm *s = *state;
     child *c = s->children[DATA];
     s->private_data = true;
@@ -380,8 +384,9 @@ static void test_a_text_whose_peer_dies_at_once_is_given_up(void **state) {
     assert_non_null(strstr(s->why, "SIGILL"));
 }
 
-// A requested end while the iteration under way lacks a stage: no relay is started, and the run ends.
-static void test_an_end_without_a_stage_comes(void **state) {
+// The user requested the end, and the current iteration lacks a stage: no peer is started, and the
+// run ends.
+static void test_a_requested_end_needs_no_complete_stages(void **state) {
     swarm *s = *state;
     relay_alone(s);
     s->draining = true;
@@ -396,7 +401,7 @@ static void test_an_end_without_a_stage_comes(void **state) {
     assert_non_null(strstr(s->why, "No checkpoint was written; iteration 1 is lost"));
 }
 
-// What the swarm `s` says at the end.
+// The text that `say` writes at the end for the swarm `s`.
 static const char *told_by(void (*say)(const swarm *), swarm *s, report_style style) {
     static char text[4096];
     report *before = s->report;
@@ -414,7 +419,7 @@ static const char *told_by(void (*say)(const swarm *), swarm *s, report_style st
 
 static const char *told_losses(swarm *s, report_style style) { return told_by(losses_tell, s, style); }
 
-static void test_the_end_names_orders_that_did_not_come_about(void **state) {
+static void test_the_end_names_unfulfilled_orders(void **state) {
     swarm *s = *state;
     braid_error error;
     loop_begin(s);
@@ -436,8 +441,8 @@ static void test_the_end_names_orders_that_did_not_come_about(void **state) {
     assert_null(strstr(told_by(orders_tell, s, REPORT_PLAIN), "relay1"));
 }
 
-// What can never come about is refused before.
-static void test_orders_that_cannot_come_about(void **state) {
+// Orders that are impossible are refused at the start.
+static void test_impossible_orders_are_refused(void **state) {
     swarm *s = *state;
     braid_error error;
     s->relays = 4;
@@ -464,7 +469,7 @@ static void test_orders_that_cannot_come_about(void **state) {
 static void says_repair(swarm *s, uint64_t member, const char *phase) {
     report_event news = {.kind = REPORT_REPAIR, .member = member, .stage = 1, .loss = NAN};
     strcpy(news.phase, phase);
-    strcpy(news.peer, "000000000000");  // who tells it may have forgotten whose it was
+    strcpy(news.peer, "000000000000");  // the reporting child may have forgotten the peer's id
     swarm_event(s, s->children[DATA], &news);
 }
 
@@ -477,7 +482,7 @@ static void test_the_end_names_losses_and_repairs(void **state) {
     leader_says(s, REPORT_JOINED, "6666ffff", 22, 1);
     s->children[RELAY]->armed = true;
     s->children[RELAY]->armed_at = FAULT_BACKWARD;
-    says_repair(s, 10 + RELAY, "forward");  // a repair may be told before the loss
+    says_repair(s, 10 + RELAY, "forward");  // a repair may be reported before the loss
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
     leader_says(s, REPORT_EXPELLED, peers[RELAY], 10 + RELAY, 1);
     says_repair(s, 10 + RELAY, "backward");
@@ -499,8 +504,9 @@ static void says(swarm *s, int who, report_event news) {
     swarm_event(s, s->children[who], &news);
 }
 
-// With several voters what the log says is told by all of them: the first is believed, whoever it is.
-static void test_what_all_tell_is_told_once(void **state) {
+// With several voters all of them report the log's events; the first report counts, from any of
+// them.
+static void test_events_of_all_voters_count_once(void **state) {
     swarm *s = *state;
     s->voters = 3;
     s->leading = s->children[LEADER];
@@ -521,10 +527,11 @@ static void test_what_all_tell_is_told_once(void **state) {
     assert_int_equal(s->tokens, 14);
 }
 
-// The leader is killed; the log's word of it comes later, from the next one. The run ends with whoever has the weights.
-static void test_the_story_outlives_its_leader(void **state) {
+// The leader is killed, and the next leader reports the removal later. The run ends with the child
+// that reports the weights.
+static void test_reporting_continues_after_the_leaders_death(void **state) {
     swarm *s = *state;
-    test_what_all_tell_is_told_once(state);
+    test_events_of_all_voters_count_once(state);
     s->children[LEADER]->killed = true;
     swarm_child_gone(s, s->children[LEADER], 0, SIGKILL);
     assert_false(s->failed);
@@ -532,7 +539,7 @@ static void test_the_story_outlives_its_leader(void **state) {
     report_event leads = {.kind = REPORT_LEADER, .ticket = "new"};
     strcpy(leads.peer, peers[DATA]);
     says(s, RELAY, leads);
-    assert_null(s->leading);  // that is for itself to say
+    assert_null(s->leading);  // only the new leader's own report counts
     says(s, DATA, leads);
     assert_ptr_equal(s->leading, s->children[DATA]);
     assert_string_equal(s->ticket, "new");
@@ -548,13 +555,13 @@ static void test_the_story_outlives_its_leader(void **state) {
     assert_int_equal(s->end.tokens, 14);
 }
 
-// Of a data peer that is lost others take its microbatches over.
-static void test_the_end_names_what_was_taken_over(void **state) {
+// Other data peers take over the microbatches of a lost one.
+static void test_the_end_names_takeovers(void **state) {
     swarm *s = *state;
     join(s, DATA, true);
     leader_says(s, REPORT_EXPELLED, peers[DATA], 10 + DATA, 0);
     s->voters = 3;
-    for (int who = 0; who < CHILDREN; who++) {  // all of them tell it
+    for (int who = 0; who < CHILDREN; who++) {  // all of them report it
         says(s, who, (report_event){.kind = REPORT_TAKEOVER, .member = 12, .gone = 10 + DATA, .microbatches = 2});
         says(s, who, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 10 + DATA, .microbatches = 1});
     }
@@ -564,7 +571,7 @@ static void test_the_end_names_what_was_taken_over(void **state) {
                         "  peer 2222bbbb of stage 0: lost; its 3 microbatches of each iteration were taken over; no microbatch had to be repaired\n");
 }
 
-static void test_the_leader_may_die_where_others_vote(void **state) {
+static void test_the_leader_may_be_killed_with_other_voters(void **state) {
     swarm *s = *state;
     braid_error error;
     s->voters = 1;
@@ -579,29 +586,29 @@ static void test_the_leader_may_die_where_others_vote(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_whoever_speaks_first, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_the_end_names_what_was_taken_over, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_orders_that_cannot_come_about, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_the_end_names_orders_that_did_not_come_about, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_reports_arrive_in_any_order, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_end_names_takeovers, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_impossible_orders_are_refused, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_end_names_unfulfilled_orders, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_death_of_a_data_peer_ends_the_run, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_keeps_a_stage_alive, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_that_left_does_not, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_what_all_tell_is_told_once, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_the_story_outlives_its_leader, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_the_leader_may_die_where_others_vote, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_a_shadow_is_waited_for, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_iterations_are_told_again_when_the_run_goes_back, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_who_is_to_be_killed, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_a_stage_without_a_shadow_is_spared, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_an_order_is_due_when_another_one_is_as_far, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_events_of_all_voters_count_once, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_reporting_continues_after_the_leaders_death, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_leader_may_be_killed_with_other_voters, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_swarm_waits_for_a_standby, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_iterations_are_reported_again_after_a_rollback, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_kill_orders_are_parsed, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_stage_without_a_standby_is_spared, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_an_order_is_due_when_any_peer_reaches_it, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_relay_without_work_is_spared, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_who_was_spared_is_like_others_again, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_random_deaths_come_early, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_who_returns_was_missed, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_relays_that_die_at_once_are_given_up, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_relays_that_die_seldom_or_on_order_are_not, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_an_end_without_a_stage_comes, swarm_begin, swarm_end),
-        cmocka_unit_test_setup_teardown(test_a_text_whose_peer_dies_at_once_is_given_up, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_spared_relay_is_ordinary_again, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_random_deaths_are_early, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_peer_returns_after_its_removal, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_repeated_immediate_deaths_end_the_run, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_rare_or_ordered_deaths_do_not_end_the_run, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_requested_end_needs_no_complete_stages, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_text_is_given_up_after_repeated_deaths, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// When processes that died are started again, and what is said of their ends.
+// The delays before processes that died are restarted, and the messages about their ends.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void test_pauses_grow_until_it_is_hopeless(void **state) {
+static void test_delays_grow_until_restarts_stop(void **state) {
     (void)state;
     static const uint64_t pauses[] = {1000, 2000, 4000, 8000, 8000};
     restart_record r = {0};
@@ -29,12 +29,12 @@ static void test_pauses_grow_until_it_is_hopeless(void **state) {
     }
     assert_true(restart_is_hopeless(&r));
     assert_int_equal(r.deaths, 10);
-    assert_int_equal(r.first_ms, 100100);  // when the first one began
+    assert_int_equal(r.first_ms, 100100);  // when the first one started
     assert_int_equal(r.last_ms, 105000);
 }
 
-// A relay that dies once an hour is replaced for ever.
-static void test_a_long_life_begins_the_count_again(void **state) {
+// A relay that dies once an hour is always replaced.
+static void test_a_long_lifetime_resets_the_count(void **state) {
     (void)state;
     restart_record r = {0};
     for (uint64_t hour = 1; hour <= 1000; hour++) {
@@ -44,8 +44,8 @@ static void test_a_long_life_begins_the_count_again(void **state) {
     }
 }
 
-// It loads for minutes and dies before its first iteration is over: that is no long life.
-static void test_a_long_life_without_work_counts(void **state) {
+// It loads for minutes and dies before its first iteration is complete: that is no long lifetime.
+static void test_a_long_lifetime_without_work_counts(void **state) {
     (void)state;
     restart_record r = {0};
     for (uint64_t i = 1; i <= RESTART_MOST; i++) {
@@ -56,7 +56,7 @@ static void test_a_long_life_without_work_counts(void **state) {
     assert_true(restart_is_hopeless(&r));
 }
 
-// Deaths on order are not noted.
+// Ordered deaths are not counted.
 static void test_losses_without_a_death_do_not_count(void **state) {
     (void)state;
     restart_record r = {0};
@@ -100,7 +100,7 @@ static void write_file(const char *path, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void test_the_limit_may_be_that_of_a_group_above(void **state) {
+static void test_the_limit_may_belong_to_a_parent_group(void **state) {
     (void)state;
     char root[64] = "/tmp/braid-test-XXXXXX", path[128], self[128];
     assert_non_null(mkdtemp(root));
@@ -141,12 +141,12 @@ static void test_the_limit_may_be_that_of_a_group_above(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pauses_grow_until_it_is_hopeless),
-        cmocka_unit_test(test_a_long_life_begins_the_count_again),
-        cmocka_unit_test(test_a_long_life_without_work_counts),
+        cmocka_unit_test(test_delays_grow_until_restarts_stop),
+        cmocka_unit_test(test_a_long_lifetime_resets_the_count),
+        cmocka_unit_test(test_a_long_lifetime_without_work_counts),
         cmocka_unit_test(test_losses_without_a_death_do_not_count),
         cmocka_unit_test(test_a_cause_is_named),
-        cmocka_unit_test(test_the_limit_may_be_that_of_a_group_above),
+        cmocka_unit_test(test_the_limit_may_belong_to_a_parent_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static braid_err read_text(const char *text, model_config *out, braid_error *err
     return hf_config_read(text, strlen(text), "config.json", out, error);
 }
 
-static void test_files_of_others_are_read(void **state) {
+static void test_foreign_files_are_read(void **state) {
     (void)state;
     model_config c;
     assert_int_equal(
@@ -65,7 +65,8 @@ static void test_files_of_others_are_read(void **state) {
     "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":256," \
     "\"num_attention_heads\":4,\"max_position_embeddings\":64,"
 
-// transformers 5 saves a config of transformers 4 with another place for the rotation's base, which counts.
+// transformers 5 saves a config of transformers 4 with another place for the rotation's base, which
+// takes precedence.
 static void test_rotations_of_both_generations_are_read(void **state) {
     (void)state;
     const struct {
@@ -103,7 +104,7 @@ static void expect_written(const model_config *config, const char *const *parts)
     free(text);
 }
 
-static void test_other_programs_find_what_they_need(void **state) {
+static void test_transformers_keys_are_written(void **state) {
     (void)state;
     expect_written(&(model_config){MODEL_GPT, 48, 2, 4, 4, 192, 300, 64, 0, 1e-5f, false},
                    (const char *const[]){"\"n_positions\": 64", "\"n_ctx\": 64", "\"dtype\": \"float32\"", "\"torch_dtype\": \"float32\"", NULL});
@@ -111,7 +112,7 @@ static void test_other_programs_find_what_they_need(void **state) {
                    (const char *const[]){"\"rope_theta\": 5e+05,\n  \"rope_parameters\": {\n    \"rope_type\": \"default\",\n    \"rope_theta\": 5e+05\n", "\"dtype\"", NULL});
 }
 
-static void test_what_cannot_be_computed_is_named(void **state) {
+static void test_unsupported_variants_are_named(void **state) {
     (void)state;
 #define LLAMA                                                                                                       \
     "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":" \
@@ -143,10 +144,10 @@ static void test_what_cannot_be_computed_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_architectures_round_trip),
-        cmocka_unit_test(test_files_of_others_are_read),
+        cmocka_unit_test(test_foreign_files_are_read),
         cmocka_unit_test(test_rotations_of_both_generations_are_read),
-        cmocka_unit_test(test_other_programs_find_what_they_need),
-        cmocka_unit_test(test_what_cannot_be_computed_is_named),
+        cmocka_unit_test(test_transformers_keys_are_written),
+        cmocka_unit_test(test_unsupported_variants_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

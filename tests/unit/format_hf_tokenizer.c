@@ -48,7 +48,7 @@ static void test_each_byte_is_the_token_of_its_number(void **state) {
 }
 
 // tokenizers 0.23 requires these keys; false keeps it from adding a space or splitting the text.
-static void test_bytes_go_in_and_come_out(void **state) {
+static void test_bytes_round_trip(void **state) {
     (void)state;
     static const char *const parts[] = {"pre_tokenizer", "decoder"}, *const off[] = {"add_prefix_space", "trim_offsets",
                                                                                      "use_regex"};
@@ -81,7 +81,7 @@ static void test_no_other_class_is_chosen(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_byte_is_the_token_of_its_number),
-        cmocka_unit_test(test_bytes_go_in_and_come_out),
+        cmocka_unit_test(test_bytes_round_trip),
         cmocka_unit_test(test_no_other_class_is_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

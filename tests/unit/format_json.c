@@ -147,7 +147,7 @@ static void test_the_number_of_values_is_bounded(void **state) {
     free(text);
 }
 
-static void test_what_is_written_reads_back(void **state) {
+static void test_written_output_reads_back(void **state) {
     (void)state;
     const double numbers[] = {0, 1, 0.1, 1e-300, 123456789.123, -2.5, 1e22};
     for (int pretty = 0; pretty < 2; pretty++) {
@@ -184,10 +184,10 @@ static void test_what_is_written_reads_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_of_every_kind),       cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_malformed_text_is_refused),  cmocka_unit_test(test_messages_have_line_and_column),
-        cmocka_unit_test(test_depth_is_bounded),           cmocka_unit_test(test_the_number_of_values_is_bounded),
-        cmocka_unit_test(test_what_is_written_reads_back),
+        cmocka_unit_test(test_values_of_every_kind),      cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_malformed_text_is_refused), cmocka_unit_test(test_messages_have_line_and_column),
+        cmocka_unit_test(test_depth_is_bounded),          cmocka_unit_test(test_the_number_of_values_is_bounded),
+        cmocka_unit_test(test_written_output_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,20 +90,21 @@ static void test_suggestions(void **state) {
     assert_null(suggest_name(endless, names, 5));
 }
 
-// Words that somebody left out, or wrote too many of.
+// Names with missing or additional words.
 static void test_suggested_parts(void **state) {
     (void)state;
     static const char *const names[] = {"latency_ms", "up_mbps", "down_mbps", "upload_share", "mbps", "mode"};
     assert_string_equal(suggest_name("latency", names, 6), "latency_ms");
     assert_string_equal(suggest_name("Latency", names, 6), "latency_ms");
     assert_string_equal(suggest_name("late", names, 6), "latency_ms");
-    assert_string_equal(suggest_name("up", names, 6), "up_mbps");  // a word, and only the beginning of another
+    // a whole word, and only the beginning of another
+    assert_string_equal(suggest_name("up", names, 6), "up_mbps");
     assert_string_equal(suggest_name("ms", names, 6), "latency_ms");
     assert_string_equal(suggest_name("link-bandwidth-mbps", names, 6), "mbps");
     assert_string_equal(suggest_name("share", names, 6), "upload_share");
     assert_string_equal(suggest_name("run_mode", names, 6), "mode");
     assert_null(suggest_name("mbps", names, 4));  // of two
-    assert_null(suggest_name("load", names, 6));  // no word of its own
+    assert_null(suggest_name("load", names, 6));  // not a whole word
     assert_null(suggest_name("bandwidth", names, 6));
     static const char *const twice[] = {"plan-join", "plan-join"};
     assert_string_equal(suggest_name("join", twice, 2), "plan-join");

@@ -29,7 +29,7 @@ static braid_err parse_header(const char *header, uint64_t data_bytes, safetenso
     return err;
 }
 
-static void test_what_is_written_reads_back(void **state) {
+static void test_written_output_reads_back(void **state) {
     (void)state;
     size_t bytes;
     uint8_t *prefix = safetensors_prefix(example, EXAMPLES, NULL, 0, &bytes);
@@ -176,7 +176,7 @@ static void test_damaged_bytes_never_harm(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_written_reads_back),
+        cmocka_unit_test(test_written_output_reads_back),
         cmocka_unit_test(test_notes_read_back),
         cmocka_unit_test(test_a_truncated_file_is_refused),
         cmocka_unit_test(test_false_headers_are_refused),

@@ -46,7 +46,7 @@ static void test_positions(void **state) {
     yaml_free(file);
 }
 
-// Nothing is written there, but one is told where it is missing.
+// The value is empty, but errors about it need a position.
 static void test_empty_values(void **state) {
     (void)state;
     yaml *file = parse("a: 1\nempty:\nin: {x: , y: 2}\nlist:\n  -\n  - 3\n  -\nlast:\n");
@@ -57,7 +57,7 @@ static void test_empty_values(void **state) {
     assert_string_equal(error.text, "t.yaml:2:1: empty must be a whole number, not nothing");
     assert_int_equal(yaml_find(yaml_find(root, "in"), "x")->line, 3);
     assert_int_equal(yaml_find(yaml_find(root, "in"), "x")->column, 6);
-    assert_int_equal(list->first->line, list->line);  // the list's first
+    assert_int_equal(list->first->line, list->line);  // the first element of the list
     assert_int_equal(list->first->next->next->line, 6);
     assert_int_equal(yaml_find(root, "last")->line, 8);
     yaml_free(file);

@@ -34,7 +34,7 @@ static void expect_ok(const model_config *c) {
     if (model_config_check(c, &error)) fail_msg("%s", error.text);
 }
 
-// The message must name what is wrong.
+// The message must name the mistake.
 static void expect_refused(const model_config *c, const char *word) {
     braid_error error;
     assert_int_equal(model_config_check(c, &error), BRAID_CONFIG);

@@ -1,4 +1,5 @@
-// What a model that reads one token at a time costs and does not depend on. What it says: tests/golden/model_pytorch.c.
+// Memory of a decoder, and its independence of the memory's content. For its results see
+// tests/golden/model_pytorch.c.
 #include "model/decoder.h"
 
 #include "model/stage.h"
@@ -56,8 +57,8 @@ static void fixture_close(fixture *f) {
     tensor_pool_free(f->pool);
 }
 
-// Room for a quarter of a million tokens of keys and values is 453 MB; nothing has been read yet.
-static void test_what_is_not_read_costs_no_memory(void **state) {
+// Keys and values of a quarter of a million tokens take 453 MB, but no token has been read yet.
+static void test_unread_positions_cost_no_memory(void **state) {
     (void)state;
     fixture f;
     size_t before = resident_bytes();
@@ -70,11 +71,11 @@ static void test_what_is_not_read_costs_no_memory(void **state) {
     fixture_close(&f);
 }
 
-static void test_what_lay_in_memory_does_not_matter(void **state) {
+static void test_uninitialised_memory_does_not_matter(void **state) {
     (void)state;
     mallopt(M_MMAP_THRESHOLD, 2 * SOILED);
     mallopt(M_TRIM_THRESHOLD, 2 * SOILED);
-    volatile unsigned char *soil = malloc(SOILED);  // volatile: else nothing would be written
+    volatile unsigned char *soil = malloc(SOILED);  // volatile, so that the compiler keeps the write
     assert_non_null(soil);
     for (size_t i = 0; i < SOILED; i++) soil[i] = 0xff;  // NaNs
     free((void *)soil);
@@ -88,8 +89,8 @@ static void test_what_lay_in_memory_does_not_matter(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_not_read_costs_no_memory),
-        cmocka_unit_test(test_what_lay_in_memory_does_not_matter),
+        cmocka_unit_test(test_unread_positions_cost_no_memory),
+        cmocka_unit_test(test_uninitialised_memory_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// Names, order and places of a stage's tensors, the first values, and the shapes that a stage refuses.
+// Names, order and offsets of a stage's tensors, initial values, and shapes that a stage refuses.
 #include "model/stage.h"
 
 #include <math.h>
@@ -112,7 +112,7 @@ static void test_tensor_stages(void **state) {
     for (uint32_t i = 0; i < 30; i++) assert_int_equal(at[i], i < 1 || i >= 28 ? 0 : i < 19 ? 1 : 2);
 }
 
-// Mean and deviation of every tensor are what they should be.
+// Mean and deviation of every tensor are as specified.
 static void check_first_values(const model_config *c) {
     stage *s = open_stage(c, 0, c->layers, true);
     float *p = malloc(stage_parameters(s) * sizeof *p);
@@ -188,7 +188,7 @@ static void test_refused_shapes(void **state) {
     }
 }
 
-// With recomputation a relay's stash is the record of its two boundaries.
+// With recomputation a relay's stash has only the arrays at its two boundaries.
 static void test_recomputation_saves_memory(void **state) {
     (void)state;
     stage_shape shape = {.layer_begin = 0, .layer_end = 3, .sequences = 4, .tokens = 32, .recompute = true};

@@ -1,5 +1,6 @@
-// A model cut into stages at any boundaries gives the bits of the whole one: outputs, loss, every gradient; with any
-// number of threads, with recomputation or without, and with another microbatch in between.
+// A model that is split into stages at any boundaries has the bits of the whole one: outputs, loss,
+// every gradient; with any number of threads, with or without recomputation, and with another
+// microbatch in between.
 #include "base/rng.h"
 #include "model/stage.h"
 
@@ -15,7 +16,7 @@
 
 enum { MICROBATCHES = 2, MOST_STAGES = 5 };
 
-// What a pass over all microbatches leaves, in canonical order of tensors.
+// The results of a pass over all microbatches, in canonical order of tensors.
 typedef struct outcome {
     double loss[MICROBATCHES];
     float *y[MICROBATCHES], *gradient[MICROBATCHES];
@@ -32,7 +33,7 @@ typedef struct swarm {
     uint32_t sequences, tokens;
     bool fastest;
     size_t rows, parameters;
-    size_t *start;  // of each canonical tensor in the whole model
+    size_t *start;  // offset of each canonical tensor in the whole model
     uint32_t parts;
     part part[MOST_STAGES];
 } swarm;
@@ -55,7 +56,7 @@ static void part_new(swarm *w, part *p, uint32_t begin, uint32_t end, bool ends,
     if (stage_new(&w->config, &shape, pool, &p->s, &error)) fail_msg("%s", error.text);
     p->weights = floats_new(stage_parameters(p->s));
     stage_init(p->s, p->weights, 7);
-    // norms and biases away from 1 and 0, the same in every split
+    // norms and biases that differ from 1 and 0, the same in every split
     for (uint32_t i = 0; i < stage_tensor_count(p->s); i++) {
         const stage_tensor *t = &stage_tensors(p->s)[i];
         for (size_t e = 0; e < t->elements; e++)
@@ -136,7 +137,8 @@ static void swarm_weight_gradients(swarm *w, int m, float *gradient) {
     }
 }
 
-// All forwards, all input gradients, all weight gradients: with recomputation each finds another microbatch's work.
+// All forwards, then all input gradients, then all weight gradients: with recomputation each step
+// finds another microbatch in the stage.
 static void swarm_run(swarm *w, outcome *o) {
     int32_t *tokens = calloc(2 * MICROBATCHES * w->rows, sizeof *tokens), *targets = tokens + MICROBATCHES * w->rows;
     rng r = {1};
@@ -167,7 +169,7 @@ static void expect_same(const swarm *w, const outcome *a, const outcome *b, cons
     }
 }
 
-// The whole model in one stage fills `start` and `parameters`.
+// The whole model in one stage; initialises `start` and `parameters`.
 static void whole_model(swarm *w, outcome *o) {
     tensor_pool *pool;
     assert_int_equal(tensor_pool_new(1, &pool, NULL), BRAID_OK);
@@ -245,7 +247,7 @@ static void test_gpt_every_boundary(void **state) {
     check_splits(&untied, 2, 67, every_cut, 16);
 }
 
-// Large enough that products, gradients and loss are cut into several tiles.
+// Large enough for products, gradients and loss with several tiles.
 static void test_several_tiles(void **state) {
     (void)state;
     const uint32_t some[] = {5};
@@ -260,8 +262,8 @@ static void test_several_tiles(void **state) {
                       .rope_theta = 10000,
                       .norm_eps = 1e-5f};
     check_splits(&c, 2, 150, some, 1);
-    check_splits(&c, 12, 33, some, 1);  // enough sequences for each thread to take one through a whole block
-    // Weights that can be packed as they are, but not turned: 2 MB lie between.
+    check_splits(&c, 12, 33, some, 1);  // enough sequences for each thread to compute a whole block of one
+    // Weights that are packed in one orientation only: 2 MB is between their packed sizes.
     c = (model_config){.arch = MODEL_LLAMA,
                        .dim = 514,
                        .layers = 1,
@@ -298,11 +300,12 @@ static double loss_at(swarm *w, const int32_t *tokens, const int32_t *targets, c
     return loss;
 }
 
-// When the head's rows of all targets grow, the loss changes as the gradient says: no row of the microbatch is left out.
+// When the head's rows of all targets grow, the loss changes as its gradient predicts: no row of
+// the microbatch is missing.
 static void check_slope(const model_config *config, uint32_t tokens, const float *gradient) {
     swarm w = {.config = *config, .sequences = 1, .tokens = tokens, .rows = tokens};
     int32_t *inputs = calloc(2 * MICROBATCHES * w.rows, sizeof *inputs);
-    rng r = {1};  // as swarm_run
+    rng r = {1};  // arguments as in swarm_run
     for (size_t i = 0; i < 2 * MICROBATCHES * w.rows; i++) inputs[i] = (int32_t)rng_below(&r, config->vocab);
     tensor_pool *pool;
     assert_int_equal(tensor_pool_new(1, &pool, NULL), BRAID_OK);
@@ -324,7 +327,7 @@ static void check_slope(const model_config *config, uint32_t tokens, const float
     free(inputs);
 }
 
-// A vocabulary so long that the logits of one microbatch are made in several parts of its rows.
+// A vocabulary so long that the logits of one microbatch are computed for some rows at a time.
 static void test_long_vocabulary(void **state) {
     (void)state;
     const model_config c = {.arch = MODEL_LLAMA,

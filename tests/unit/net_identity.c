@@ -1,4 +1,4 @@
-// Keys: their files, who may read them, and the ids made of them.
+// Keys: their files, permissions, and the ids derived from them.
 #include "net/identity.h"
 
 #include "base/sha256.h"
@@ -54,7 +54,7 @@ static void test_id_is_the_hash_of_the_key(void **state) {
     braid_hash hash = sha256_of(raw, sizeof raw);
     braid_id own = identity_id(id);
     assert_memory_equal(own.bytes, hash.bytes, sizeof own.bytes);
-    // the certificate is signed with the key that it shows
+    // the certificate is signed with its own key
     assert_int_equal(X509_verify(identity_certificate(id), identity_key(id)), 1);
     identity_free(id);
 }
@@ -121,7 +121,7 @@ static void write_file(const char *file, const char *text) {
     assert_int_equal(chmod(file, 0600), 0);
 }
 
-static void test_what_is_no_key(void **state) {
+static void test_invalid_keys_are_refused(void **state) {
     (void)state;
     expect_refusal(path, "braid keygen");
     write_file(path, "");
@@ -136,7 +136,7 @@ static void test_what_is_no_key(void **state) {
     expect_refusal(directory, "not a plain file");
 }
 
-static void test_others_may_not_read_it(void **state) {
+static void test_readable_key_files_are_refused(void **state) {
     (void)state;
     identity *id = NULL;
     assert_int_equal(identity_new(&id, NULL), BRAID_OK);
@@ -156,7 +156,7 @@ static void test_symbolic_link(void **state) {
     assert_int_equal(identity_save(id, other_path, false, NULL), BRAID_OK);
     assert_int_equal(symlink(other_path, path), 0);
     expect_refusal(path, "symbolic link");
-    // and writing replaces the link itself, not what it points to
+    // and a write replaces the link itself, not its target
     struct stat s;
     assert_int_equal(identity_save(id, path, true, NULL), BRAID_OK);
     assert_int_equal(lstat(path, &s), 0);
@@ -187,7 +187,7 @@ static void test_encrypted_key_does_not_ask_the_terminal(void **state) {
     expect_refusal(path, "unencrypted");
 }
 
-static void test_no_place_to_write(void **state) {
+static void test_unwritable_places_are_reported(void **state) {
     (void)state;
     identity *id = NULL;
     braid_error error = {0};
@@ -207,12 +207,12 @@ int main(void) {
         FILE_TEST(test_saved_key_loads),
         FILE_TEST(test_a_key_is_not_replaced_unasked),
         FILE_TEST(test_load_or_create),
-        FILE_TEST(test_what_is_no_key),
-        FILE_TEST(test_others_may_not_read_it),
+        FILE_TEST(test_invalid_keys_are_refused),
+        FILE_TEST(test_readable_key_files_are_refused),
         FILE_TEST(test_symbolic_link),
         FILE_TEST(test_key_of_another_kind),
         FILE_TEST(test_encrypted_key_does_not_ask_the_terminal),
-        FILE_TEST(test_no_place_to_write),
+        FILE_TEST(test_unwritable_places_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// The order in which a link's bytes leave: frames without payload first, then payloads, one after another.
+// The order in which a link's bytes are sent: frames without payload first, then payloads one after
+// another.
 #include "net/outbox.h"
 
 #include "base/rng.h"
@@ -86,14 +87,15 @@ static void test_limits(void **state) {
     assert_false(outbox_add_payload(&o, bytes, 0, bytes, 1, 1));
     assert_false(outbox_add_payload(&o, bytes, 1, bytes, (uint64_t)WIRE_MAX_PAYLOAD_BYTES + 1, 1));
     assert_true(outbox_is_empty(&o));
-    assert_true(outbox_add_payload(&o, bytes, 1, bytes, 0, 42));  // an empty payload is a plain message
+    // an empty payload is sent as a plain message
+    assert_true(outbox_add_payload(&o, bytes, 1, bytes, 0, 42));
     assert_true(outbox_pop_done(&o, &token));
     assert_int_equal(token, 42);
     outbox_close(&o);
 }
 
-// Whatever is put in comes out of the decoder at the other end, whatever the order of calls.
-static void test_decoder_reads_what_the_outbox_writes(void **state) {
+// Random calls of the outbox: the decoder at the other end gets everything that was queued.
+static void test_decoder_reads_the_outbox(void **state) {
     (void)state;
     static frame_decoder d;
     static uint8_t payload[100000], message[5000];
@@ -137,9 +139,9 @@ static void test_decoder_reads_what_the_outbox_writes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_control_overtakes_a_payload),          cmocka_unit_test(test_payloads_go_in_order),
-        cmocka_unit_test(test_dropped_payloads_come_back_once),      cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_decoder_reads_what_the_outbox_writes),
+        cmocka_unit_test(test_control_overtakes_a_payload),     cmocka_unit_test(test_payloads_go_in_order),
+        cmocka_unit_test(test_dropped_payloads_come_back_once), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_decoder_reads_the_outbox),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-// What one side has to say goes to the other, which takes a step of its handshake.
+// Transfers the output of one side to the other, which then takes a step of its handshake.
 static tls_result pass_on(side *from, side *to) {
     size_t count = 0;
     uint8_t *bytes = tls_take_output(from->tls, &count);
@@ -73,7 +73,7 @@ static size_t carry(side *from, side *to, uint8_t *out, size_t capacity) {
     return all;
 }
 
-static void test_both_sides_learn_the_other(void **state) {
+static void test_both_sides_learn_the_other_id(void **state) {
     (void)state;
     shake_hands();
     braid_id a = identity_id(acceptor.identity), d = identity_id(dialer.identity);
@@ -102,7 +102,7 @@ static void test_wrong_id_is_named(void **state) {
     assert_int_equal(pass_on(&dialer, &acceptor), TLS_AGAIN);
     assert_int_equal(pass_on(&acceptor, &dialer), TLS_FAILED);
     assert_non_null(strstr(tls_reason(dialer.tls), "wrong certificate"));
-    assert_int_equal(pass_on(&dialer, &acceptor), TLS_FAILED);  // the alert tells the other side
+    assert_int_equal(pass_on(&dialer, &acceptor), TLS_FAILED);  // the alert informs the other side
     assert_non_null(strstr(tls_reason(acceptor.tls), "alert"));
 }
 
@@ -154,7 +154,7 @@ static void test_output_is_bounded(void **state) {
     assert_true(tls_waiting(dialer.tls) <= TLS_OUTPUT_BYTES - TLS_RESERVED_BYTES);
 }
 
-// --- a client that is not one of ours, for certificates that we would never make
+// --- a foreign client, with certificates that braid never creates
 
 typedef struct stranger {
     SSL_CTX *context;
@@ -169,7 +169,8 @@ static stranger stranger_open(const char *kind, const char *curve) {
         s.key = curve != NULL ? EVP_PKEY_Q_keygen(NULL, NULL, kind, curve) : EVP_PKEY_Q_keygen(NULL, NULL, kind);
         s.certificate = X509_new();
         X509_set_pubkey(s.certificate, s.key);
-        X509_gmtime_adj(X509_getm_notBefore(s.certificate), -7200);  // long expired, which nobody asks about
+        // long expired; the dates are never checked
+        X509_gmtime_adj(X509_getm_notBefore(s.certificate), -7200);
         X509_gmtime_adj(X509_getm_notAfter(s.certificate), -3600);
         assert_true(X509_sign(s.certificate, s.key, curve != NULL ? EVP_sha256() : NULL) > 0);
         assert_int_equal(SSL_CTX_use_certificate(s.context, s.certificate), 1);
@@ -240,7 +241,7 @@ static void test_older_tls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PAIR_TEST(test_both_sides_learn_the_other),
+        PAIR_TEST(test_both_sides_learn_the_other_id),
         PAIR_TEST(test_wrong_id_is_named),
         PAIR_TEST(test_altered_bytes),
         PAIR_TEST(test_not_tls),

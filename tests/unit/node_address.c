@@ -1,4 +1,4 @@
-// Addresses as people write them, and where a second process beside a peer listens and is reached.
+// Addresses in the notation of users, and the addresses of a second process beside a peer.
 #include "node/address.h"
 #include "node/own_address.h"
 
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-static void a_port_that_is_not_chosen_yet(void **state) {
+static void an_ephemeral_port(void **state) {
     (void)state;
     char host[WIRE_MAX_ADDRESS];
     uint16_t port = 1;
@@ -17,13 +17,14 @@ static void a_port_that_is_not_chosen_yet(void **state) {
     assert_string_equal(host, "192.0.2.7");
     assert_int_equal(port, 0);
     braid_error error = {0};
-    assert_false(address_split_public("192.0.2.7", host, &port, &error));  // it is for others, so it is said
+    // a public address, so it is advertised
+    assert_false(address_split_public("192.0.2.7", host, &port, &error));
     assert_non_null(strstr(error.text, "write host:port"));
     assert_false(address_split_public(":4711", host, &port, NULL));
     assert_false(address_split_public("192.0.2.7:65536", host, &port, NULL));
 }
 
-static void beside_another_process(void **state) {
+static void address_beside_another_process(void **state) {
     (void)state;
     static const struct {
         const char *listen, *known, *own_listen, *own_known;
@@ -34,7 +35,7 @@ static void beside_another_process(void **state) {
         {"0.0.0.0:5000", "198.51.100.3:4711", "0.0.0.0:5001", "198.51.100.3:4712"},
         {":4711", "home.example:4711", "*:4712", "home.example:4712"},
         {"[::]:4711", "[2001:db8::7]:4711", "[::]:4712", "[2001:db8::7]:4712"},
-        {NULL, "198.51.100.3:4711", "*:0", "198.51.100.3:0"},  // which port leads to it nobody can know
+        {NULL, "198.51.100.3:4711", "*:0", "198.51.100.3:0"},  // the port that leads to it is unknown
         {"0.0.0.0:65535", "198.51.100.3:4711", "0.0.0.0:0", "198.51.100.3:0"},
         {"0.0.0.0:4711", "198.51.100.3:65535", "0.0.0.0:0", "198.51.100.3:0"},
     };
@@ -129,7 +130,7 @@ static void interfaces_in_order(void **state) {
     own_hosts_add_interfaces(&hosts, interfaces, all, true);
     expect_hosts(&hosts, "192.168.1.3 192.168.1.2");
     hosts.count = 0;
-    own_hosts_add_interfaces(&hosts, interfaces, 5, false);  // but for bridges nothing that others can use
+    own_hosts_add_interfaces(&hosts, interfaces, 5, false);  // besides bridges there is no usable interface
     expect_hosts(&hosts, "172.17.0.1 172.18.0.1");
     hosts.count = 0;
     own_hosts_add_interfaces(&hosts, interfaces, 2, false);
@@ -142,8 +143,8 @@ int main(void) {
         cmocka_unit_test(kinds_of_addresses),
         cmocka_unit_test(a_scope_is_refused_with_a_reason),
         cmocka_unit_test(interfaces_in_order),
-        cmocka_unit_test(a_port_that_is_not_chosen_yet),
-        cmocka_unit_test(beside_another_process),
+        cmocka_unit_test(an_ephemeral_port),
+        cmocka_unit_test(address_beside_another_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

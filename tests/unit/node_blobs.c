@@ -19,7 +19,7 @@ static blobs_count look(blobs *b) {
     return count;
 }
 
-static void bytes_live_until_the_last_holder_lets_go(void **state) {
+static void bytes_live_until_the_last_release(void **state) {
     (void)state;
     blobs *b = make(0, 1 << 20);
     blob_id id = 0;
@@ -55,7 +55,7 @@ static void a_steady_run_allocates_nothing(void **state) {
     blobs_free(b);
 }
 
-static void what_is_kept_is_bounded(void **state) {
+static void reused_memory_is_bounded(void **state) {
     (void)state;
     blobs *b = make(0, 10000);
     blob_id id[20];
@@ -82,7 +82,7 @@ static void a_small_request_does_not_hold_a_large_buffer(void **state) {
     blobs_free(b);
 }
 
-static void what_lives_is_bounded(void **state) {
+static void live_memory_is_bounded(void **state) {
     (void)state;
     blobs *b = make(1000, 1 << 20);
     blob_id first, second;
@@ -91,7 +91,7 @@ static void what_lives_is_bounded(void **state) {
     assert_null(blobs_add(b, UINT64_MAX - 10, &second));
     blobs_release(b, first);
     assert_non_null(blobs_add(b, 600, &second));
-    blobs_free(b);  // frees what still lives
+    blobs_free(b);  // frees the remaining blobs
 }
 
 static void numbers_are_not_reused(void **state) {
@@ -127,11 +127,11 @@ static void many_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_live_until_the_last_holder_lets_go),
+        cmocka_unit_test(bytes_live_until_the_last_release),
         cmocka_unit_test(a_steady_run_allocates_nothing),
-        cmocka_unit_test(what_is_kept_is_bounded),
+        cmocka_unit_test(reused_memory_is_bounded),
         cmocka_unit_test(a_small_request_does_not_hold_a_large_buffer),
-        cmocka_unit_test(what_lives_is_bounded),
+        cmocka_unit_test(live_memory_is_bounded),
         cmocka_unit_test(numbers_are_not_reused),
         cmocka_unit_test(many_at_once),
     };

@@ -18,7 +18,7 @@ static void run(void *context, const job *work, job_result *result) {
     fixture *f = context;
     f->run_thread = pthread_self();
     result->hash64 = work->m * 3u;
-    result->id = 99;  // the thread knows better
+    result->id = 99;  // only the thread knows
 }
 
 static void done(void *context, const job *work, const job_result *result) {

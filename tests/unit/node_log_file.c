@@ -1,4 +1,5 @@
-// The log's file: what was synced is read back, a torn tail is cut, a damaged or foreign file is refused.
+// The log's file: synced data is read back, a torn tail is truncated, and a damaged or foreign file
+// is refused.
 #include "base/sha256.h"
 #include "node/log_file.h"
 #include "node/log_writer.h"
@@ -68,7 +69,7 @@ static off_t size_of(void) {
     return status.st_size;
 }
 
-// Opens it and expects the entries 1 .. count.
+// Opens the file and expects the entries 1 .. count.
 static log_file_found expect_entries(uint64_t count) {
     log_file *log = NULL;
     log_file_found found;
@@ -131,7 +132,7 @@ static void damage_before_the_end_is_refused(void **state) {
     write_entries(1, 1);
     off_t one = size_of();
     write_entries(2, 3);
-    write_entries(5, 1);  // begun when those were on the disk
+    write_entries(5, 1);  // started when those were on the disk
     flip_byte(one + 20);
     expect_refused(&run_a, "damaged");
 }
@@ -144,7 +145,7 @@ static void lose_bytes(off_t at, off_t count) {
     assert_int_equal(fclose(file), 0);
 }
 
-// The disk takes the sectors of what waits for a sync in any order.
+// The disk writes the sectors of unsynced data in any order.
 static void a_power_cut_amid_a_batch_is_a_torn_tail(void **state) {
     (void)state;
     enum { PROMISED = 30, BATCH = 40, SECTOR = 512 };
@@ -172,13 +173,13 @@ static void a_damaged_header_is_refused(void **state) {
         expect_refused(&run_a, "damaged in its first 64 bytes");
         flip_byte(i);
     }
-    FILE *file = fopen(path, "r+");  // as older programs wrote it
+    FILE *file = fopen(path, "r+");  // as older versions wrote it
     assert_non_null(file);
     assert_true(fseek(file, MAGIC_AND_VERSION, SEEK_SET) == 0 && fwrite("\0\0\0", 4, 1, file) == 1 && fclose(file) == 0);
     expect_entries(2);
 }
 
-// Written by a program that knows another layout: nothing of it is torn, and it may have been acted on.
+// Written by a version with another layout: nothing in it is torn, and it may have been acted on.
 static void an_unknown_last_record_is_refused(void **state) {
     (void)state;
     enum { LENGTH = 9, HEAD = 16 };
@@ -252,7 +253,8 @@ static recalled recall_all(uint64_t start, uint64_t *store) {
     return r;
 }
 
-// A base with its state takes the place of all before it but the votes; without all of its state it is not there.
+// A snapshot with its state replaces everything before it except the votes; an incomplete snapshot
+// is ignored.
 static void a_base_counts_with_all_of_its_state(void **state) {
     (void)state;
     log_file *log = NULL;
@@ -278,7 +280,7 @@ static void a_base_counts_with_all_of_its_state(void **state) {
     assert_int_equal(whole.index[4], 4);
 }
 
-// More than is kept, and then a base with its state.
+// More entries than are kept, and then a snapshot.
 static void write_long(log_file *log, uint64_t first) {
     enum { ENTRIES = 3000 };
     braid_error error = {0};
@@ -290,7 +292,7 @@ static void write_long(log_file *log, uint64_t first) {
     write_one(log, (log_entry){.kind = LOG_BASE, .index = first + ENTRIES, .u.base = {.applied = first + ENTRIES, .entries = 2, .voters = {.count = 1}}});
     assert_true(size_of() > 64 << 10);
     write_one(log, entry_make(5));
-    assert_true(size_of() > 64 << 10);  // not all of the state is there
+    assert_true(size_of() > 64 << 10);  // the state is incomplete
     write_one(log, entry_make(6));
 }
 
@@ -311,13 +313,13 @@ static void a_long_log_is_begun_anew(void **state) {
     assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
     write_long(log, 1);
     assert_true(size_of() < 1024);
-    expect_refused(&run_a, "in use");  // the new one, too
+    expect_refused(&run_a, "in use");  // also the new one
     write_one(log, entry_make(3002));
     snprintf(other, sizeof other, "%s.new", path);
     assert_int_not_equal(access(other, F_OK), 0);
     log_file_close(log);
     expect_short(3001);
-    // opened again, and long again
+    // reopened, and long again
     assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
     write_long(log, 4000);
     assert_true(size_of() < 1024);
@@ -353,7 +355,7 @@ static void a_log_of_another_start_is_kept_aside(void **state) {
     assert_int_equal(unlink(old), 0);
 }
 
-// Whoever says that it has seen enough, because they contradict each other, sees no more of them.
+// A reader that has seen contradicting entries stops, and gets no more of them.
 static void what_is_recalled_can_be_refused(void **state) {
     (void)state;
     log_file *log = NULL;
@@ -365,7 +367,8 @@ static void what_is_recalled_can_be_refused(void **state) {
     assert_int_equal(r.count, 2);
 }
 
-// Of a path as long as the system allows nothing is cut: neither of the log's nor of what it is set aside as.
+// A path of the system's maximum length is never truncated: neither the log's nor the one that it
+// is moved to.
 static void a_long_path_is_kept_whole(void **state) {
     (void)state;
     enum { DEEP = 6, NAME = 200 };
@@ -401,7 +404,7 @@ typedef struct writing {
 static void committed(void *context, const log_entry *entry) {
     writing *w = context;
     (void)expect_next(&w->next, entry);
-    if (w->next <= 60) {  // an append from inside the call back
+    if (w->next <= 60) {  // an append from within the callback
         log_entry more = entry_make(w->next + 39);
         log_writer_append(w->writer, &more, false);
     }
@@ -445,7 +448,8 @@ static int next_descriptor(void) {
     return fd;
 }
 
-// A log without a file needs no descriptor, no directory and no turn of the loop. It never reports from inside an append.
+// A log without a file needs no descriptor, no directory and no iteration of the loop. It never
+// reports from within an append.
 static void a_log_without_a_file_waits_for_no_disk(void **state) {
     (void)state;
     writing w = {.next = 1, .wanted = 100};

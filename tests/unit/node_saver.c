@@ -1,4 +1,5 @@
-// The checkpoint that is being written: what is not what it should be is refused, and what comes after it is taken.
+// The checkpoint that is being written: corrupt blocks are refused, and later correct ones are
+// accepted.
 #include "node/saver.h"
 
 #include "train_tiny.h"
@@ -46,7 +47,7 @@ static braid_err put_state(fixture *f, uint16_t at, bool named, bool spoilt) {
     return err;
 }
 
-// Of stage 1; `expected`: its state root.
+// Blocks of stage 1; `expected`: its state hash.
 static braid_err put_names(fixture *f, braid_hash *root, braid_hash *expected) {
     *expected = tiny_job(&f->line, 1, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash;
     job_result r = tiny_job(&f->line, 1, &(job){.id = 1, .kind = JOB_NAMES_GET});
@@ -60,7 +61,7 @@ static void save_all(bool files) {
     braid_hash root, expected, weights;
     fixture_open(&f, files);
     assert_int_equal(put_state(&f, 0, false, false), BRAID_OK);
-    assert_int_equal(put_state(&f, 1, true, false), BRAID_FORMAT);  // its names are not known
+    assert_int_equal(put_state(&f, 1, true, false), BRAID_FORMAT);  // the content hashes are unknown
     assert_int_equal(put_names(&f, &root, &expected), BRAID_OK);
     assert_same_hash(root, expected);
     assert_int_equal(put_state(&f, 1, true, true), BRAID_FORMAT);
@@ -72,13 +73,13 @@ static void save_all(bool files) {
     fixture_close(&f);
 }
 
-static void test_what_is_not_what_its_name_says_is_refused(void **state) {
+static void test_blocks_with_another_hash_are_refused(void **state) {
     (void)state;
     save_all(false);
     save_all(true);
 }
 
-static void test_names_of_another_number_of_blocks(void **state) {
+static void test_hashes_of_another_number_of_blocks(void **state) {
     (void)state;
     fixture f;
     braid_hash root, name = {{1}};
@@ -88,7 +89,7 @@ static void test_names_of_another_number_of_blocks(void **state) {
     fixture_close(&f);
 }
 
-static void test_what_is_given_up_leaves_nothing(void **state) {
+static void test_an_aborted_checkpoint_leaves_nothing(void **state) {
     (void)state;
     fixture f;
     braid_hash root, expected, weights;
@@ -114,7 +115,7 @@ static void test_weights_that_are_not_finite_are_not_saved(void **state) {
         uint32_t count = worker_blocks(f.line.worker[0]);
         job_result r = tiny_job(&f.line, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .count = count});
         uint8_t *bytes = f.line.blobs.data[r.out - 1];
-        memcpy(bytes + sizeof(uint64_t), &bad[i], sizeof bad[i]);  // the first weight, behind the version
+        memcpy(bytes + sizeof(uint64_t), &bad[i], sizeof bad[i]);  // the first weight, after the version
         assert_int_equal(saver_put(f.saver, 0, 0, 0, count, false, bytes, f.line.blobs.bytes[r.out - 1]), BRAID_STATE);
         tiny_release(&f.line.blobs, r.out);
         assert_int_not_equal(saver_end(f.saver, 0, true, &weights), BRAID_OK);
@@ -125,9 +126,9 @@ static void test_weights_that_are_not_finite_are_not_saved(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_not_what_its_name_says_is_refused),
-        cmocka_unit_test(test_names_of_another_number_of_blocks),
-        cmocka_unit_test(test_what_is_given_up_leaves_nothing),
+        cmocka_unit_test(test_blocks_with_another_hash_are_refused),
+        cmocka_unit_test(test_hashes_of_another_number_of_blocks),
+        cmocka_unit_test(test_an_aborted_checkpoint_leaves_nothing),
         cmocka_unit_test(test_weights_that_are_not_finite_are_not_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// The policy of signals, in a process of its own for each test: what they do belongs to the
+// The policy of signals, in a separate process for each test, because signals affect the whole
 // process.
 #include "node/stop.h"
 
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-// Returns the exit code of a child that does this, or minus the signal that ended it.
+// Runs a function in a child and returns its exit code, or minus the signal that ended it.
 static int in_a_child(int (*act)(void)) {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -37,7 +37,7 @@ static int copies(void) {
     return strcmp(stop_signal_name(SIGHUP), "SIGHUP") == 0 ? 0 : 3;
 }
 
-static void test_copies_of_a_request_count_once(void **state) {
+static void test_repeated_signals_count_once(void **state) {
     (void)state;
     assert_int_equal(in_a_child(copies), 0);
 }
@@ -77,19 +77,19 @@ static int supervised(void) {
     raise(SIGUSR1);
     if (stop_requested() != 0 || stop_take_save()) return 2;
     raise(SIGTERM);
-    return stop_requested() == SIGTERM && alarm(0) == 0 ? 0 : 3;  // no limit of its own
+    return stop_requested() == SIGTERM && alarm(0) == 0 ? 0 : 3;  // without a limit of its own
 }
 
-static void test_a_supervised_process_leaves_it_to_its_parent(void **state) {
+static void test_a_supervised_process_defers_to_its_parent(void **state) {
     (void)state;
     assert_int_equal(in_a_child(supervised), 0);
 }
 
 static int late(void) {
-    close(STDERR_FILENO);  // nothing can be said
+    close(STDERR_FILENO);  // output is impossible
     if (!watch(false)) return 2;
     raise(SIGTERM);
-    raise(SIGALRM);  // as when the limit has passed
+    raise(SIGALRM);  // as after the limit has passed
     return 3;
 }
 
@@ -98,7 +98,7 @@ static void test_a_limit_that_has_passed_ends_the_process(void **state) {
     assert_int_equal(in_a_child(late), 1);
 }
 
-static void test_a_quarter_of_the_limit_is_for_the_iteration(void **state) {
+static void test_a_quarter_of_the_limit_finishes_the_iteration(void **state) {
     (void)state;
     assert_true(stop_finish_ns(STOP_WITHIN_NS) == STOP_FINISH_MS * UINT64_C(1000000));
     assert_true(stop_finish_ns(UINT64_C(8000000000)) == UINT64_C(2000000000));
@@ -106,12 +106,12 @@ static void test_a_quarter_of_the_limit_is_for_the_iteration(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies_of_a_request_count_once),
+        cmocka_unit_test(test_repeated_signals_count_once),
         cmocka_unit_test(test_a_request_to_save_is_no_end),
         cmocka_unit_test(test_an_ignored_hangup_stays_ignored),
-        cmocka_unit_test(test_a_supervised_process_leaves_it_to_its_parent),
+        cmocka_unit_test(test_a_supervised_process_defers_to_its_parent),
         cmocka_unit_test(test_a_limit_that_has_passed_ends_the_process),
-        cmocka_unit_test(test_a_quarter_of_the_limit_is_for_the_iteration),
+        cmocka_unit_test(test_a_quarter_of_the_limit_finishes_the_iteration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// Tickets, addresses and fault points: what people type.
+// Tickets, addresses and fault points: input that users type.
 #include "node/address.h"
 #include "node/fault.h"
 #include "node/ticket.h"
@@ -53,7 +53,7 @@ static void every_changed_character_is_noticed(void **state) {
     }
 }
 
-static void mistakes_are_named(void **state) {
+static void mistakes_are_reported(void **state) {
     (void)state;
     expect_malformed("", "does not begin");
     expect_malformed("hello", "does not begin");
@@ -139,13 +139,13 @@ static void a_fault_is_due_once_and_at_its_count(void **state) {
     assert_int_equal(fault_at_effect(&f, &e, &scratch), FAULT_GO_ON);
 }
 
-static void complete_is_told_from_other_messages(void **state) {
+static void complete_is_distinguished_from_other_messages(void **state) {
     (void)state;
     static message msg, scratch;
     static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
     fault f = {FAULT_COMPLETE_SENT, 1};
     msg.kind = MESSAGE_COMPLETE;
-    for (uint8_t phase = PHASE_BACKWARD; phase < PHASE_COUNT; phase--) {  // backward first, then forward
+    for (uint8_t phase = PHASE_BACKWARD; phase < PHASE_COUNT; phase--) {  // first backward, then forward
         msg.u.complete.phase = phase;
         size_t count = message_encode(&msg, bytes, sizeof bytes);
         assert_true(count > 0);
@@ -158,12 +158,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ticket_reads_back),
         cmocka_unit_test(every_changed_character_is_noticed),
-        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(mistakes_are_reported),
         cmocka_unit_test(addresses_are_split),
         cmocka_unit_test(addresses_are_joined),
         cmocka_unit_test(fault_points_are_read),
         cmocka_unit_test(a_fault_is_due_once_and_at_its_count),
-        cmocka_unit_test(complete_is_told_from_other_messages),
+        cmocka_unit_test(complete_is_distinguished_from_other_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

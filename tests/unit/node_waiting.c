@@ -1,4 +1,4 @@
-// The messages of a leader that lacks peers, and its end.
+// The messages of a leader while it lacks peers, and the end of its wait.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-// Steps twice a second from `from` to `to`; returns the first verdict that is not WAITING_ON and when it came.
+// Steps twice a second from `from` to `to`; returns the first verdict other than WAITING_ON and its
+// time.
 static waiting_verdict pass(waiting *w, uint64_t from, uint64_t to, bool draining, uint64_t limit, uint64_t *when) {
     for (*when = from * SECOND; *when < to * SECOND; *when += SECOND / 2) {
         waiting_verdict verdict = waiting_step(w, *when, true, draining, limit);
@@ -19,7 +20,7 @@ static waiting_verdict pass(waiting *w, uint64_t from, uint64_t to, bool drainin
     return WAITING_ON;
 }
 
-static void test_it_is_said_more_and_more_rarely(void **state) {
+static void test_messages_become_rarer(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when, said = 0, last = 0, longest = 0;
@@ -31,11 +32,11 @@ static void test_it_is_said_more_and_more_rarely(void **state) {
         last = when;
         said++;
     }
-    assert_in_range(said, 20, 40);  // in a day
+    assert_in_range(said, 20, 40);  // per day
     assert_true(longest <= WAITING_MOST_NS + SECOND);
 }
 
-static void test_somebody_comes_and_goes(void **state) {
+static void test_a_peer_joins_and_leaves(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when;
@@ -45,7 +46,7 @@ static void test_somebody_comes_and_goes(void **state) {
     assert_int_equal(when, 30 * SECOND);
 }
 
-static void test_a_limit_ends_it(void **state) {
+static void test_a_limit_ends_the_wait(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when;
@@ -53,8 +54,8 @@ static void test_a_limit_ends_it(void **state) {
     assert_int_equal(when, 18 * SECOND);
 }
 
-// From when both is so: the user wants the end, and something is missing.
-static void test_a_wanted_end_waits_ten_seconds(void **state) {
+// Counts from the moment when the user requests the end while peers are missing.
+static void test_a_requested_end_waits_ten_seconds(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when;
@@ -66,10 +67,10 @@ static void test_a_wanted_end_waits_ten_seconds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_is_said_more_and_more_rarely),
-        cmocka_unit_test(test_somebody_comes_and_goes),
-        cmocka_unit_test(test_a_limit_ends_it),
-        cmocka_unit_test(test_a_wanted_end_waits_ten_seconds),
+        cmocka_unit_test(test_messages_become_rarer),
+        cmocka_unit_test(test_a_peer_joins_and_leaves),
+        cmocka_unit_test(test_a_limit_ends_the_wait),
+        cmocka_unit_test(test_a_requested_end_waits_ten_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// The exact planner on random graphs: its flows are flows and leave no negative cycle (tests/bench/optimum_glpk.c compares with GLPK).
+// The exact planner on random graphs: its flows are valid and leave no negative cycle
+// (tests/bench/optimum_glpk.c compares with GLPK).
 #include "base/rng.h"
 #include "plan/problem.h"
 
@@ -22,7 +23,7 @@ static plan_answer solve(plan_graph *g, int64_t limit) {
     return answer;
 }
 
-// What every answer must be: within capacity, conserved, of the cost and size it says.
+// Checks a result: within capacity, conserved, and of the reported cost and size.
 static void check_flow(const plan_graph *g, const plan_answer *answer) {
     int64_t cost = 0, *balance = calloc(g->nodes, sizeof *balance);
     assert_non_null(balance);
@@ -41,7 +42,8 @@ static void check_flow(const plan_graph *g, const plan_answer *answer) {
     free(balance);
 }
 
-// A flow of its size is cheapest exactly when its residual graph has no negative cycle (Klein 1967): Bellman and Ford.
+// A flow of its size is cheapest exactly if its residual graph has no negative cycle (Klein 1967).
+// Uses Bellman and Ford.
 static void check_no_negative_cycle(const plan_graph *g) {
     int64_t *d = calloc(g->nodes, sizeof *d);
     assert_non_null(d);
@@ -93,9 +95,9 @@ static void test_random_graphs_have_optimal_flows(void **state) {
     }
 }
 
-static void test_a_detour_is_undone(void **state) {
+static void test_augmentation_returns_an_arc(void **state) {
     (void)state;
-    // The cheapest first path 0-2-3-1 must give its middle arc back for the second unit.
+    // The cheapest first path 0-2-3-1 must return its middle arc for the second unit.
     plan_arc arc[] = {{0, 2, 1, 1, 0}, {2, 3, 1, 0, 0}, {3, 1, 1, 1, 0}, {0, 3, 1, 10, 0}, {2, 1, 1, 10, 0}};
     plan_graph g = {4, 5, 0, 1, arc};
     plan_answer one = solve(&g, 1);
@@ -107,7 +109,7 @@ static void test_a_detour_is_undone(void **state) {
     assert_int_equal(arc[1].flow, 0);
 }
 
-static void test_mistakes_are_named(void **state) {
+static void test_mistakes_are_reported(void **state) {
     (void)state;
     plan_arc arc[] = {{0, 1, 1, -1, 0}};
     plan_graph g = {2, 1, 0, 1, arc};
@@ -128,8 +130,8 @@ static void test_mistakes_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs_have_optimal_flows),
-        cmocka_unit_test(test_a_detour_is_undone),
-        cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_augmentation_returns_an_arc),
+        cmocka_unit_test(test_mistakes_are_reported),
     };
     return cmocka_run_group_tests_name("plan_min_cost", tests, NULL, NULL);
 }

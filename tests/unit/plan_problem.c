@@ -1,4 +1,4 @@
-// The layered problem: against every way to route it, tried one by one, and its checks.
+// The layered problem compared with exhaustive search, and its checks.
 #include "base/rng.h"
 #include "plan/problem.h"
 
@@ -47,10 +47,11 @@ static int64_t cost_of(const tiny *t, uint32_t from, uint32_t to) {
     return 0;
 }
 
-// Tries every way for unit `n` and all after it: the most units, then the least cost.
+// Tries every route for unit `n` and all later units: the most units, then the least cost.
 static void try_all(const tiny *t, uint32_t *left, plan_answer now, uint32_t first, plan_answer *best) {
     if (now.units > best->units || (now.units == best->units && now.cost < best->cost)) *best = now;
-    // A way is a number; ways are taken in rising order, since the order of units does not matter.
+    // Routes are numbered, and tried in ascending order, because the order of units does not
+    // matter.
     for (uint32_t way = first; way < SOURCES * WIDTH * WIDTH * SOURCES; way++) {
         uint32_t a = way % SOURCES, x = relay(1, way / SOURCES % WIDTH), y = relay(2, way / SOURCES / WIDTH % WIDTH);
         uint32_t b = way / SOURCES / WIDTH / WIDTH, home = PEERS + b;
@@ -72,13 +73,13 @@ static plan_answer relaxed(const plan_problem *p, int64_t *flow) {
     return answer;
 }
 
-// Of all peers, and of the data peers once more, as the homes of units.
+// Remaining capacity of all peers, and of the data peers again as destinations.
 static void capacities(const tiny *t, uint32_t left[PEERS + SOURCES]) {
     for (uint32_t i = 0; i < PEERS; i++) left[i] = t->peer[i].capacity;
     for (uint32_t i = 0; i < SOURCES; i++) left[PEERS + i] = t->peer[i].capacity;
 }
 
-static void test_nothing_is_cheaper(void **state) {
+static void test_relaxed_flow_is_cheapest(void **state) {
     (void)state;
     int64_t units = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
@@ -97,7 +98,8 @@ static void test_nothing_is_cheaper(void **state) {
     assert_true(units > 100);
 }
 
-// Tries every way for unit `n` and all after it: the most units, then the lightest heaviest link, then the least cost.
+// Tries every route for unit `n` and all later units: the most units, then the smallest maximum
+// load, then the least cost.
 typedef struct loaded {
     int64_t units, worst, cost;
 } loaded;
@@ -128,7 +130,7 @@ static void try_loads(const tiny *t, uint32_t *left, int64_t *on, loaded now, ui
     }
 }
 
-static void test_no_heaviest_link_is_lighter(void **state) {
+static void test_bottleneck_flow_has_the_smallest_load(void **state) {
     (void)state;
     int64_t shared = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
@@ -152,7 +154,7 @@ static void test_no_heaviest_link_is_lighter(void **state) {
         assert_int_equal(most, worst);
         shared += answer.cost > relaxed(&t.p, flow).cost;
     }
-    assert_true(shared > 5);  // the two objectives differ
+    assert_true(shared > 5);  // the two objectives differ in some cases
 }
 
 static void test_paths_carry_the_flow(void **state) {
@@ -174,7 +176,7 @@ static void test_paths_carry_the_flow(void **state) {
     for (uint32_t l = 0; l < t.p.links; l++) assert_int_equal(flow[l], 0);
 }
 
-static void test_a_broken_flow_is_seen(void **state) {
+static void test_a_broken_flow_is_detected(void **state) {
     (void)state;
     tiny t;
     make_tiny(&t, 3);
@@ -185,7 +187,7 @@ static void test_a_broken_flow_is_seen(void **state) {
     assert_int_equal(plan_take_path(&t.p, 0, flow, path), 2);
 }
 
-static void test_mistakes_are_named(void **state) {
+static void test_mistakes_are_reported(void **state) {
     (void)state;
     tiny t;
     braid_error error = {0};
@@ -208,11 +210,11 @@ static void test_mistakes_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_cheaper),
-        cmocka_unit_test(test_no_heaviest_link_is_lighter),
+        cmocka_unit_test(test_relaxed_flow_is_cheapest),
+        cmocka_unit_test(test_bottleneck_flow_has_the_smallest_load),
         cmocka_unit_test(test_paths_carry_the_flow),
-        cmocka_unit_test(test_a_broken_flow_is_seen),
-        cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_a_broken_flow_is_detected),
+        cmocka_unit_test(test_mistakes_are_reported),
     };
     return cmocka_run_group_tests_name("plan_problem", tests, NULL, NULL);
 }

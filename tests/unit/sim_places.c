@@ -1,4 +1,4 @@
-// The table of places: symmetric, complete, and a few of its facts.
+// The table of places: symmetric, complete, and some known facts.
 #include "sim/places.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ static uint32_t place(const char *name) {
     return 0;
 }
 
-static void test_every_pair_has_a_link_the_same_both_ways(void **state) {
+static void test_links_are_symmetric_and_complete(void **state) {
     (void)state;
     assert_int_equal(place_count(), 10);
     int64_t slowest = INT64_MAX, fastest = 0;
@@ -54,7 +54,7 @@ static void test_known_pairs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_pair_has_a_link_the_same_both_ways),
+        cmocka_unit_test(test_links_are_symmetric_and_complete),
         cmocka_unit_test(test_known_pairs),
     };
     return cmocka_run_group_tests_name("sim_places", tests, NULL, NULL);

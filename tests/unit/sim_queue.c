@@ -1,4 +1,4 @@
-// The event queue against a plain list.
+// The event queue compared with a plain list.
 #include "base/rng.h"
 #include "seed.h"
 #include "sim/queue.h"
@@ -19,7 +19,7 @@ typedef struct event {
     bool waits;
 } event;
 
-// The waiting event that comes first: the least time, then the one put in first.
+// The pending event that comes first: the earliest time, then the one inserted first.
 static uint32_t first_of(const event *list, uint32_t count) {
     uint32_t first = count;
     for (uint32_t i = 0; i < count; i++)
@@ -27,7 +27,7 @@ static uint32_t first_of(const event *list, uint32_t count) {
     return first;
 }
 
-// Distances between two events: mostly few, sometimes none, sometimes enormous.
+// Distances between two events: mostly small, sometimes zero, sometimes enormous.
 static uint64_t draw_gap(rng *r) {
     switch (rng_below(r, 4)) {
     case 0: return 0;
@@ -64,13 +64,13 @@ static void check_schedule(uint64_t seed) {
     }
     assert_false(sim_queue_take(&q, &at, &item));
     assert_true(sim_queue_next(&q) == UINT64_MAX);
-    sim_queue_put(&q, 1, list);  // an empty queue begins anew, even in the past
+    sim_queue_put(&q, 1, list);  // an empty queue accepts any time, even an earlier one
     assert_true(sim_queue_take(&q, &at, &item) && at == 1);
     sim_queue_close(&q);
     free(list);
 }
 
-// Many events, always of the next round: however many rounds, there is memory for a few times as many.
+// Many events, always of the next period: memory stays within a few times their number.
 static void test_memory_is_given_back(void **state) {
     (void)state;
     enum { MANY = 20000, ROUNDS = 100, ROUND = 2000 };
@@ -86,13 +86,13 @@ static void test_memory_is_given_back(void **state) {
     sim_queue_close(&q);
 }
 
-static void test_events_come_by_time_then_by_turn(void **state) {
+static void test_events_are_ordered_by_time_then_insertion(void **state) {
     (void)state;
     rng r = seeded_rng("queue", 1);
     for (uint64_t i = 0; i < 10; i++) check_schedule(rng_next(&r));
 }
 
-static void test_a_time_that_passed_counts_as_now(void **state) {
+static void test_a_past_time_counts_as_now(void **state) {
     (void)state;
     sim_queue q = {0};
     uint64_t at;
@@ -109,9 +109,9 @@ static void test_a_time_that_passed_counts_as_now(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events_come_by_time_then_by_turn),
+        cmocka_unit_test(test_events_are_ordered_by_time_then_insertion),
         cmocka_unit_test(test_memory_is_given_back),
-        cmocka_unit_test(test_a_time_that_passed_counts_as_now),
+        cmocka_unit_test(test_a_past_time_counts_as_now),
     };
     return cmocka_run_group_tests_name("sim_queue", tests, NULL, NULL);
 }

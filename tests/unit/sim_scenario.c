@@ -1,4 +1,4 @@
-// The reader of scenarios: what a file means, what follows from it, and what is said of each mistake.
+// The reader of scenarios: the meaning of a file, derived values, and the message of each mistake.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static void test_small(void **state) {
     scenario_free(s);
 }
 
-// The sums are those of the model's own layout.
+// The sums agree with the model's own layout.
 static void test_sizes(void **state) {
     (void)state;
     scenario *s = parse(changed("model: demo", "model: {preset: gpt2-small, sequences: 2, tokens: 512}"));
@@ -235,7 +235,7 @@ static void test_one_more(void **state) {
     scenario_free(s);
 }
 
-// ---- files that are named
+// ---- referenced files ----
 
 static void write_file(const char *path, const char *text) {
     FILE *out = fopen(path, "w");
@@ -286,7 +286,7 @@ static void test_trace_file(void **state) {
     assert_int_equal(s->churn.event[0].peer, 1);
     assert_int_equal(s->churn.event[0].kind, SCENARIO_CRASH);
     assert_int_equal(s->churn.event[1].kind, SCENARIO_KILL);
-    assert_int_equal(s->churn.event[2].peer, 2);  // at one time as in the file
+    assert_int_equal(s->churn.event[2].peer, 2);  // at one time, in the order of the file
     assert_int_equal(s->churn.event[3].peer, 1);
     scenario *more = NULL;
     assert_int_equal(scenario_with_one_more(s, 1, 1, &more, NULL), BRAID_OK);
@@ -337,7 +337,8 @@ static void test_run_description(void **state) {
 
 // ---- mistakes
 
-// What is said when `old` in the small scenario is `new`, or when `new` is added to it.
+// The message when `old` in the small scenario is replaced by `new`, or when `new` is appended to
+// it.
 typedef struct mistake {
     const char *old, *new, *message;
 } mistake;

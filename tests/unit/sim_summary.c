@@ -1,4 +1,4 @@
-// What a report of a simulated swarm is said to mean, on reports made by hand.
+// Reports of a simulated swarm that are computed from hand-made data.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ static sim_swarm_iteration iteration[4];
 static sim_swarm_report report;
 static sim_summary summary;
 
-// A data peer and three relays in two stages, four iterations of 10 s, 8 s of them with microbatches under way; nobody does
-// anything yet.
+// A data peer and three relays in two stages; four iterations of 10 s with 8 s of microbatches
+// each; no activity yet.
 static void make(const char *more) {
     static char text[1024];
     snprintf(text, sizeof text,
@@ -109,7 +109,7 @@ static void test_compute(void **state) {
     expect(SIM_LIMIT_COMPUTE, 0, "the computing of data peer anna: it works 97 % of the time");
 }
 
-static void test_lines(void **state) {
+static void test_links(void **state) {
     (void)state;
     make("links: {up_mbps: 50, down_mbps: 1000}\n");  // 24 times 2 x 3 MiB of 8 bits at 50 Mb/s: 24.2 s of 32
     expect(SIM_LIMIT_UP, 0, "the lines of data peer anna");
@@ -118,8 +118,8 @@ static void test_lines(void **state) {
     expect(SIM_LIMIT_DOWN, 1, "busy 75 % of the time receiving");
 }
 
-// What peers of one machine exchange needs no line.
-static void test_lines_of_one_machine(void **state) {
+// Peers on one machine need no link between them.
+static void test_links_of_one_machine(void **state) {
     (void)state;
     make("machines: [{name: flat, cores: 4}]\nlinks: {up_mbps: 50, down_mbps: 1000}\n");
     sim_summarise(s, &report, &summary);
@@ -166,8 +166,8 @@ int main(void) {
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_compute),
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_lines_of_one_machine),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_links_of_one_machine),
         cmocka_unit_test(test_distance_and_capacity),
         cmocka_unit_test(test_update),
         cmocka_unit_test(test_median),

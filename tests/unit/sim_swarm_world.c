@@ -1,4 +1,5 @@
-// The world of simulated swarms, by hand: what tensors get of the lines that they share, what jobs get of a machine.
+// The world of simulated swarms, step by step: the rates of tensors on shared links, and of jobs on
+// a machine.
 #include "sim/swarm/inside.h"
 
 #include <setjmp.h>
@@ -13,7 +14,7 @@ enum { PEERS = 4, SEEN = 8 };
 
 static const uint64_t MEGABIT = 1000000;
 
-// Four peers, each on a machine of its own, without latency.
+// Four peers, each on its own machine, without latency.
 typedef struct world {
     scenario s;
     swarm w;
@@ -26,7 +27,7 @@ typedef struct world {
     swarm_machine machine[PEERS];
     uint32_t on[PEERS][PEERS];
     swarm_way *way[PEERS * PEERS];
-    // What came or was done, in order: by or for whom, and when.
+    // Arrivals and completed jobs in order: the peer and the time.
     uint32_t who[SEEN];
     uint64_t at_ns[SEEN];
     uint32_t seen;
@@ -105,7 +106,8 @@ static void tensor(world *d, uint32_t from, uint32_t to, uint64_t bits) {
     swarm_flow_add(&d->w, way(d, from, to), item);
 }
 
-// Runs the clock for the lines alone, and expects tensors to arrive at these seconds, by receiver.
+// Advances the clock of the links alone, and expects tensors to arrive at these seconds, by
+// receiver.
 static void expect_arrivals(world *d, uint32_t count, const double s[]) {
     void *taken;
     uint64_t at;
@@ -121,7 +123,7 @@ static void expect_arrivals(world *d, uint32_t count, const double s[]) {
     assert_seen(d, count, s);
 }
 
-static void test_one_tensor_has_the_line(void **state) {
+static void test_one_tensor_uses_the_whole_link(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     d->machine[1].down_bps = 100 * MEGABIT;
@@ -129,8 +131,9 @@ static void test_one_tensor_has_the_line(void **state) {
     expect_arrivals(d, 1, (double[]){1.0});
 }
 
-// Two tensors leave by one line: half each; when the short one is through, the other has all of it.
-static void test_a_line_is_shared(void **state) {
+// Two tensors leave by one link with half the rate each; when the short one is complete, the other
+// gets the whole rate.
+static void test_a_link_is_shared(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 8 * MEGABIT);
@@ -139,8 +142,8 @@ static void test_a_line_is_shared(void **state) {
     assert_int_equal(d->who[0], 2);
 }
 
-// What one cannot use, because its receiver is slow, the others have (max-min, not equal shares).
-static void test_what_one_cannot_use_others_have(void **state) {
+// A slow receiver's unused share goes to the other tensors (max-min fairness, not equal shares).
+static void test_unused_rate_is_redistributed(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 9 * MEGABIT;
     d->machine[1].down_bps = MEGABIT;
@@ -149,8 +152,9 @@ static void test_what_one_cannot_use_others_have(void **state) {
     expect_arrivals(d, 2, (double[]){1.0, 1.0});
 }
 
-// Three senders into one line, one of them slower than its third; the pair's own limit counts, too.
-static void test_the_receivers_line_is_shared(void **state) {
+// Three senders share one link, one of them slower than a third of it; the pair's own limit counts
+// too.
+static void test_the_receivers_link_is_shared(void **state) {
     world *d = *state;
     d->machine[3].down_bps = 10 * MEGABIT;
     d->machine[0].up_bps = 2 * MEGABIT;
@@ -161,7 +165,7 @@ static void test_the_receivers_line_is_shared(void **state) {
     expect_arrivals(d, 3, (double[]){1.0, 1.0, 1.0});
 }
 
-// Nothing but the receiver's line bounds two senders: half each.
+// Only the receiver's link limits two senders: half each.
 static void test_two_senders_share_alike(void **state) {
     world *d = *state;
     d->machine[3].down_bps = 8 * MEGABIT;
@@ -170,7 +174,7 @@ static void test_two_senders_share_alike(void **state) {
     expect_arrivals(d, 2, (double[]){1.0, 1.5});
 }
 
-static void test_tensors_of_one_way_go_in_order(void **state) {
+static void test_tensors_of_one_route_keep_their_order(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 8 * MEGABIT);
@@ -179,7 +183,7 @@ static void test_tensors_of_one_way_go_in_order(void **state) {
     assert_int_equal(d->peer[0].sending.total_ns / 1000, 1250000);
 }
 
-static void test_a_cut_way_stands_still(void **state) {
+static void test_a_partitioned_route_pauses(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     d->s.peers = PEERS;
@@ -190,10 +194,10 @@ static void test_a_cut_way_stands_still(void **state) {
     tensor(d, 0, 1, 8 * MEGABIT);
     tensor(d, 0, 2, 8 * MEGABIT);
     expect_arrivals(d, 2, (double[]){1.25, 2.5 + 0.75});
-    assert_int_equal(d->who[0], 2);  // half for 0.5 s, then all
+    assert_int_equal(d->who[0], 2);  // half of the rate for 0.5 s, then all
 }
 
-static void test_a_cleared_way_gives_its_share_back(void **state) {
+static void test_a_cleared_route_releases_its_rate(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 80 * MEGABIT);
@@ -204,7 +208,7 @@ static void test_a_cleared_way_gives_its_share_back(void **state) {
 
 // ---- machines
 
-// Runs the clock for the machines alone, and expects jobs to be done at these seconds.
+// Advances the clock of the machines alone, and expects jobs to complete at these seconds.
 static void expect_jobs(world *d, uint32_t count, const double s[]) {
     void *taken;
     uint64_t at;
@@ -226,7 +230,7 @@ static void on_one_machine(world *d, uint64_t cores_milli) {
     for (uint32_t i = 0; i < PEERS; i++) {
         d->peers[i].machine = 0;
         d->on[0][i] = i;
-        d->peer[i].paused = true;  // what is done waits
+        d->peer[i].paused = true;  // completed work waits for the paused peer
     }
     d->machine[0].peers = PEERS;
     d->machine[0].cores_milli = cores_milli;
@@ -241,7 +245,7 @@ static void test_cores_enough(void **state) {
     assert_int_equal(d->who[0], 1);
 }
 
-// Four jobs on a core and a half: each at 3/8 until the short ones are over.
+// Four jobs on one and a half cores: 3/8 each until the short ones are complete.
 static void test_cores_too_few(void **state) {
     world *d = *state;
     on_one_machine(d, 1500);
@@ -249,7 +253,7 @@ static void test_cores_too_few(void **state) {
     expect_jobs(d, 4, (double[]){1.0, 1.0, 1.0 + 0.625 / 0.75, 1.0 + 0.625 / 0.75});
 }
 
-static void test_threads_weigh(void **state) {
+static void test_threads_count_as_weights(void **state) {
     world *d = *state;
     on_one_machine(d, 2000);
     swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 3);
@@ -257,7 +261,7 @@ static void test_threads_weigh(void **state) {
     expect_jobs(d, 2, (double[]){2.0, 2.0});
 }
 
-static void test_who_stands_still_takes_nothing(void **state) {
+static void test_a_paused_peer_receives_nothing(void **state) {
     world *d = *state;
     on_one_machine(d, 1000);
     swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 1);
@@ -274,18 +278,18 @@ static void test_who_stands_still_takes_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(test_one_tensor_has_the_line),
-        WORLD_TEST(test_a_line_is_shared),
-        WORLD_TEST(test_what_one_cannot_use_others_have),
-        WORLD_TEST(test_the_receivers_line_is_shared),
+        WORLD_TEST(test_one_tensor_uses_the_whole_link),
+        WORLD_TEST(test_a_link_is_shared),
+        WORLD_TEST(test_unused_rate_is_redistributed),
+        WORLD_TEST(test_the_receivers_link_is_shared),
         WORLD_TEST(test_two_senders_share_alike),
-        WORLD_TEST(test_tensors_of_one_way_go_in_order),
-        WORLD_TEST(test_a_cut_way_stands_still),
-        WORLD_TEST(test_a_cleared_way_gives_its_share_back),
+        WORLD_TEST(test_tensors_of_one_route_keep_their_order),
+        WORLD_TEST(test_a_partitioned_route_pauses),
+        WORLD_TEST(test_a_cleared_route_releases_its_rate),
         WORLD_TEST(test_cores_enough),
         WORLD_TEST(test_cores_too_few),
-        WORLD_TEST(test_threads_weigh),
-        WORLD_TEST(test_who_stands_still_takes_nothing),
+        WORLD_TEST(test_threads_count_as_weights),
+        WORLD_TEST(test_a_paused_peer_receives_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

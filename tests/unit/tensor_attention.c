@@ -1,5 +1,6 @@
-// Attention, and the rotary positions that it turns by, against their plain twins; the gradients also against finite differences
-// (central, fp64), and the bits with one thread against those with three.
+// Attention and rotary positions compared with their reference implementations. Gradients are also
+// compared with finite differences (central, fp64), and the bits with one thread with those of
+// three.
 #include "kernel_case.h"
 
 // ---- rotary positions
@@ -26,7 +27,7 @@ static void test_rope(void **state) {
         expect_near("rope", turned + t * stride, plain + t * heads * width, heads * width);
         for (size_t i = heads * width; i < stride; i++) assert_true(turned[t * stride + i] == x.f[t * stride + i]);
     }
-    expect_near("rope and back", back, x.d, count);  // a rotation: its gradient is its inverse
+    expect_near("rope and back", back, x.d, count);  // the gradient of a rotation is its inverse
     free_arrays();
 }
 
@@ -59,7 +60,7 @@ typedef struct attention_case {
 
 static size_t attention_stride(const attention_case *c) { return (c->a.heads + 2 * c->a.kv_heads) * c->a.width; }
 
-// Queries and keys of all sequences.
+// Rotates the queries and keys of all sequences.
 static void turn_reference(const attention_case *c, bool inverse, double *qkv) {
     size_t tokens = c->a.tokens, stride = attention_stride(c), width = stride - c->a.kv_heads * c->a.width;
     double *part = c->part;
@@ -79,7 +80,7 @@ static double attention_scalar(const void *context) {
     return weighted_sum(c->out, c->d_out, c->sequences * out);
 }
 
-// `keep`: what forward may leave for the gradient.
+// `keep`: forward keeps the exponentials for the gradient.
 static void run_attention(const attention_case *c, tensor_pool *pool, bool keep, const float *qkv, const float *d_out,
                           float *found, float *gradient) {
     const reference_attention *shape = &c->a;
@@ -146,7 +147,7 @@ static void test_attention(void **state) {
     check_attention(1, (reference_attention){131, 1, 1, 65, NULL}, false, false);
 }
 
-static void test_turned_attention(void **state) {
+static void test_attention_with_rotary_positions(void **state) {
     (void)state;
     check_attention(2, (reference_attention){7, 4, 2, 6, NULL}, true, true);
     check_attention(1, (reference_attention){145, 2, 1, 32, NULL}, true, false);
@@ -159,7 +160,7 @@ int main(void) {
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_rope_gradient),
         cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_turned_attention),
+        cmocka_unit_test(test_attention_with_rotary_positions),
     };
     return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);
 }

@@ -1,5 +1,6 @@
-// All kernels but the matrix products (tensor_gemm.c has their definition) give the same bits with every compiler,
-// optimisation and vector width: their results on fixed numbers have a known hash.
+// All kernels except matrix products (tensor_gemm.c has their definition) compute the same bits
+// with every compiler, optimisation level and vector width: the results of fixed inputs have a
+// known hash.
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "tensor/cpu/wide.h"
@@ -109,7 +110,8 @@ static void test_rope_bits(void **state) {
     expect_hash(0xd5a3b1f0ebc9e369u);
 }
 
-// Products are fused multiply-adds on every processor that has them; without, attention rounds twice (a class of its own).
+// Products use fused multiply-adds where the processor has them. Without them attention rounds
+// twice and belongs to another kernel class.
 static void test_attention_bits(void **state) {
     (void)state;
     enum { TOKENS = 70, HEADS = 4, KV = 2, WIDTH = 20, IN = (HEADS + 2 * KV) * WIDTH, OUT = HEADS * WIDTH };

@@ -1,5 +1,6 @@
-// Every kernel of the matrix product against its definition (gemm_kernels.h), bit for bit, and against fp64: at all sizes from
-// 1 to 70, both transposes, both modes, strides wider than rows; at sizes that are cut into blocks; on any number of threads.
+// Every kernel of the matrix product compared with its definition (gemm_kernels.h) bit for bit, and
+// with fp64. All sizes from 1 to 70, both transposes, both modes, strides wider than rows; sizes
+// that are divided into blocks; any number of threads.
 #include "product_case.h"
 #include "tensor/cpu/gemm_kernels.h"
 
@@ -32,7 +33,8 @@ static expected expect(const product *p, size_t row, size_t col) {
     return e;
 }
 
-// The error of one sum is at most that of its longest chain of roundings: depth + blocks of half a unit each.
+// The error of a sum is at most that of its longest chain of roundings: depth + blocks, half a unit
+// each.
 static double bound_of(const tensor_gemm *g, const expected *e) {
     size_t depth = g->k > 0 ? gemm_depth(g->k) : 1;
     return (double)(2 * depth + g->k / depth + 2) * 0x1p-24 * e->weight;
@@ -80,7 +82,8 @@ static void test_small(void **state) {
     }
 }
 
-// More than one block of k, of columns and of rows; strides that are multiples of a page come from GAP + 1019.
+// More than one block of k, of columns and of rows; strides that are multiples of a page come from
+// GAP + 1019.
 static void test_blocks(void **state) {
     (void)state;
     const size_t sizes[][3] = {{3, 50, DEPTH_MOST},
@@ -99,7 +102,7 @@ static void test_blocks(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_shape(sizes[i][0], sizes[i][1], sizes[i][2], 61);
 }
 
-static void test_nothing_to_add(void **state) {
+static void test_empty_sum_copies_the_addend(void **state) {
     (void)state;
     for (int form = 0; form < FORMS; form += 4) {
         product p = product_new(9, 20, 1, form);
@@ -128,13 +131,14 @@ static void test_threads(void **state) {
         }
 }
 
-// A product whose rows of a and c are filled in only just before, and taken away just after.
+// A product with rows of a and c that are filled in just before, and overwritten just after their
+// use.
 enum { BAD_ORDER = 100 };
 
 typedef struct rows_case {
     const product *p;
     float *a, *c, *taken;
-    atomic_uchar *state;  // of a row: 0, then 1 when filled in, 2 when taken
+    atomic_uchar *state;  // state of a row: 0, 1 when filled in, 2 when used
 } rows_case;
 
 static void fill_rows(const void *context, size_t first, size_t count) {
@@ -164,7 +168,7 @@ static void check_rows(tensor_pool *pool, const product *p, const float *whole, 
     r.state = calloc(g.m, sizeof *r.state);
     rows.packed = malloc((packed ? packed : 1) * sizeof *rows.packed);
     assert_true(r.state && rows.packed);
-    if (also) rows.soon[1].at = p->c, rows.soon[1].floats = g.n;
+    if (also) rows.prefetch[1].at = p->c, rows.prefetch[1].floats = g.n;
     if (!g.a.transposed) g.a.at = r.a;
     g.c = r.c;
     tensor_gemm_run_rows(pool, &g, &rows);
@@ -213,7 +217,7 @@ static void test_no_rows(void **state) {
     product_free(&p);
 }
 
-// Not a number and infinity are passed on, zeros do not hide them.
+// NaN and infinity propagate; zeros do not hide them.
 static void test_bad_numbers(void **state) {
     (void)state;
     for (int i = 0; i < GEMM_KERNELS; i++) {
@@ -246,8 +250,12 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),   cmocka_unit_test(test_blocks),      cmocka_unit_test(test_nothing_to_add),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_empty_sum_copies_the_addend),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_no_rows),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

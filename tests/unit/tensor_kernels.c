@@ -1,5 +1,6 @@
-// Norms, activations, embeddings and sums of rows against their plain twins, the gradients also against finite differences of the
-// forward twin (central, fp64), and the bits with one thread against those with three; elementary functions.
+// Norms, activations, embeddings and row sums compared with their reference implementations.
+// Gradients are also compared with finite differences of the reference forward pass (central,
+// fp64), and the bits with one thread with those of three. Also the elementary functions.
 #include "tensor/elementary.h"
 
 #include "kernel_case.h"
@@ -135,7 +136,7 @@ static void check_activation(bool swiglu, size_t rows, size_t dim, bool differen
     size_t count = rows * dim, inputs = swiglu ? 2 * count : count;
     pair x = random_pair(inputs, 0, 3), dy = random_pair(count, 0, 1);
     float *y = floats(count), *only = floats(count), *kept = floats(count);
-    float *dx = copy_of(x.f, inputs);  // the gradient in place
+    float *dx = copy_of(x.f, inputs);  // gradient in place
     if (swiglu) {
         tensor_swiglu_forward(x.f, only, NULL, rows, dim);
         tensor_swiglu_forward(x.f, y, kept, rows, dim);
@@ -192,7 +193,7 @@ static void test_embedding(void **state) {
     size_t rows = 150, dim = 11, sequence = 50, vocab = 40;
     int32_t tokens[150];
     for (size_t r = 0; r < rows; r++)
-        tokens[r] = (int32_t)rng_below(&numbers, vocab / 2);  // others stay without gradient
+        tokens[r] = (int32_t)rng_below(&numbers, vocab / 2);  // the other rows have no gradient
     tensor_embedding e = {rows, dim, sequence, tokens};
     pair table = random_pair(vocab * dim, 0, 1), positions = random_pair(sequence * dim, 0, 1),
          dy = random_pair(rows * dim, 0, 1);

@@ -1,5 +1,5 @@
-// Cross-entropy in tiles against its plain twin, the gradient also against finite differences (central, fp64), and the bits with one
-// thread against those with three.
+// Cross-entropy in tiles compared with its reference implementation. The gradient is also compared
+// with finite differences (central, fp64), and the bits with one thread with those of three.
 #include "kernel_case.h"
 
 typedef struct loss_case {
@@ -13,7 +13,7 @@ static double loss_scalar(const void *context) {
     return reference_loss(c->logits, c->targets, c->rows, c->vocab, NULL);
 }
 
-// What a loss leaves, and the tiles it was made of: logits cut at multiples of `cols`, tile after tile.
+// Results of a loss, and its tiles: logits divided at multiples of `cols`, tile after tile.
 typedef struct loss_run {
     size_t rows, vocab, cols, tiles;
     const int32_t *targets;

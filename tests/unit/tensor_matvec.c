@@ -1,5 +1,6 @@
-// A matrix times a vector, and one query's attention, against sums in fp64. Error bounds: of fp32 sums, a few units in the
-// last place of the sum of magnitudes; of 8-bit weights, besides, half a step of each group's scale.
+// A matrix times a vector, and one query's attention, compared with sums in fp64. Error bounds: for
+// fp32 sums a few units in the last place of the sum of magnitudes; for 8-bit weights also half a
+// quantisation step per group.
 #include "tensor/matvec.h"
 
 #include "base/rng.h"
@@ -24,7 +25,8 @@ static void fill(size_t in, size_t out) {
     for (size_t i = 0; i < in * out; i++) weights[i] = number();
     for (size_t i = 0; i < in; i++) x[i] = number();
     for (size_t i = 0; i < out; i++) bias[i] = number();
-    if (in > MATVEC_GROUP) memset(weights, 0, MATVEC_GROUP * sizeof *weights);  // a group, or what part of a row it is
+    // a group, or its part within the row
+    if (in > MATVEC_GROUP) memset(weights, 0, MATVEC_GROUP * sizeof *weights);
 }
 
 static float weight(const tensor_matvec *m, size_t k, size_t i) {

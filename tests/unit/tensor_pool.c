@@ -13,7 +13,7 @@ enum { MOST = 1000 };
 
 typedef struct counts {
     unsigned threads;
-    atomic_uint outside;   // tasks that saw a slot they should not
+    atomic_uint outside;   // number of tasks that saw an invalid slot
     unsigned calls[MOST];  // by index: each is called by one thread only
 } counts;
 

@@ -1,5 +1,6 @@
-// Split products against their definition (gemm_split.h), bit for bit, and against fp64: by AMX where there is that, and everywhere by plain
-// kernels that are written here, so that the cutting is tested on every machine.
+// Split products compared with their definition (gemm_split.h) bit for bit, and with fp64: with AMX
+// where available, and on every machine with plain kernels in this file, so that the division into
+// blocks is always tested.
 #include "product_case.h"
 #include "tensor/cpu/gemm_kernels.h"
 #include "tensor/cpu/gemm_split.h"
@@ -45,11 +46,11 @@ static uint16_t to_bf16(float x) {
     return (uint16_t)(bits >> 16);
 }
 
-// Which parts of a and b are multiplied, in this order.
+// The pairs of parts that are multiplied, in this order.
 static const int order[][2] = {{0, 0}, {2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}};
 enum { ORDERS = sizeof order / sizeof *order };
 
-// A step of k of two parts: products of bf16 are exact.
+// One step of k for two parts: products of bf16 are exact.
 static float step_sum(const float *x, const float *y) {
     float lower = 0, upper = 0;
     for (int i = 0; i < SPLIT_HALF; i++) {
@@ -66,7 +67,7 @@ static float number_of(const split_source *s, size_t line, size_t k) {
     return s->order == SPLIT_ALONG ? s->at[line * s->stride + k] : s->at[k * s->stride + line];
 }
 
-// Where one part of a number lies in a panel.
+// Offset of one part of a number in a panel.
 static size_t place_of(bool of_a, size_t line, size_t k, size_t part) {
     size_t step = k / SPLIT_STEP, i = k % SPLIT_HALF, second = k % SPLIT_STEP >= SPLIT_HALF, at = line % SPLIT_LINES;
     size_t tile = step * 2 * SPLIT_PARTS + part * 2 + line / SPLIT_LINES;
@@ -149,7 +150,8 @@ static expected expect(const product *p, size_t row, size_t col) {
     return e;
 }
 
-// At most one rounding a step and order, those within a step, and what the three products that are left out would be.
+// At most one rounding per step and pair, those within a step, and the size of the three omitted
+// products.
 static double bound_of(const tensor_gemm *g, const expected *e) {
     return (double)(ORDERS * size_pieces(g->k, SPLIT_STEP) + SPLIT_HALF + 4) * 0x1p-24 * e->weight;
 }
@@ -201,7 +203,8 @@ static void test_blocks(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_shape(sizes[i][0], sizes[i][1], sizes[i][2], 97);
 }
 
-// All sums of a product: hardly less precise than fused multiply-adds are, which are summed in blocks.
+// Errors of all sums of a product: about as small as those of fused multiply-adds, which are summed
+// in blocks.
 static double error_of(const product *p, const float *c) {
     double sum = 0;
     for (size_t row = 0; row < p->g.m; row++)
@@ -236,7 +239,7 @@ static void test_precise(void **state) {
     }
 }
 
-// Each row of a is so many powers of two from the one before, the first one from what it was.
+// Each row of a is the previous row times a power of two; the first row is scaled back.
 static void scale_rows(product *p, int first, int step) {
     for (size_t row = 0; row < p->g.m; row++)
         for (size_t k = 0; k < p->g.k; k++) {
@@ -245,14 +248,15 @@ static void scale_rows(product *p, int first, int step) {
         }
 }
 
-// The smallest numbers, whose lower parts are lost: the error is small, though not beside them.
+// The smallest numbers lose their lower parts: the error is small in absolute terms, though not
+// relative to them.
 static void test_smallest(void **state) {
     (void)state;
     const split_kernels *all[2];
     size_t count = kernels_here(all);
     for (int form = 0; form < 4; form++) {
         product p = product_new(20, 20, 50, form);
-        scale_rows(&p, -90, -3);  // to below the smallest there is
+        scale_rows(&p, -90, -3);  // down to below the smallest number
         for (size_t k = 0; k < count; k++) {
             float *c = run_by(all[k], &p);
             for (size_t row = 0; row < 20; row++)
@@ -267,7 +271,7 @@ static void test_smallest(void **state) {
     }
 }
 
-// From the smallest numbers whose parts are normal to nearly the largest of all.
+// From the smallest numbers with normal parts to nearly the largest of all.
 static void test_far_numbers(void **state) {
     (void)state;
     const split_kernels *all[2];
@@ -280,11 +284,11 @@ static void test_far_numbers(void **state) {
     }
 }
 
-// Not a number and infinity are passed on.
+// NaN and infinity propagate.
 static void test_bad_numbers(void **state) {
     (void)state;
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
-    const uint32_t full = 0x7fffffff;  // rounding its mantissa up leads out of the numbers
+    const uint32_t full = 0x7fffffff;  // rounding up its mantissa leaves the range of numbers
     const split_kernels *all[2];
     size_t count = kernels_here(all);
     for (size_t i = 0; i < count; i++)
@@ -304,7 +308,7 @@ static void test_bad_numbers(void **state) {
         }
 }
 
-// --- by rows, and by threads
+// --- by rows, and with threads
 
 typedef struct rows_case {
     const product *p;
@@ -325,7 +329,7 @@ static void count_rows(const void *context, size_t first, size_t count) {
     atomic_fetch_add(&((rows_case *)context)->ended, (unsigned)count);
 }
 
-// Packed once, then some rows at a time: as in one piece.
+// Packing once and multiplying some rows at a time gives the same bits as one piece.
 static void check_some_rows(const split_kernels *kernels, const product *p, const float *whole) {
     tensor_gemm g = p->g;
     rows_case r = {.p = p, .c = begin_c(&g, p, true)};
@@ -360,8 +364,9 @@ static void test_rows(void **state) {
         }
 }
 
-// Who asks for the fastest products gets these where the processor has them, on any number of threads; who does not, never.
-static void test_asked(void **state) {
+// `fastest` selects split products where the processor supports them, on any number of threads;
+// without it they are never used.
+static void test_fastest_selects_split_products(void **state) {
     (void)state;
     const size_t sizes[][3] = {{1, 1, 1}, {300, 100, 31}, {300, 100, 32}, {150, 400, 200}, {700, 40, 50}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -405,9 +410,10 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),       cmocka_unit_test(test_blocks),   cmocka_unit_test(test_precise),
-        cmocka_unit_test(test_far_numbers), cmocka_unit_test(test_smallest), cmocka_unit_test(test_bad_numbers),
-        cmocka_unit_test(test_rows),        cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_small),    cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_precise),  cmocka_unit_test(test_far_numbers),
+        cmocka_unit_test(test_smallest), cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_rows),     cmocka_unit_test(test_fastest_selects_split_products),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

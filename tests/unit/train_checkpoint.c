@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// In place of the C library's: a file system on which two names cannot be exchanged (NFS).
+// Replaces the C library's function: a file system that cannot exchange two names (NFS).
 static bool exchanges = true;
 int renameat2(int from, const char *old, int to, const char *new, unsigned flags);
 int renameat2(int from, const char *old, int to, const char *new, unsigned flags) {
@@ -36,7 +36,7 @@ static void load_line(tiny_line *l, const tiny_config *config, uint32_t stages, 
     checkpoint_close(c);
 }
 
-static void test_six_iterations_are_three_and_three(void **state) {
+static void test_resuming_after_three_of_six_iterations(void **state) {
     fixture *f = *state;
     for (int arch = MODEL_LLAMA; arch <= MODEL_GPT; arch++) {
         tiny_line straight, saved, resumed;
@@ -66,7 +66,7 @@ static void test_six_iterations_are_three_and_three(void **state) {
     }
 }
 
-static void test_the_weights_hash_does_not_know_the_split(void **state) {
+static void test_the_weights_hash_is_independent_of_the_split(void **state) {
     fixture *f = *state;
     tiny_line one, other;
     tiny_open(&one, &f->config, 1, whole);
@@ -74,7 +74,7 @@ static void test_the_weights_hash_does_not_know_the_split(void **state) {
     tiny_open(&other, &f->config, 3, three);
     tiny_init(&other);
     checkpoint_summary a = save(f, &one),
-                       b = save(f, &other);  // the second takes the place of the first: both are step 0
+                       b = save(f, &other);  // the second replaces the first: both are step 0
     assert_same_hash(a.weights, b.weights);
     checkpoint *c = open_saved(f->saved);
     assert_same_hash(*checkpoint_weights(c), a.weights);
@@ -120,7 +120,7 @@ static void test_the_newest_two_stay(void **state) {
     assert_int_equal(count_entries(f->saved, "step-"), CHECKPOINT_KEEP);
     checkpoint *c = open_saved(f->saved);
     assert_int_equal(checkpoint_version(c), 4);
-    assert_non_null(strstr(checkpoint_path(c), "/step-000004"));  // `latest` is followed once
+    assert_non_null(strstr(checkpoint_path(c), "/step-000004"));  // `latest` is resolved once
     checkpoint_close(c);
     char older[256];
     snprintf(older, sizeof older, "%s/step-000003", f->saved);
@@ -130,7 +130,7 @@ static void test_the_newest_two_stay(void **state) {
     tiny_close(&l);
 }
 
-// The manifest and every file of tensors: missing, cut, with one bit changed.
+// The manifest and every file of tensors: missing, truncated, with one changed bit.
 static void test_damage_is_noticed_and_named(void **state) {
     fixture *f = *state;
     tiny_line l;
@@ -148,7 +148,7 @@ static void test_damage_is_noticed_and_named(void **state) {
         size_t length;
         assert_int_equal(files_join(summary.path, files[i], path, NULL), BRAID_OK);
         assert_int_equal(files_read(path, 1 << 24, &bytes, &length, NULL), BRAID_OK);
-        assert_int_equal(truncate(path, (off_t)length - 2), 0);  // the last may be only a line end
+        assert_int_equal(truncate(path, (off_t)length - 2), 0);  // the last byte may be a line end
         expect_refused(summary.path, files[i]);
         tiny_file(path, bytes, length);
         bytes[length / 2] ^= 1;
@@ -169,8 +169,8 @@ static void test_damage_is_noticed_and_named(void **state) {
     tiny_close(&l);
 }
 
-// Texts for other programs may be edited and left out; only what says which model it is must be there.
-static void test_edited_texts_are_no_damage(void **state) {
+// Texts for other programs may be edited or missing; only the model's description must exist.
+static void test_edited_texts_are_accepted(void **state) {
     fixture *f = *state;
     tiny_line l;
     tiny_open(&l, &f->config, 2, two);
@@ -207,7 +207,8 @@ static void test_edited_texts_are_no_damage(void **state) {
     tiny_close(&l);
 }
 
-// A checkpoint whose manifest has `to` over it where `from` begins is refused and `named`.
+// A checkpoint with a manifest in which `to` overwrites `from` is refused, and the error has
+// `named`.
 static void expect_altered(const char *path, const char *from, const char *to, const char *named) {
     char file[FILES_MAX_PATH], *text;
     size_t length;
@@ -277,7 +278,7 @@ static void test_an_unlisted_file_is_not_trusted(void **state) {
     tiny_close(&l);
 }
 
-static void test_no_checkpoint_is_said_kindly(void **state) {
+static void test_a_missing_checkpoint_is_explained(void **state) {
     fixture *f = *state;
     expect_refused("/nowhere/at/all", "no checkpoint at");
     expect_refused(f->directory, "is no checkpoint");
@@ -289,8 +290,8 @@ static void test_no_checkpoint_is_said_kindly(void **state) {
     expect_refused(f->directory, "is no checkpoint");
 }
 
-// As somebody who may not, which root is only when it says so.
-static void test_a_closed_directory_is_no_missing_checkpoint(void **state) {
+// Runs without the file permissions of root.
+static void test_an_unreadable_directory_is_reported(void **state) {
     fixture *f = *state;
     bool root = geteuid() == 0;
     assert_int_equal(mkdir(f->saved, 0), 0);
@@ -320,7 +321,7 @@ static void test_another_model_is_refused(void **state) {
     tiny_close(&other);
 }
 
-static void test_what_does_not_belong_is_not_taken(void **state) {
+static void test_foreign_blocks_are_refused(void **state) {
     fixture *f = *state;
     tiny_line l;
     tiny_open(&l, &f->config, 2, two);
@@ -344,7 +345,7 @@ static void test_what_does_not_belong_is_not_taken(void **state) {
     tiny_close(&l);
 }
 
-static void test_another_run_does_not_write_beside(void **state) {
+static void test_another_run_cannot_write(void **state) {
     fixture *f = *state;
     tiny_line l;
     tiny_open(&l, &f->config, 1, whole);
@@ -360,8 +361,9 @@ static void test_another_run_does_not_write_beside(void **state) {
     tiny_close(&l);
 }
 
-// Who led stands still while it writes. Who leads now writes all the same; when the first one goes on, the newest stays the newest.
-static void test_who_stands_still_keeps_nobody_from_saving(void **state) {
+// The old leader is paused during its write. The new leader can save, and after the old one resumes
+// the newest version stays the newest.
+static void test_a_paused_writer_does_not_block_others(void **state) {
     fixture *f = *state;
     tiny_line l;
     tiny_open(&l, &f->config, 1, whole);
@@ -392,8 +394,9 @@ static void test_who_stands_still_keeps_nobody_from_saving(void **state) {
     tiny_close(&l);
 }
 
-// The run went back and comes to the same version again: the newer one takes the older one's place, whatever the file system can do.
-static void test_a_version_is_written_again(void **state) {
+// After a rollback the run reaches the same version again: the newer copy replaces the older one,
+// on every file system.
+static void test_a_version_is_rewritten_after_a_rollback(void **state) {
     fixture *f = *state;
     for (uint32_t plain = 0; plain < 2; plain++) {
         tiny_line l;
@@ -414,7 +417,8 @@ static void test_a_version_is_written_again(void **state) {
     }
 }
 
-// A killed writer leaves a directory behind, and the older checkpoint; the next one clears it away.
+// A killed writer leaves its directory and the older checkpoint; the next writer removes the
+// directory.
 static void test_a_killed_writer_leaves_the_old_checkpoint(void **state) {
     fixture *f = *state;
     tiny_line l;
@@ -444,8 +448,8 @@ static void test_a_killed_writer_leaves_the_old_checkpoint(void **state) {
     tiny_close(&l);
 }
 
-// Saves with every limit on a file's size from none to enough, in a child that has that limit. The old checkpoint stays
-// until the new one is whole.
+// Saves with every limit on a file's size, in a child process with that limit. The old checkpoint
+// stays until the new one is complete.
 static void save_limited(fixture *f, tiny_line *l, uint64_t limit, bool *worked) {
     pid_t child = fork();
     if (child == 0) {
@@ -520,7 +524,7 @@ static void test_a_directory_is_tried(void **state) {
     snprintf(file, sizeof file, "%s/text.txt", f->directory);
     expect_unusable(file, "Not a directory", "choose another");
     expect_unusable("/nowhere/at/all", "No such file", "make the folder that it is to lie in");
-    expect_unusable("/proc/self", "cannot write into", "choose another");  // not root's either
+    expect_unusable("/proc/self", "cannot write into", "choose another");  // root cannot write there either
     for (int twice = 0; twice < 2; twice++) {
         assert_int_equal(checkpoint_try(f->saved, NULL), BRAID_OK);
         assert_int_equal(count_entries(f->saved, ".tmp"), 0);
@@ -534,21 +538,21 @@ static void test_a_directory_is_tried(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_six_iterations_are_three_and_three),
-        TEST(test_the_weights_hash_does_not_know_the_split),
+        TEST(test_resuming_after_three_of_six_iterations),
+        TEST(test_the_weights_hash_is_independent_of_the_split),
         TEST(test_blocks_are_served_as_a_worker_would),
         TEST(test_the_newest_two_stay),
         TEST(test_damage_is_noticed_and_named),
-        TEST(test_edited_texts_are_no_damage),
+        TEST(test_edited_texts_are_accepted),
         TEST(test_every_altered_field_of_the_manifest_is_noticed_and_named),
         TEST(test_an_unlisted_file_is_not_trusted),
-        TEST(test_no_checkpoint_is_said_kindly),
-        TEST(test_a_closed_directory_is_no_missing_checkpoint),
+        TEST(test_a_missing_checkpoint_is_explained),
+        TEST(test_an_unreadable_directory_is_reported),
         TEST(test_another_model_is_refused),
-        TEST(test_what_does_not_belong_is_not_taken),
-        TEST(test_another_run_does_not_write_beside),
-        TEST(test_who_stands_still_keeps_nobody_from_saving),
-        TEST(test_a_version_is_written_again),
+        TEST(test_foreign_blocks_are_refused),
+        TEST(test_another_run_cannot_write),
+        TEST(test_a_paused_writer_does_not_block_others),
+        TEST(test_a_version_is_rewritten_after_a_rollback),
         TEST(test_a_killed_writer_leaves_the_old_checkpoint),
         TEST(test_a_full_disk_leaves_the_old_checkpoint),
         TEST(test_a_directory_that_cannot_be_made),

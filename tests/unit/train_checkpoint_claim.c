@@ -1,4 +1,4 @@
-// One directory, one run; a run does not begin over newer versions.
+// One run per directory, and a run does not start over newer versions.
 #include "train/checkpoint_claim.h"
 
 #include "train/checkpoint_directory.h"
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-// In place of the C library's: a file system without locks.
+// Replaces the C library's function: a file system without locks.
 static bool locks = true;
 int flock(int fd, int operation) {
     if (locks) return (int)syscall(SYS_flock, fd, operation);
@@ -100,7 +100,7 @@ static void test_newer_versions_refuse_a_start(void **state) {
     (void)state;
     checkpoint_start anew = start_of(0, NULL);
     expect_claimed(&anew);
-    put_step(0, &own);  // drained before its first iteration: nothing is lost
+    put_step(0, &own);  // stopped before its first iteration: nothing is lost
     expect_claimed(&anew);
     put_step(12, &own);
     expect_refused(&anew, newer_own);
@@ -118,7 +118,7 @@ static void test_versions_of_another_run_refuse_a_start(void **state) {
     expect_refused(&anew, newer_other);
     char from[160];
     snprintf(from, sizeof from, "%s/step-000004", directory);
-    checkpoint_start older = start_of(4, from);  // it would have to save over the other one's
+    checkpoint_start older = start_of(4, from);  // it would overwrite a version of the other run
     expect_refused(&older, newer_other);
     snprintf(from, sizeof from, "%s/step-000012", directory);
     checkpoint_start newest = start_of(12, from);
@@ -151,7 +151,7 @@ static void test_a_start_from_the_newest_refuses_one_that_came_meanwhile(void **
     expect_refused(&newest, newer_own);
 }
 
-static void test_anew_sets_newer_versions_aside(void **state) {
+static void test_restart_sets_newer_versions_aside(void **state) {
     (void)state;
     char aside[160];
     put_step(4, &own);
@@ -168,7 +168,7 @@ static void test_anew_sets_newer_versions_aside(void **state) {
     assert_string_equal(noted, "");
 }
 
-static void test_a_run_that_goes_on_by_its_log_finds_its_own(void **state) {
+static void test_a_run_resumed_from_its_log_accepts_its_versions(void **state) {
     (void)state;
     put_step(12, &own);
     checkpoint_start on = start_of(0, NULL);
@@ -224,8 +224,8 @@ static void test_another_peer_of_the_run_may_save(void **state) {
     checkpoint_release(directory, lock);
 }
 
-// On a full disk the lock file says nothing, and the run's own peers must not be kept from saving.
-static void test_a_lock_without_a_name_is_no_other_runs(void **state) {
+// On a full disk the lock file is empty, and must not keep the run's own peers from saving.
+static void test_an_unnamed_lock_is_not_another_runs(void **state) {
     (void)state;
     char path[100];
     pid_t child = hold_elsewhere(&other);
@@ -256,12 +256,12 @@ int main(void) {
         TEST(test_newer_versions_refuse_a_start),
         TEST(test_versions_of_another_run_refuse_a_start),
         TEST(test_an_older_version_may_be_chosen),
-        TEST(test_anew_sets_newer_versions_aside),
+        TEST(test_restart_sets_newer_versions_aside),
+        TEST(test_a_run_resumed_from_its_log_accepts_its_versions),
         TEST(test_a_start_from_the_newest_refuses_one_that_came_meanwhile),
-        TEST(test_a_run_that_goes_on_by_its_log_finds_its_own),
         TEST(test_a_second_run_is_refused_until_the_first_one_ends),
         TEST(test_another_peer_of_the_run_may_save),
-        TEST(test_a_lock_without_a_name_is_no_other_runs),
+        TEST(test_an_unnamed_lock_is_not_another_runs),
         TEST(test_a_file_system_without_locks_is_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// Directories of checkpoints: versions that are found, versions that are cleared, and entries that are left alone. The
+// Checkpoint directories: finding versions, removing versions, and leaving other entries alone. The
 // versions here have files of a few bytes.
 #include "train/checkpoint_directory.h"
 
@@ -13,7 +13,7 @@
 #define MODEL_FILE     "model-00001-of-00001.safetensors"
 #define OPTIMIZER_FILE "optimizer-00001-of-00001.safetensors"
 
-// In place of the C library's: a file system without symbolic links.
+// Replaces the C library's function: a file system without symbolic links.
 static bool links = true;
 int symlink(const char *target, const char *path) {
     if (links) return (int)syscall(SYS_symlinkat, target, AT_FDCWD, path);
@@ -79,7 +79,7 @@ static void put_step(uint64_t version, const braid_hash *run) {
     put_step_as(name, version, run);
 }
 
-// Names with a ' ' between them: exactly these, in any order.
+// `names` are separated by ' ': exactly these, in any order.
 static void expect_entries(const char *names) {
     uint32_t found = 0, wanted = 0;
     char padded[512];
@@ -137,7 +137,7 @@ static void test_only_exact_names_are_versions(void **state) {
         if (checkpoint_step_name(others[i], &version)) fail_msg("%s is taken for a version", others[i]);
 }
 
-// ---- what `latest` means ----
+// ---- resolving `latest` ----
 
 static void test_latest_is_a_link_or_a_file(void **state) {
     (void)state;
@@ -155,7 +155,7 @@ static void test_latest_is_a_link_or_a_file(void **state) {
     expect_located(in("latest/"), "step-000004");
 }
 
-static void test_a_latest_that_leads_nowhere_means_the_newest(void **state) {
+static void test_a_dangling_latest_means_the_newest(void **state) {
     (void)state;
     static const char *const files[] = {"step-000099", "", "\n", "../elsewhere", "/etc", ".", "no such"};
     put_step(4, &own);
@@ -172,7 +172,7 @@ static void test_a_latest_that_leads_nowhere_means_the_newest(void **state) {
     expect_located(in("latest"), "step-000008");
 }
 
-static void test_links_lead_anywhere(void **state) {
+static void test_links_may_point_anywhere(void **state) {
     (void)state;
     assert_int_equal(mkdir(in("run"), 0777), 0);
     assert_int_equal(mkdir(in("disk"), 0777), 0);
@@ -190,7 +190,7 @@ static void test_links_lead_anywhere(void **state) {
     expect_located(in("run"), "run/latest");
 }
 
-static void test_a_step_of_its_own_is_read_under_any_name(void **state) {
+static void test_a_step_directory_is_read_under_any_name(void **state) {
     (void)state;
     put_step_as("my model (2)", 7, &own);
     expect_located(in("my model (2)"), "my model (2)");
@@ -202,14 +202,14 @@ static void test_the_newest_complete_version_is_taken(void **state) {
     put_step(4, &own);
     put_step(8, &own);
     put_step(12, &own);
-    put_step_as("step-000016", 15, &own);  // renamed: not what its name says
+    put_step_as("step-000016", 15, &own);  // renamed: its content is of another version
     put_step_as("step-000020-copy", 20, &own);
     put_file("step-000012/" MODEL_FILE, "12");  // still being copied
     put_file(".DS_Store", "x");
     put_file("._step-000024", "x");
     assert_int_equal(mkdir(in("step-000028"), 0777), 0);
     expect_located(root, "step-000008");
-    assert_int_equal(unlink(in("step-000008/" OPTIMIZER_FILE)), 0);  // enough to write text with
+    assert_int_equal(unlink(in("step-000008/" OPTIMIZER_FILE)), 0);  // enough to generate text
     expect_located(root, "step-000008");
     assert_int_equal(unlink(in("step-000008/" MODEL_FILE)), 0);
     assert_int_equal(unlink(in("step-000004/" MODEL_FILE)), 0);
@@ -268,7 +268,7 @@ static void test_a_broken_version_does_not_count_as_kept(void **state) {
     expect_entries("step-000008 step-000012 step-000016");
 }
 
-static void test_files_of_others_outlive_a_version(void **state) {
+static void test_foreign_files_survive_removal(void **state) {
     (void)state;
     for (uint64_t v = 4; v <= 12; v += 4) put_step(v, &own);
     put_file("step-000004/model-f16.gguf", "converted");
@@ -281,7 +281,7 @@ static void test_files_of_others_outlive_a_version(void **state) {
                  there("step-000004.other/config.json"));
 }
 
-static void test_of_a_link_only_the_link_goes(void **state) {
+static void test_removal_does_not_follow_links(void **state) {
     (void)state;
     assert_int_equal(mkdir(in("disk"), 0777), 0);
     put_step_as("disk/step-000004", 4, &own);
@@ -293,18 +293,18 @@ static void test_of_a_link_only_the_link_goes(void **state) {
     assert_true(there("disk/step-000004/" MODEL_FILE));
 }
 
-static void test_room_is_made_by_the_oldest(void **state) {
+static void test_making_room_removes_the_oldest(void **state) {
     (void)state;
     put_step(2, &other);
     for (uint64_t v = 4; v <= 12; v += 4) put_step(v, &own);
     assert_true(checkpoint_make_room(root, &own, 12));
     expect_entries("step-000002 step-000008 step-000012");
     assert_true(checkpoint_make_room(root, &own, 12));
-    assert_false(checkpoint_make_room(root, &own, 12));  // newer, or another run's
+    assert_false(checkpoint_make_room(root, &own, 12));  // newer, or of another run
     expect_entries("step-000002 step-000012");
 }
 
-static void test_room_is_not_made_by_the_only_complete_one(void **state) {
+static void test_making_room_keeps_the_only_complete_one(void **state) {
     (void)state;
     put_step(4, &own);
     assert_false(checkpoint_make_room(root, &own, 12));
@@ -314,9 +314,9 @@ static void test_room_is_not_made_by_the_only_complete_one(void **state) {
     expect_entries("step-000004 step-000008");
 }
 
-// ---- a version takes its place ----
+// ---- replacing a version ----
 
-static void test_what_has_the_name_of_a_new_version_is_kept(void **state) {
+static void test_an_entry_with_a_new_versions_name_is_kept(void **state) {
     (void)state;
     char temporary[STEP_TEMPORARY];
     for (unsigned i = 0; i < 3; i++) {
@@ -333,7 +333,7 @@ static void test_what_has_the_name_of_a_new_version_is_kept(void **state) {
     assert_true(there("step-000004.other/" MODEL_FILE));
 }
 
-static void test_files_of_others_outlive_a_replaced_version(void **state) {
+static void test_foreign_files_survive_replacement(void **state) {
     (void)state;
     char temporary[STEP_TEMPORARY];
     put_step(4, &own);
@@ -345,14 +345,14 @@ static void test_files_of_others_outlive_a_replaced_version(void **state) {
     assert_true(there("step-000004.other/eval.json"));
 }
 
-static void test_leftovers_of_killed_writers(void **state) {
+static void test_leftovers_of_killed_writers_are_removed(void **state) {
     (void)state;
     char temporary[STEP_TEMPORARY];
     checkpoint_temporary_name(8, &own, 0, temporary);
     put_step_as(temporary, 8, &own);
-    put_step_as("step-000004.tmp-01000000-old-77", 4, &own);  // between two moves: the only copy
+    put_step_as("step-000004.tmp-01000000-old-77", 4, &own);  // between two renames: the only copy
     put_step(12, &own);
-    put_step_as("step-000012.tmp-01000000-old-77", 12, &own);  // on its way out
+    put_step_as("step-000012.tmp-01000000-old-77", 12, &own);  // before its removal
     put_step_as("step-000004.tmp-mine", 4, &own);
     put_step_as("step-000004.tmp-01000000-old", 4, &own);
     checkpoint_clear_leftovers(root, &own, false, NULL);
@@ -405,22 +405,22 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_only_exact_names_are_versions),
         TEST(test_latest_is_a_link_or_a_file),
-        TEST(test_a_latest_that_leads_nowhere_means_the_newest),
-        TEST(test_links_lead_anywhere),
-        TEST(test_a_step_of_its_own_is_read_under_any_name),
+        TEST(test_a_dangling_latest_means_the_newest),
+        TEST(test_links_may_point_anywhere),
+        TEST(test_a_step_directory_is_read_under_any_name),
         TEST(test_the_newest_complete_version_is_taken),
         TEST(test_the_newest_of_a_run_is_complete_and_its_own),
         TEST(test_latest_is_written_without_links),
         TEST(test_a_latest_that_was_copied_as_a_directory_is_kept),
         TEST(test_only_older_versions_of_the_run_are_cleared),
         TEST(test_a_broken_version_does_not_count_as_kept),
-        TEST(test_files_of_others_outlive_a_version),
-        TEST(test_of_a_link_only_the_link_goes),
-        TEST(test_room_is_made_by_the_oldest),
-        TEST(test_room_is_not_made_by_the_only_complete_one),
-        TEST(test_what_has_the_name_of_a_new_version_is_kept),
-        TEST(test_files_of_others_outlive_a_replaced_version),
-        TEST(test_leftovers_of_killed_writers),
+        TEST(test_foreign_files_survive_removal),
+        TEST(test_removal_does_not_follow_links),
+        TEST(test_making_room_removes_the_oldest),
+        TEST(test_making_room_keeps_the_only_complete_one),
+        TEST(test_an_entry_with_a_new_versions_name_is_kept),
+        TEST(test_foreign_files_survive_replacement),
+        TEST(test_leftovers_of_killed_writers_are_removed),
         TEST(test_newer_versions_are_set_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// Checkpoints on a full disk, and while others change the directory.
+// Checkpoints on a full disk, and while other processes change the directory.
 #include "train/checkpoint.h"
 
 #include "train/solo.h"
@@ -8,17 +8,18 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-enum { LARGE = 1 << 15 };  // bytes of a file of tensors, and more than of a text
+enum { LARGE = 1 << 15 };  // more bytes than a text has, less than a file of tensors
 
 static const uint32_t whole[] = {3}, two[] = {1, 2};
 
-// ---- in place of the C library's: a disk with room for so many checkpoints, the unfinished one included ----
+// ---- replaces the C library's functions: a disk with room for a number of checkpoints, including
+// the unfinished one ----
 
-static const char *disk;  // NULL: there is room
+static const char *disk;  // NULL: unlimited
 static uint32_t room;
 static int says;       // the error of a full disk
-static bool reserves;  // whether it says so when space is reserved; else when bytes are written
-static uint32_t late;  // so many times it says so only when a large file is synced (NFS)
+static bool reserves;  // reports it when space is reserved; else when bytes are written
+static uint32_t late;  // number of times that it is reported only when a large file is synced (NFS)
 
 static bool is_full(void) { return disk && !late && count_entries(disk, "step-") > room; }
 
@@ -120,8 +121,8 @@ static void test_the_only_complete_checkpoint_stays(void **state) {
     tiny_close(&l);
 }
 
-// The file system has taken all bytes, and says at their sync that it could not keep them.
-static void test_a_late_refusal_fails_the_checkpoint_alone(void **state) {
+// The file system accepts all bytes, and reports at the sync that it could not store them.
+static void test_a_late_disk_error_fails_only_the_checkpoint(void **state) {
     fixture *f = *state;
     tiny_line l;
     tiny_open(&l, &f->config, 1, whole);
@@ -149,8 +150,8 @@ static void count_removed(void *context, const solo_event *event) {
     assert_false(event->failed);
 }
 
-// One process has all of the state, and writes it once more.
-static void test_a_late_refusal_is_mended_by_one_process(void **state) {
+// A single process has all of the state, and writes it again.
+static void test_a_late_disk_error_is_retried(void **state) {
     fixture *f = *state;
     run_config run = {.name = "tiny",
                       .seed = 3,
@@ -177,7 +178,7 @@ static void test_a_late_refusal_is_mended_by_one_process(void **state) {
     expect_versions(f, 2, 3);
 }
 
-// ---- others change the directory ----
+// ---- other processes change the directory ----
 
 static void read_all(checkpoint *c, const tiny_line *l) {
     for (uint32_t i = 0; i < l->stages; i++) {
@@ -214,7 +215,7 @@ static void remove_file(const char *directory, const char *name) {
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_weights_do_without_the_optimizer(void **state) {
+static void test_weights_load_without_the_optimizer(void **state) {
     fixture *f = *state;
     tiny_line l;
     checkpoint *c = NULL;
@@ -227,7 +228,7 @@ static void test_weights_do_without_the_optimizer(void **state) {
     assert_false(checkpoint_lacks_moments(c, text));
     checkpoint_close(c);
 
-    remove_file(summary.path, "optimizer-00001-of-00002.safetensors");  // one of two: that is damage
+    remove_file(summary.path, "optimizer-00001-of-00002.safetensors");  // one of two files: that is damage
     assert_int_equal(checkpoint_open_start(f->saved, &c, NULL), BRAID_IO);
     assert_int_equal(checkpoint_open_weights(f->saved, &c, NULL), BRAID_OK);
     checkpoint_close(c);
@@ -266,8 +267,8 @@ int main(void) {
     reserves = true;
     const struct CMUnitTest tests[] = {
         TEST(test_the_newest_state_wins_over_the_oldest_kept),       TEST(test_the_only_complete_checkpoint_stays),
-        TEST(test_a_late_refusal_fails_the_checkpoint_alone),        TEST(test_a_late_refusal_is_mended_by_one_process),
-        TEST(test_a_checkpoint_that_is_cleared_away_stays_readable), TEST(test_weights_do_without_the_optimizer),
+        TEST(test_a_late_disk_error_fails_only_the_checkpoint),      TEST(test_a_late_disk_error_is_retried),
+        TEST(test_a_checkpoint_that_is_cleared_away_stays_readable), TEST(test_weights_load_without_the_optimizer),
         TEST(test_damaged_weights_are_found_without_the_optimizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static const char *path_of(const char *name) {
     return p;
 }
 
-// Bytes that say where they stand, so that a sample shows its place.
+// Bytes that encode their position, so that a sample shows its offset.
 static void write_counting(const char *path, uint32_t first, uint32_t count) {
     uint8_t *bytes = malloc(count);
     assert_non_null(bytes);
@@ -60,8 +60,9 @@ static void test_targets_are_the_inputs_shifted(void **state) {
     train_data_free(data);
 }
 
-// Microbatch m is what the data peer of its share, who has only its own text, makes of it.
-static void test_each_share_has_its_text(void **state) {
+// Microbatch m is the same as the one drawn by the data peer of its data shard, which has only its
+// own text.
+static void test_each_data_shard_has_its_text(void **state) {
     (void)state;
     const char *paths[] = {path_of("own0"), path_of("own1")};
     for (uint32_t i = 0; i < 2; i++) write_counting(paths[i], 1000 * i, 3000 + i);
@@ -88,7 +89,7 @@ static void test_each_share_has_its_text(void **state) {
     train_data_free(own[1]);
 }
 
-static void test_a_sample_depends_on_its_names_only(void **state) {
+static void test_a_sample_depends_on_its_indices_only(void **state) {
     (void)state;
     const char *path = path_of("text");
     tiny_text(path, 50000);
@@ -97,7 +98,7 @@ static void test_a_sample_depends_on_its_names_only(void **state) {
     train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, a, targets);
     train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, b, targets);
     assert_memory_equal(a, b, sizeof a);
-    // Fewer sequences are the first of more: a microbatch's size does not shuffle it.
+    // Fewer sequences are the first ones of more: the size of a microbatch does not reshuffle it.
     train_data_sample(data, 1, 2, 3, 1, TOKENS, b, targets);
     assert_memory_equal(a, b, TOKENS * sizeof *a);
     const struct {
@@ -113,8 +114,8 @@ static void test_a_sample_depends_on_its_names_only(void **state) {
     train_data_free(data);
 }
 
-// The text is 'a's and then 'b's: what is drawn tells from where.
-static void test_held_out_text_is_apart(void **state) {
+// The text is 'a's and then 'b's, so a sample shows its part of the text.
+static void test_held_out_text_is_not_trained_on(void **state) {
     (void)state;
     char text[1000];
     memset(text, 'a', 800);
@@ -181,7 +182,7 @@ static void expect_refused(const char *path, double holdout, const char *says) {
     if (!strstr(error.text, says)) fail_msg("'%s' does not say '%s'", error.text, says);
 }
 
-static void test_bad_text_is_said_kindly(void **state) {
+static void test_bad_text_is_explained(void **state) {
     (void)state;
     const char *empty = path_of("empty"), *small = path_of("small"), *holed = path_of("holed");
     tiny_file(empty, "", 0);
@@ -198,7 +199,7 @@ static void test_bad_text_is_said_kindly(void **state) {
     assert_int_equal(train_data_open(&holed, 1, 0.6, TOKENS, &data, NULL), BRAID_CONFIG);
     const char *pipe = path_of("pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    expect_refused(pipe, 0, "not a regular file");  // and is not waited for
+    expect_refused(pipe, 0, "not a regular file");  // a pipe must not block
 }
 
 static void write_at(const char *path, off_t at, const char *text) {
@@ -213,7 +214,7 @@ static bool drawn(const train_data *data) {
     return train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets);
 }
 
-// Users edit the file, copy another one over it, or clear it, while the run goes on.
+// Users edit the file, overwrite it with another one, or truncate it during the run.
 static void test_a_text_that_changes_is_noticed(void **state) {
     (void)state;
     const char *path = path_of("edited");
@@ -240,12 +241,12 @@ static void test_a_text_that_changes_is_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_targets_are_the_inputs_shifted),
-        cmocka_unit_test(test_each_share_has_its_text),
-        cmocka_unit_test(test_a_sample_depends_on_its_names_only),
-        cmocka_unit_test(test_held_out_text_is_apart),
+        cmocka_unit_test(test_each_data_shard_has_its_text),
+        cmocka_unit_test(test_a_sample_depends_on_its_indices_only),
+        cmocka_unit_test(test_held_out_text_is_not_trained_on),
         cmocka_unit_test(test_the_whole_text_is_drawn_from),
         cmocka_unit_test(test_several_files_are_one_text),
-        cmocka_unit_test(test_bad_text_is_said_kindly),
+        cmocka_unit_test(test_bad_text_is_explained),
         cmocka_unit_test(test_a_text_that_changes_is_noticed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -41,14 +41,15 @@ static void expect_class(model_arch arch, const char *expected) {
     assert_memory_equal(&found, &again, sizeof found);
 }
 
-// Every processor with fused multiply-adds, whatever its vectors, compiler and optimisation, is of this class.
-static void test_the_class_is_known(void **state) {
+// Every processor with fused multiply-adds is of this class, for all vector widths, compilers and
+// optimisation levels.
+static void test_the_class_has_a_known_hash(void **state) {
     (void)state;
     expect_class(MODEL_LLAMA, "c32bfe8ef83cd7af");
     expect_class(MODEL_GPT, "e789aeaac6a058c1");
 }
 
-// Only where a processor has products of its own.
+// Only on processors with kernels of their own.
 static void test_fastest_products_may_be_another_class(void **state) {
     (void)state;
     model_config model = some(MODEL_LLAMA);
@@ -70,7 +71,7 @@ static void test_other_arithmetic_is_another_class(void **state) {
     assert_memory_not_equal(&nearest, &upward, sizeof nearest);
 }
 
-// Depth is no shape: the same kernels do the same in every block.
+// Depth does not matter: the same kernels run in every block.
 static void test_shapes_matter(void **state) {
     (void)state;
     model_config model = some(MODEL_LLAMA), deep = model, wide = model;
@@ -81,8 +82,8 @@ static void test_shapes_matter(void **state) {
     assert_memory_not_equal(&one, &three, sizeof one);
 }
 
-// Without a bound this block alone would have twelve thousand million parameters.
-static void test_large_shapes_are_tried_in_small(void **state) {
+// Without a bound this block alone would have 12 billion parameters.
+static void test_large_shapes_are_reduced(void **state) {
     (void)state;
     model_config largest = some(MODEL_LLAMA), small;
     largest.dim = 16384;
@@ -96,7 +97,7 @@ static void test_large_shapes_are_tried_in_small(void **state) {
     small.ffn_dim = 1536 + 7;
     braid_hash one = class_of(&largest), two = class_of(&small);
     assert_memory_equal(&one, &two, sizeof one);
-    small.heads = small.kv_heads = 1;  // one head that is wider than all may be
+    small.heads = small.kv_heads = 1;  // one head that is wider than the limit
     small.dim = 16384;
     small.ffn_dim = 8;
     class_of(&small);
@@ -104,11 +105,11 @@ static void test_large_shapes_are_tried_in_small(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_class_is_known),
+        cmocka_unit_test(test_the_class_has_a_known_hash),
         cmocka_unit_test(test_fastest_products_may_be_another_class),
         cmocka_unit_test(test_other_arithmetic_is_another_class),
         cmocka_unit_test(test_shapes_matter),
-        cmocka_unit_test(test_large_shapes_are_tried_in_small),
+        cmocka_unit_test(test_large_shapes_are_reduced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

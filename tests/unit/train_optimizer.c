@@ -28,7 +28,7 @@ static void assert_near(const float *got, const float *expected, size_t count, d
         assert_true(fabs((double)got[i] - (double)expected[i]) <= relative * (fabs((double)expected[i]) + 1e-3));
 }
 
-static void test_five_steps_are_pytorchs(void **state) {
+static void test_five_steps_match_pytorch(void **state) {
     (void)state;
     float weights[ADAMW_COUNT], moment1[ADAMW_COUNT] = {0}, moment2[ADAMW_COUNT] = {0};
     memcpy(weights, adamw_start, sizeof weights);
@@ -45,7 +45,8 @@ static void test_five_steps_are_pytorchs(void **state) {
     assert_near(moment2, adamw_moment2, ADAMW_COUNT, 2e-6);
 }
 
-// One element by the definition, each operation on its own: what the vectorised loop must give to the bit.
+// One element by the definition, one operation at a time: the vectorised loop must have the same
+// bits.
 static void apply_one(const train_step *s, bool decay, float gradient, float *weight, float *moment1, float *moment2) {
     float g = gradient * s->clip;
     *moment1 = fmaf(recipe.beta1, *moment1, (1 - recipe.beta1) * g);
@@ -55,12 +56,12 @@ static void apply_one(const train_step *s, bool decay, float gradient, float *we
     *weight = fmaf(-(s->learning_rate / s->bias1), down, kept);
 }
 
-static void test_every_width_gives_the_same_bits(void **state) {
+static void test_vector_widths_give_the_same_bits(void **state) {
     (void)state;
     enum { COUNT = 259 };
     float gradient[COUNT], weights[COUNT], moment1[COUNT] = {0}, moment2[COUNT] = {0}, w[COUNT], m[COUNT] = {0},
                                            v[COUNT] = {0};
-    // Among them numbers whose squares are subnormal: nothing is flushed to zero.
+    // Includes numbers with subnormal squares: nothing is flushed to zero.
     for (int i = 0; i < COUNT; i++) gradient[i] = ldexpf((float)((i * 7919) % 1000 - 500), -(i % 90));
     for (int i = 0; i < COUNT; i++) weights[i] = w[i] = sinf((float)i);
     for (uint64_t t = 0; t < 4; t++) {
@@ -91,7 +92,7 @@ static void test_the_rate_warms_up_and_falls(void **state) {
     assert_close(train_learning_rate(&short_one, 0), 1e-3, 1e-9);
 }
 
-static void test_the_decision(void **state) {
+static void test_decision_at_the_end_of_an_iteration(void **state) {
     (void)state;
     train_step step = train_decide(&recipe, 2, 16, 100);
     assert_false(step.skip);
@@ -109,10 +110,10 @@ static void test_the_decision(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_five_steps_are_pytorchs),
-        cmocka_unit_test(test_every_width_gives_the_same_bits),
+        cmocka_unit_test(test_five_steps_match_pytorch),
+        cmocka_unit_test(test_vector_widths_give_the_same_bits),
         cmocka_unit_test(test_the_rate_warms_up_and_falls),
-        cmocka_unit_test(test_the_decision),
+        cmocka_unit_test(test_decision_at_the_end_of_an_iteration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void test_defaults(void **state) {
     assert_string_equal(run.checkpoint, "");
 }
 
-static void test_stages_are_shared_out(void **state) {
+static void test_layers_are_distributed_over_stages(void **state) {
     (void)state;
     static const uint32_t layers[] = {1, 2, 3, 7}, expected[][4] = {{0, 1}, {0, 1, 1}, {0, 1, 1, 1}, {0, 3, 2, 2}};
     for (size_t i = 0; i < 4; i++) {
@@ -125,7 +125,7 @@ static void test_private_data(void **state) {
     assert_true(run.elastic);
     assert_int_equal(run.patience, 5);
     assert_int_equal(run_config_has_all_texts(&run, &error), BRAID_OK);
-    // its own text names nobody's run
+    // the text's content is not part of the run
     const braid_hash one = {{1}}, another = {{2}};
     braid_hash first = run_config_hash(&run, &one), second = run_config_hash(&run, &another);
     assert_true(hash_equal(&first, &second));
@@ -231,7 +231,7 @@ static void test_hash_names_the_result(void **state) {
     parse(small);
     braid_hash plain = run_config_hash(&run, &data), elsewhere = run_config_hash(&run, &other_data);
     assert_false(hash_equal(&plain, &elsewhere));
-    // What is each machine's own does not change the run; a seed does.
+    // Settings that are local to each machine do not change the run; a seed does.
     parse(changed("data:\n  text: words.txt",
                   "checkpoint: {dir: x}\nswarm: {capacity: 3, max_memory: 1G}\ndata:\n  text: [/other/place.txt]"));
     braid_hash local = run_config_hash(&run, &data);
@@ -239,7 +239,8 @@ static void test_hash_names_the_result(void **state) {
     parse(changed("seed: 7", "seed: 8"));
     braid_hash seeded = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &seeded));
-    parse(changed("data:", "swarm: {objective: worst}\ndata:"));  // peers with another one do not understand each other
+    // peers with different values cannot work together
+    parse(changed("data:", "swarm: {objective: worst}\ndata:"));
     braid_hash routed = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &routed));
     parse(changed("data:", "swarm: {plan_first: true}\ndata:"));
@@ -299,7 +300,7 @@ static void test_files(void **state) {
     assert_int_equal(rmdir(directory), 0);
 }
 
-// braid-bench reads runs of the baseline, and their descriptions reach all peers.
+// braid-bench accepts runs of the baseline, and their descriptions reach all peers.
 static void test_baselines(void **state) {
     (void)state;
     braid_error error = {0};
@@ -337,7 +338,7 @@ static void test_shapes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_stages_are_shared_out),
+        cmocka_unit_test(test_layers_are_distributed_over_stages),
         cmocka_unit_test(test_every_key),
         cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_payload_fits_the_wire),

@@ -1,4 +1,4 @@
-// Notes at the start of a run about settings that are allowed and rarely meant.
+// Notes at the start of a run about settings that are valid but rarely intended.
 #include "train/run_notes.h"
 
 #include "train/optimizer.h"
@@ -56,7 +56,7 @@ static void a_warm_up_without_end(void **state) {
 
 static void more_than_the_text_in_an_iteration(void **state) {
     (void)state;
-    read_run("iterations: 9, microbatches: 8, sequences: 4", 2048);  // 1024 to train on
+    read_run("iterations: 9, microbatches: 8, sequences: 4", 2048);  // 1024 training bytes
     assert_int_equal(notes, 0);
     read_run("iterations: 9, microbatches: 8, sequences: 5", 2048);
     expect_said("one iteration reads 1280 bytes and the text has 1024 to train on: all of it is seen 1.2 times");
@@ -105,7 +105,8 @@ static void rates_that_jump(void **state) {
     faster.learning_rate = 0.1f;
     assert_true(jumps(&had, &faster, 20, text));
     assert_non_null(strstr(text, "the schedule is another one"));
-    assert_false(run_rate_jumps(&longer, 50, &(run_schedule){0}, text));  // an older checkpoint does not say
+    // an older checkpoint has no schedule
+    assert_false(run_rate_jumps(&longer, 50, &(run_schedule){0}, text));
     train_recipe to_zero = had;
     to_zero.min_learning_rate = 0;
     assert_true(jumps(&to_zero, &longer, 50, text));

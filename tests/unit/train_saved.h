@@ -57,7 +57,7 @@ static inline braid_err put(tiny_line *l, checkpoint_writer *writer, uint32_t nu
     return err;
 }
 
-// Last stage and last block first: the order does not matter.
+// The last stage and the last block first, because the order does not matter.
 static inline braid_err put_all(tiny_line *l, checkpoint_writer *writer, braid_error *error) {
     braid_err err = BRAID_OK;
     for (uint32_t i = l->stages; i-- > 0;)

@@ -47,15 +47,15 @@ typedef struct diary {
     uint32_t count[SOLO_NOTE + 1];
     double first, last, held_out;
     uint64_t stop_at, now;
-    uint32_t asked, within;  // since the last iteration's end, and so often before the wish is told
+    uint32_t asked, within;  // calls since the last iteration's end, and calls before the request is made
     solo_wish wish;          // from iteration stop_at on
     uint32_t saves;
-    const char *truncates;   // ... this text is cut short then
+    const char *truncates;  // then this text is truncated
     char note[256];
-    const char *spoils;  // this directory, when the run has begun
+    const char *spoils;  // this directory, once the run has started
 } diary;
 
-// A file takes the place of the directory.
+// Replaces the directory by a file.
 static void spoil(const char *directory) {
     tiny_remove(directory);
     int fd = open(directory, O_CREAT | O_WRONLY, 0666);
@@ -103,7 +103,7 @@ static solo_result run_solo(fixture *f, diary *d, unsigned threads, const char *
     return result;
 }
 
-static void test_it_learns_and_tells(void **state) {
+static void test_training_learns_and_reports(void **state) {
     fixture *f = *state;
     diary d = {0};
     solo_result result = run_solo(f, &d, 1, NULL, 0);
@@ -153,7 +153,7 @@ static uint64_t saved_version(const fixture *f) {
     return version;
 }
 
-static void test_a_dropped_iteration_costs_no_bit(void **state) {
+static void test_a_dropped_iteration_changes_no_bit(void **state) {
     fixture *f = *state;
     diary d = {0}, dropped = {.stop_at = 2, .wish = SOLO_DROP, .within = 2};
     solo_result straight = run_solo(f, &d, 1, NULL, 5);
@@ -170,14 +170,14 @@ static void test_a_checkpoint_on_request_changes_nothing(void **state) {
     solo_result straight = run_solo(f, &d, 1, NULL, 5);
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     assert_same_hash(run_solo(f, &saving, 1, NULL, 5).weights, straight.weights);
-    assert_int_equal(saving.count[SOLO_CHECKPOINT], 2);  // and that of the end
+    assert_int_equal(saving.count[SOLO_CHECKPOINT], 2);  // and the one at the end
     assert_int_equal(saved_version(f), 5);
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/abandoned", f->directory);
     solo_result ended = run_solo(f, &abandoned, 1, NULL, 5);
     assert_true(ended.abandoned && ended.version == 4 && abandoned.count[SOLO_CHECKPOINT] == 0);
 }
 
-static void test_a_text_cut_short_ends_the_run_with_what_is_learnt(void **state) {
+static void test_a_truncated_text_ends_the_run_and_saves(void **state) {
     fixture *f = *state;
     char text[128];
     snprintf(text, sizeof text, "%s/text.txt", f->directory);
@@ -213,11 +213,11 @@ static void test_another_description_is_noted(void **state) {
     run_solo(f, &d, 1, NULL, 2);
     f->run.recipe.learning_rate *= 2;
     run_solo(f, &d, 1, f->run.checkpoint, 3);
-    assert_int_equal(d.count[SOLO_NOTE], 2);  // that the rate jumps, and that it is another run
+    assert_int_equal(d.count[SOLO_NOTE], 2);  // notes about the rate's jump and about the other run
     assert_non_null(strstr(d.note, "this checkpoint is of another run ("));
 }
 
-static void test_going_on_with_another_description_is_said(void **state) {
+static void test_resuming_with_another_description_is_reported(void **state) {
     fixture *f = *state;
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     diary d = {0}, after = {0};
@@ -251,7 +251,7 @@ static void count_skipped(void *context, const solo_event *event) {
     if (event->kind == SOLO_ITERATION) *(uint32_t *)context = event->skip ? *(uint32_t *)context + 1 : 0;
 }
 
-static void test_a_diverged_run_ends_and_keeps_what_was_good(void **state) {
+static void test_a_diverged_run_keeps_good_checkpoints(void **state) {
     fixture *f = *state;
     let_diverge(f, 5);
     uint32_t skipped = 0;
@@ -273,7 +273,7 @@ static void test_a_diverged_run_ends_and_keeps_what_was_good(void **state) {
     checkpoint_close(c);
 }
 
-static void test_without_a_limit_a_diverged_run_goes_on(void **state) {
+static void test_without_a_limit_a_diverged_run_continues(void **state) {
     fixture *f = *state;
     let_diverge(f, 0);
     uint32_t skipped = 0;
@@ -284,7 +284,7 @@ static void test_without_a_limit_a_diverged_run_goes_on(void **state) {
     assert_in_range(skipped, 11, 59);
 }
 
-static void test_a_complete_run_has_nothing_to_do(void **state) {
+static void test_a_complete_run_computes_nothing(void **state) {
     fixture *f = *state;
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     diary first = {0}, again = {0};
@@ -300,7 +300,7 @@ static void test_a_complete_run_has_nothing_to_do(void **state) {
     assert_non_null(strstr(again.note, "nothing to do: iteration 12 of 12 is done; a larger train.iterations prolongs"));
 }
 
-static void test_weights_alone_can_be_gone_on_from(void **state) {
+static void test_a_run_resumes_from_weights_alone(void **state) {
     fixture *f = *state;
     char optimizer[FILES_MAX_PATH];
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
@@ -324,7 +324,7 @@ static void expect_refused(fixture *f, const char *resume, uint64_t until, const
     if (!strstr(error.text, says)) fail_msg("'%s' does not say '%s'", error.text, says);
 }
 
-static void test_what_cannot_be_is_refused(void **state) {
+static void test_invalid_configurations_are_refused(void **state) {
     fixture *f = *state;
     expect_refused(f, NULL, 13, "ends after 12 iterations");
     expect_refused(f, "/nowhere", 0, "no checkpoint at");
@@ -346,7 +346,7 @@ static checkpoint *trained_checkpoint(fixture *f, uint64_t iterations) {
     diary d = {0};
     checkpoint *c = NULL;
     f->run.recipe.iterations = iterations;
-    tiny_remove(f->run.checkpoint);  // a run does not begin over its own newer checkpoints
+    tiny_remove(f->run.checkpoint);  // a run does not start over its own newer checkpoints
     run_solo(f, &d, 1, NULL, iterations);
     assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
     return c;
@@ -367,13 +367,13 @@ static void writes_its_words(generator *g) {
     char text[4] = {0};
     for (int i = 0; i < 3; i++) text[i] = (char)generator_next(g, &likeliest, &r);
     assert_string_equal(text, "ids");
-    // Longer than the context, and with nothing read.
+    // Longer than the context, and with an empty prompt.
     sample_settings free_one = {.temperature = 1, .top_k = 5, .top_p = 0.9};
     for (int i = 0; i < 100; i++) generator_next(g, &free_one, &r);
     generator_free(g);
 }
 
-// After some training on a few words, the likeliest way on from "bra" is "ids".
+// After some training on a few words, the most likely continuation of "bra" is "ids".
 static void test_a_trained_model_writes_its_words(void **state) {
     fixture *f = *state;
     for (int narrow = 0; narrow < 2; narrow++) writes_its_words(trained(f, 150, narrow));
@@ -389,7 +389,7 @@ static void test_the_same_seed_writes_the_same_text(void **state) {
     generator_free(h);
 }
 
-// A byte that it does not know would lie outside of its tables.
+// A byte without a token would be outside of its tables.
 static void test_a_model_of_few_tokens_is_refused(void **state) {
     fixture *f = *state;
     f->run.model.vocab = 255;  // the text is ASCII
@@ -427,21 +427,21 @@ static void test_sampling_follows_its_settings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_it_learns_and_tells),
+        TEST(test_training_learns_and_reports),
         TEST(test_threads_and_recomputation_change_no_bit),
         TEST(test_resuming_changes_no_bit),
-        TEST(test_going_on_with_another_description_is_said),
-        TEST(test_a_dropped_iteration_costs_no_bit),
+        TEST(test_resuming_with_another_description_is_reported),
+        TEST(test_a_dropped_iteration_changes_no_bit),
         TEST(test_a_checkpoint_on_request_changes_nothing),
-        TEST(test_a_text_cut_short_ends_the_run_with_what_is_learnt),
+        TEST(test_a_truncated_text_ends_the_run_and_saves),
         TEST(test_checkpoints_come_when_due),
-        TEST(test_a_complete_run_has_nothing_to_do),
-        TEST(test_weights_alone_can_be_gone_on_from),
+        TEST(test_a_complete_run_computes_nothing),
+        TEST(test_a_run_resumes_from_weights_alone),
         TEST(test_another_description_is_noted),
         TEST(test_a_failing_save_does_not_end_the_run),
-        TEST(test_a_diverged_run_ends_and_keeps_what_was_good),
-        TEST(test_without_a_limit_a_diverged_run_goes_on),
-        TEST(test_what_cannot_be_is_refused),
+        TEST(test_a_diverged_run_keeps_good_checkpoints),
+        TEST(test_without_a_limit_a_diverged_run_continues),
+        TEST(test_invalid_configurations_are_refused),
         TEST(test_a_trained_model_writes_its_words),
         TEST(test_the_same_seed_writes_the_same_text),
         TEST(test_a_model_of_few_tokens_is_refused),

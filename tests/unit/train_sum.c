@@ -65,7 +65,7 @@ static void test_ties_go_to_even(void **state) {
     }
 }
 
-static void test_what_does_not_fit_is_flagged_and_not_added(void **state) {
+static void test_overflow_is_flagged_and_not_added(void **state) {
     (void)state;
     const float bad[] = {0x1p20f, -0x1p20f, 3e38f, INFINITY, -INFINITY, NAN, -NAN};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -90,7 +90,7 @@ static void test_the_most_microbatches_do_not_wrap(void **state) {
 static void random_sums(rng *r, int64_t *sum, size_t count) {
     for (size_t i = 0; i < count; i++) {
         unsigned bits = (unsigned)rng_below(r, 64);
-        // Within a group the widths are alike now and then, so that every width occurs.
+        // Within a group the widths are sometimes equal, so that every width occurs.
         if (i / SUM_GROUP % 2) bits = (unsigned)(i / SUM_GROUP * 7 % 64);
         sum[i] = (int64_t)rng_next(r) >> bits;
     }
@@ -133,7 +133,7 @@ static void test_widths_are_as_small_as_the_numbers(void **state) {
         assert_int_equal(sum_packed_bytes(&cases[i].q, 1, false), 2 + cases[i].width);
 }
 
-static void test_an_overflow_travels_as_one_byte(void **state) {
+static void test_an_overflow_packs_into_one_byte(void **state) {
     (void)state;
     int64_t sum[300] = {1}, back[300];
     uint8_t bytes[4];
@@ -166,7 +166,8 @@ static void test_random_bytes_never_read_past_the_end(void **state) {
     int sound = 0;
     for (int i = 0; i < 20000; i++) {
         size_t left = (size_t)rng_below(&r, 400), count = 1 + (size_t)rng_below(&r, 200);
-        uint8_t *bytes = malloc(left + 1);  // as large as it is, so that a sanitizer sees one byte too many
+        // exactly as large as needed, so that a sanitizer sees one byte too many
+        uint8_t *bytes = malloc(left + 1);
         int64_t out[200];
         for (size_t k = 0; k < left; k++) bytes[k] = (uint8_t)rng_below(&r, 3);
         size_t length = sum_packed_length(bytes, left, count);
@@ -178,7 +179,7 @@ static void test_random_bytes_never_read_past_the_end(void **state) {
     assert_true(sound > 100);
 }
 
-static void test_a_reduction_does_not_depend_on_who_held_what(void **state) {
+static void test_a_reduction_is_independent_of_the_distribution(void **state) {
     (void)state;
     rng r = seeded_rng("reduction", 5);
     static float gradient[6][COUNT], one[COUNT], other[COUNT];
@@ -217,7 +218,7 @@ static void test_as_many_parts_as_a_stage_has_members(void **state) {
     assert_memory_equal(one, other, sizeof one);
 }
 
-// Powers of two and numbers below 2^51 take a shorter way to the same bits.
+// Powers of two and numbers below 2^51 take a faster path to the same bits.
 static void test_a_result_is_rounded_once(void **state) {
     (void)state;
     rng r = seeded_rng("quotients", 8);
@@ -244,7 +245,7 @@ static void test_a_result_is_rounded_once(void **state) {
         }
 }
 
-static void test_one_overflow_spoils_the_block(void **state) {
+static void test_one_overflow_invalidates_the_block(void **state) {
     (void)state;
     int64_t sum[4] = {1, 2, 3, 4};
     uint8_t flagged[1] = {1};
@@ -284,17 +285,17 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_number_becomes_the_nearest_integer),
         cmocka_unit_test(test_ties_go_to_even),
-        cmocka_unit_test(test_what_does_not_fit_is_flagged_and_not_added),
+        cmocka_unit_test(test_overflow_is_flagged_and_not_added),
         cmocka_unit_test(test_the_most_microbatches_do_not_wrap),
         cmocka_unit_test(test_packing_loses_nothing),
         cmocka_unit_test(test_widths_are_as_small_as_the_numbers),
-        cmocka_unit_test(test_an_overflow_travels_as_one_byte),
+        cmocka_unit_test(test_an_overflow_packs_into_one_byte),
         cmocka_unit_test(test_truncated_and_wrong_bytes_are_refused),
         cmocka_unit_test(test_random_bytes_never_read_past_the_end),
-        cmocka_unit_test(test_a_reduction_does_not_depend_on_who_held_what),
+        cmocka_unit_test(test_a_reduction_is_independent_of_the_distribution),
         cmocka_unit_test(test_as_many_parts_as_a_stage_has_members),
         cmocka_unit_test(test_a_result_is_rounded_once),
-        cmocka_unit_test(test_one_overflow_spoils_the_block),
+        cmocka_unit_test(test_one_overflow_invalidates_the_block),
         cmocka_unit_test(test_fast_sums_add_in_the_order_given),
         cmocka_unit_test(test_the_norm_is_of_sixteen_lanes),
     };

@@ -1,4 +1,4 @@
-// Files that are text to learn from, and others, which are refused with their name and the mend.
+// Files that are plain text, and others, which are refused with their format and the fix.
 #include "train/text_check.h"
 
 #include <setjmp.h>
@@ -57,10 +57,10 @@ static void plain_text_is_fine(void **state) {
     expect_text(put("\x93\xfa\x96\x7b\x8c\xea\x82\xcc\x95\xb6\x8f\xcd: Shift JIS\n"));
     size_t count = 0;
     while (count < 4000) count += put_wide(words, 1, false, count) - count;
-    bytes[2000] = 0;  // one zero in it is no reason
+    bytes[2000] = 0;  // one zero byte is no reason
     expect_text(count);
     memset(bytes, 'a', TEXT_SAMPLE_BYTES - 1);
-    memcpy(bytes + TEXT_SAMPLE_BYTES - 1, "\xe2\x82\xac", 3);  // the sample ends in a character
+    memcpy(bytes + TEXT_SAMPLE_BYTES - 1, "\xe2\x82\xac", 3);  // the sample ends within a character
     expect_text(TEXT_SAMPLE_BYTES);
 }
 
@@ -107,7 +107,7 @@ static void binary_data(void **state) {
     uint32_t x = 7;
     for (size_t i = 0; i < MOST; i++, x = x * 1103515245 + 12345) bytes[i] = (uint8_t)(x >> 16);
     expect_refused(MOST, "binary data");
-    for (size_t i = 0; i < MOST; i += 2) {  // tokens of 16 bits, the smaller ones more often
+    for (size_t i = 0; i < MOST; i += 2) {  // 16-bit tokens, the smaller ones more frequent
         x = x * 1103515245 + 12345;
         bytes[i] = (uint8_t)(x >> 16);
         bytes[i + 1] = (uint8_t)((x >> 24) * (x >> 24) / 400);
@@ -143,7 +143,7 @@ static void files_that_cannot_be_used(void **state) {
     write_file(path, words);
     expect_file(path, NULL);
     assert_false(text_check_marked(path));
-    FILE *long_text = fopen(path, "w");  // zeros behind the text, as after a crash
+    FILE *long_text = fopen(path, "w");  // zeros after the text, as after a crash
     assert_non_null(long_text);
     for (size_t i = 0; i < 4 * TEXT_SAMPLE_BYTES; i++) fputc(i < 3 * TEXT_SAMPLE_BYTES ? words[i % (sizeof words - 1)] : 0, long_text);
     assert_int_equal(fclose(long_text), 0);
@@ -153,7 +153,7 @@ static void files_that_cannot_be_used(void **state) {
     write_file(path, "\xef\xbb\xbfword");
     expect_file(path, NULL);
     assert_true(text_check_marked(path));
-    if (geteuid() != 0) {  // root reads it all the same
+    if (geteuid() != 0) {  // root can read it
         assert_int_equal(chmod(path, 0), 0);
         expect_file(path, "cannot be read: Permission denied");
     }

@@ -1,5 +1,5 @@
-// What the tests of the train room share: tiny models, made-up text, blobs in memory, and a pipeline of workers without a
-// protocol.
+// Shared by the tests of src/train: tiny models, generated text, blobs in memory, and a pipeline of
+// workers without a protocol.
 #ifndef BRAID_TEST_TRAIN_TINY_H
 #define BRAID_TEST_TRAIN_TINY_H
 
@@ -53,7 +53,7 @@ static inline void tiny_file(const char *path, const void *bytes, size_t count) 
     assert_int_equal(fclose(f), 0);
 }
 
-// Text with something to learn: a few words in random order.
+// Text with a learnable pattern: a few words in random order.
 static inline void tiny_text(const char *path, size_t count) {
     static const char *const words[] = {"the ", "river ", "braids ", "and ", "splits ", "again ", "\n"};
     char *text = calloc(1, count + 16);
@@ -153,7 +153,7 @@ typedef struct tiny_config {
     train_recipe recipe;
     const train_data *data;
     tensor_pool *pool;
-    bool alone, single;  // single: one microbatch, room for one
+    bool alone, single;  // single: one microbatch and one stash
 } tiny_config;
 
 static inline uint32_t tiny_microbatches(const tiny_config *c) { return c->single ? 1 : TINY_MICROBATCHES; }
@@ -177,7 +177,7 @@ static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t firs
     return w;
 }
 
-// All stages of a model, one worker each: what a swarm computes, without its messages.
+// All stages of a model with one worker each: the computation of a swarm without its messages.
 typedef struct tiny_line {
     tiny_config config;
     uint32_t stages;
@@ -226,7 +226,8 @@ static inline void tiny_close(tiny_line *l) {
     split_free(&l->split);
 }
 
-// Forward, loss, backward, weight gradients of one microbatch through all stages, on slot m mod 2.
+// Forward, loss, backward and weight gradients of one microbatch through all stages, on slot m mod
+// 2.
 static inline job_result tiny_microbatch(tiny_line *l, uint64_t iteration, uint32_t m) {
     uint32_t slot = m % 2;
     blob_id at = 0;

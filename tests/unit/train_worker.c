@@ -61,7 +61,7 @@ static void test_every_split_trains_to_the_same_bits(void **state) {
     }
 }
 
-static void test_threads_do_not_matter(void **state) {
+static void test_threads_do_not_change_bits(void **state) {
     fixture *f = *state;
     tiny_config config = f->config;
     braid_hash two = train(&config, 1, whole, 3, NULL, NULL);
@@ -92,8 +92,9 @@ static void test_alone_gives_the_same_bits(void **state) {
     }
 }
 
-// With one microbatch, alone: the sum lies in the stash, and eats no gradient before its time. Layers enough that their
-// weight gradients are made in several goes, whatever is larger, a layer's sum or its stash.
+// With one microbatch and `alone` the sum replaces the stash, and must not overwrite a gradient
+// that is still needed. There are enough layers for several passes over weight gradients, for sums
+// both larger and smaller than a stash.
 static void test_a_sum_in_its_stash_gives_the_same_bits(void **state) {
     fixture *f = *state;
     static const uint32_t deep[] = {14};
@@ -123,8 +124,8 @@ static worker_sizes sizes_of(const fixture *f, uint32_t microbatches, bool repro
     return sizes;
 }
 
-// Apart from the sum nothing differs, and the sum costs less than itself.
-static void test_what_is_shared_is_counted_once(void **state) {
+// Only the sum differs, and sharing saves almost its whole size.
+static void test_shared_memory_is_counted_once(void **state) {
     fixture *f = *state;
     for (int reproducible = 0; reproducible < 2; reproducible++) {
         worker_sizes one = sizes_of(f, 1, reproducible), two = sizes_of(f, 2, reproducible);
@@ -141,7 +142,7 @@ static void open_line(tiny_line *l, fixture *f) {
     tiny_init(l);
 }
 
-// Reduces all blocks and names the results.
+// Reduces all blocks and returns the hash of the results.
 static braid_hash reduced(tiny_line *l, uint64_t tokens, uint32_t inputs, blob_id first, blob_id second) {
     job reduce = {.id = 1, .kind = JOB_REDUCE, .count = worker_blocks(l->worker[0]), .tokens = tokens};
     reduce.inputs = inputs;
@@ -151,7 +152,8 @@ static braid_hash reduced(tiny_line *l, uint64_t tokens, uint32_t inputs, blob_i
     return tiny_job(l, 0, &(job){.id = 1, .kind = JOB_NORM}).hash;
 }
 
-// Two members of a stage with two microbatches each give the results of one with four, in any order of the parts.
+// Two members of a stage with two microbatches each have the result of one member with four, in any
+// order of the parts.
 static void reduce_apart(fixture *f, bool reproducible, braid_hash *apart, braid_hash *together) {
     tiny_config config = f->config;
     config.recipe = tiny_recipe(reproducible);
@@ -176,10 +178,10 @@ static void test_parts_add_up(void **state) {
     braid_hash apart, together;
     reduce_apart(f, true, &apart, &together);
     assert_same_hash(apart, together);
-    reduce_apart(f, false, &apart, &together);  // close, not equal: only that it works
+    reduce_apart(f, false, &apart, &together);  // close but not equal: only checks that it works
 }
 
-static void test_results_travel(void **state) {
+static void test_results_transfer(void **state) {
     fixture *f = *state;
     tiny_line a, b;
     open_line(&a, f);
@@ -200,7 +202,7 @@ static void test_results_travel(void **state) {
     tiny_close(&b);
 }
 
-static void test_state_travels_and_keeps_its_version(void **state) {
+static void test_state_transfer_keeps_its_version(void **state) {
     fixture *f = *state;
     tiny_line a, b;
     open_line(&a, f);
@@ -215,7 +217,7 @@ static void test_state_travels_and_keeps_its_version(void **state) {
         blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
         job store = {
             .id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count, .expected = got.hash64 ^ 1};
-        assert_true(tiny_try(&b, 0, &store).failed);  // not what its donor named
+        assert_true(tiny_try(&b, 0, &store).failed);  // does not match the source's content hash
         store.expected = got.hash64;
         job_result put = tiny_job(&b, 0, &store);
         assert_int_equal(put.version, 2);
@@ -233,7 +235,7 @@ static void test_state_travels_and_keeps_its_version(void **state) {
     tiny_close(&b);
 }
 
-// A block that is behind is brought forward alone; one that is ahead waits.
+// A block that is one version behind is updated alone; one that is ahead is left.
 static void test_apply_moves_only_blocks_at_its_version(void **state) {
     fixture *f = *state;
     tiny_line a, b;
@@ -306,10 +308,11 @@ static job_result weight_of(tiny_line *l, uint32_t m, bool minus) {
     return tiny_job(l, 0, &(job){.id = 1, .kind = JOB_WEIGHT, .m = m, .minus = minus});
 }
 
-// Block by block the weights' gradients are those of a job of their own, also where the sum grows in what the stash gives up.
-static void test_gradients_in_one_go(void **state) {
+// Computed block by block, the weight gradients equal those of a job of their own, also where the
+// sum replaces the stash.
+static void test_fused_gradients_match_separate_jobs(void **state) {
     fixture *f = *state;
-    static const uint32_t deep[] = {14};  // more than one thread's blocks at once
+    static const uint32_t deep[] = {14};  // more blocks than one thread at a time
     for (int which = 0; which < 8; which++) {
         tiny_config config = f->config;
         config.alone = config.single = which & 1;
@@ -339,8 +342,8 @@ static void test_gradients_in_one_go(void **state) {
     }
 }
 
-// What overflowed and is taken out again leaves no trace, and is no other microbatch's.
-static void test_an_overflow_is_taken_back(void **state) {
+// An overflowing microbatch that is removed again leaves the other microbatches' sum exact.
+static void test_an_overflow_is_removed(void **state) {
     fixture *f = *state;
     tiny_line l;
     open_line(&l, f);
@@ -433,7 +436,7 @@ static void test_activations_of_a_wrong_size_are_refused(void **state) {
     tiny_close(&l);
 }
 
-static void test_too_little_memory_names_the_figure(void **state) {
+static void test_too_little_memory_names_the_requirement(void **state) {
     fixture *f = *state;
     worker_config config = {.model = tiny_model(MODEL_LLAMA),
                             .recipe = tiny_recipe(true),
@@ -473,7 +476,7 @@ static bool maps_a_state_file(void) {
     return found;
 }
 
-static void test_the_state_may_lie_in_a_file(void **state) {
+static void test_the_state_may_be_in_a_file(void **state) {
     const fixture *f = *state;
     worker_config config = {.model = tiny_model(MODEL_LLAMA), .recipe = tiny_recipe(true), .microbatches = 4, .capacity = 1, .data = f->data};
     config.shape = (stage_shape){.layer_end = TINY_LAYERS, .ends = true, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS};
@@ -516,23 +519,23 @@ static void test_digests(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_split_trains_to_the_same_bits),
-        cmocka_unit_test(test_threads_do_not_matter),
-        cmocka_unit_test(test_the_state_may_lie_in_a_file),
+        cmocka_unit_test(test_threads_do_not_change_bits),
+        cmocka_unit_test(test_the_state_may_be_in_a_file),
         cmocka_unit_test(test_fast_mode_trains_too),
         cmocka_unit_test(test_alone_gives_the_same_bits),
         cmocka_unit_test(test_a_sum_in_its_stash_gives_the_same_bits),
-        cmocka_unit_test(test_what_is_shared_is_counted_once),
+        cmocka_unit_test(test_shared_memory_is_counted_once),
         cmocka_unit_test(test_parts_add_up),
-        cmocka_unit_test(test_results_travel),
-        cmocka_unit_test(test_state_travels_and_keeps_its_version),
+        cmocka_unit_test(test_results_transfer),
+        cmocka_unit_test(test_state_transfer_keeps_its_version),
         cmocka_unit_test(test_apply_moves_only_blocks_at_its_version),
         cmocka_unit_test(test_an_overflow_reaches_the_decision),
-        cmocka_unit_test(test_gradients_in_one_go),
-        cmocka_unit_test(test_an_overflow_is_taken_back),
+        cmocka_unit_test(test_fused_gradients_match_separate_jobs),
+        cmocka_unit_test(test_an_overflow_is_removed),
         cmocka_unit_test(test_held_out_text_is_not_trained_on),
         cmocka_unit_test(test_bad_blobs_are_refused),
         cmocka_unit_test(test_activations_of_a_wrong_size_are_refused),
-        cmocka_unit_test(test_too_little_memory_names_the_figure),
+        cmocka_unit_test(test_too_little_memory_names_the_requirement),
         cmocka_unit_test(test_digests),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,4 +1,5 @@
-// Frames: whatever the cuts of the stream, the same events; whatever the bytes, no more than was announced.
+// Frames: every division of a stream gives the same events, and no bytes make a payload longer than
+// announced.
 #include "wire/frame.h"
 
 #include "seed.h"
@@ -49,7 +50,7 @@ static frame_event next(size_t *at) {
     return e;
 }
 
-static void test_a_conversation(void **state) {
+static void test_a_valid_conversation(void **state) {
     (void)state;
     start(false);
     put_control(FRAME_HELLO, (const uint8_t *)"hello", 5);
@@ -85,15 +86,15 @@ static void test_a_conversation(void **state) {
     assert_int_equal(e.transfer, 1);
     assert_memory_equal(e.bytes, "56789", 5);
     assert_int_equal(at, stream_bytes);
-    e = next(&at);  // without a further byte
+    e = next(&at);  // without further input
     assert_int_equal(e.kind, FRAME_EVENT_END);
     assert_int_equal(e.transfer, 1);
     assert_int_equal(next(&at).kind, FRAME_EVENT_NONE);
 }
 
-// --- a random stream, decoded in random slices, must give the bytes that went in
+// --- a random stream, decoded in random slices, must give back its frames
 
-static uint8_t sent[LOG_BYTES], received[LOG_BYTES];  // what happened, in order, without the cuts
+static uint8_t sent[LOG_BYTES], received[LOG_BYTES];  // The events in order, independent of the cuts.
 static size_t sent_bytes, received_bytes;
 
 static void note(uint8_t *log, size_t *used, uint8_t what, uint8_t transfer, const uint8_t *body, size_t count) {
@@ -129,7 +130,7 @@ static void build_random_stream(rng *r) {
             if (count > left[t]) count = left[t];
             random_body(r, body, count);
             put_chunk(t, body, count);
-            // bytes one by one: the decoder may cut a chunk anywhere
+            // byte by byte, because the decoder may cut a chunk anywhere
             for (size_t i = 0; i < count; i++) note(sent, &sent_bytes, FRAME_EVENT_PAYLOAD, t, body + i, 1);
             left[t] -= count;
             if (left[t] == 0) note(sent, &sent_bytes, FRAME_EVENT_END, t, NULL, 0);
@@ -147,7 +148,7 @@ static void take(const frame_event *e) {
     }
 }
 
-static void test_any_slices_give_the_same_events(void **state) {
+static void test_slices_do_not_change_events(void **state) {
     (void)state;
     rng r = seeded_rng("slices", 31);
     for (int round = 0; round < 24; round++) {
@@ -158,7 +159,7 @@ static void test_any_slices_give_the_same_events(void **state) {
         for (size_t at = 0; at < stream_bytes;) {
             size_t count = 1 + rng_below(&r, longest);
             if (count > stream_bytes - at) count = stream_bytes - at;
-            uint8_t *slice = malloc(count);  // a block of its own, so that a sanitizer sees its ends
+            uint8_t *slice = malloc(count);  // a separate allocation, so that a sanitizer sees its ends
             assert_non_null(slice);
             memcpy(slice, stream + at, count);
             frame_event e = {.kind = FRAME_EVENT_MESSAGE};
@@ -177,7 +178,7 @@ static void test_any_slices_give_the_same_events(void **state) {
     }
 }
 
-// --- what the other side must not do
+// --- protocol violations
 
 static void put_raw(uint32_t size, uint8_t kind, uint8_t transfer, uint8_t zero) {
     uint8_t h[FRAME_HEADER_BYTES] = {(uint8_t)size, (uint8_t)(size >> 8), (uint8_t)(size >> 16),
@@ -193,7 +194,7 @@ static void assert_error(const char *sentence) {
     } while (e.kind != FRAME_EVENT_NONE && e.kind != FRAME_EVENT_ERROR);
     assert_int_equal(e.kind, FRAME_EVENT_ERROR);
     assert_string_equal(e.error, sentence);
-    // and nothing more is taken
+    // and no further input is accepted
     assert_int_equal(frame_decode(&decoder, stream, stream_bytes, &e), 0);
     assert_int_equal(e.kind, FRAME_EVENT_ERROR);
     assert_string_equal(e.error, sentence);
@@ -205,7 +206,7 @@ static void expect_header_error(bool open, uint32_t size, uint8_t kind, uint8_t 
     assert_error(sentence);
 }
 
-static void test_bad_headers(void **state) {
+static void test_bad_headers_are_refused(void **state) {
     (void)state;
     expect_header_error(true, 1, FRAME_NONE, 0, "a frame of an unknown kind");
     expect_header_error(true, 1, FRAME_KINDS, 0, "a frame of an unknown kind");
@@ -227,7 +228,7 @@ static void test_bad_headers(void **state) {
     assert_error("a frame that sets bits which have no meaning");
 }
 
-static void test_bad_payloads(void **state) {
+static void test_bad_payloads_are_refused(void **state) {
     (void)state;
     const uint8_t *body = (const uint8_t *)"0123456789";
     start(true);
@@ -254,7 +255,7 @@ static void test_bad_payloads(void **state) {
     assert_error("bytes of a payload that was not announced");
 }
 
-// The receiver's own cap counts, not only the protocol's.
+// The receiver's own limit applies besides the protocol's.
 static void test_payload_cap(void **state) {
     (void)state;
     const char *sentence = "a payload of a length that is not allowed";
@@ -273,7 +274,7 @@ static void test_payload_cap(void **state) {
     assert_error(sentence);
 }
 
-static void test_the_sender_keeps_the_limits(void **state) {
+static void test_the_sender_enforces_the_limits(void **state) {
     (void)state;
     uint8_t p[FRAME_MAX_PREFIX_BYTES];
     assert_int_equal(frame_control(FRAME_MESSAGE, WIRE_MAX_CONTROL_BYTES, p), FRAME_HEADER_BYTES);
@@ -295,12 +296,12 @@ static void test_the_sender_keeps_the_limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_conversation),
-        cmocka_unit_test(test_any_slices_give_the_same_events),
-        cmocka_unit_test(test_bad_headers),
-        cmocka_unit_test(test_bad_payloads),
+        cmocka_unit_test(test_a_valid_conversation),
+        cmocka_unit_test(test_slices_do_not_change_events),
+        cmocka_unit_test(test_bad_headers_are_refused),
+        cmocka_unit_test(test_bad_payloads_are_refused),
         cmocka_unit_test(test_payload_cap),
-        cmocka_unit_test(test_the_sender_keeps_the_limits),
+        cmocka_unit_test(test_the_sender_enforces_the_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

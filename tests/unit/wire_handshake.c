@@ -1,4 +1,4 @@
-// Greetings: there and back, cut short, of other versions, and hostile.
+// Handshake messages: round trips, truncated, of other versions, and hostile.
 #include "wire/handshake.h"
 
 #include "wire_random.h"
@@ -93,7 +93,7 @@ static void test_refuse_round_trip(void **state) {
     assert_string_equal(handshake_refusal_text(REFUSE_CODES), "it gave a reason that this version does not know");
 }
 
-static void test_other_versions_are_told_apart_from_noise(void **state) {
+static void test_other_versions_are_distinguished_from_noise(void **state) {
     (void)state;
     rng r = seeded_rng("versions", 23);
     wire_random w = {.r = &r};
@@ -102,20 +102,20 @@ static void test_other_versions_are_told_apart_from_noise(void **state) {
     bytes[4] = WIRE_VERSION + 1;
     assert_int_equal(handshake_hello_decode(bytes, count, &back), HANDSHAKE_OTHER_VERSION);
     assert_int_equal(back.version, WIRE_VERSION + 1);
-    // of another version nothing is known but the start
+    // other versions share only the first fields
     memset(bytes + 6, 0xff, 100);
     assert_int_equal(handshake_hello_decode(bytes, 106, &back), HANDSHAKE_OTHER_VERSION);
     assert_int_equal(handshake_hello_decode(bytes, 6, &back), HANDSHAKE_OTHER_VERSION);
     assert_int_equal(handshake_hello_decode(bytes, 5, &back), HANDSHAKE_MALFORMED);
     handshake_welcome welcome;
     assert_int_equal(handshake_welcome_decode(bytes, 6, &welcome), HANDSHAKE_OTHER_VERSION);
-    // a refusal is understood whatever the version
+    // a refusal is readable in every version
     handshake_refuse refuse = {.code = REFUSE_OTHER_VERSION, .sentence = "version 2 is spoken here"}, why;
     count = handshake_refuse_encode(&refuse, bytes, sizeof bytes);
     bytes[4] = WIRE_VERSION + 1;
     assert_int_equal(handshake_refuse_decode(bytes, count, &why), HANDSHAKE_OK);
     assert_int_equal(why.version, WIRE_VERSION + 1);
-    // what does not begin with the magic is no peer of ours
+    // without the magic it is not a peer of braid
     memcpy(bytes, "GET / HTTP/1.1\r\n\r\n", 18);
     assert_int_equal(handshake_hello_decode(bytes, 18, &back), HANDSHAKE_MALFORMED);
 }
@@ -155,11 +155,11 @@ static void test_limits(void **state) {
     size_t count = handshake_welcome_encode(&welcome, bytes, sizeof bytes);
     assert_true(count > 0);
     handshake_welcome back;
-    bytes[count - 1] = '\0';  // a text that ends early in the eyes of C
+    bytes[count - 1] = '\0';  // a text with an embedded zero byte
     assert_int_equal(handshake_welcome_decode(bytes, count, &back), HANDSHAKE_MALFORMED);
     welcome.description = NULL;
     assert_int_equal(handshake_welcome_encode(&welcome, bytes, sizeof bytes), 0);
-    // more than the limit, with the bytes really there
+    // above the limit, and the bytes are really present
     welcome = (handshake_welcome){0};
     count = handshake_welcome_encode(&welcome, bytes, sizeof bytes);
     memset(bytes + count, 'd', WIRE_MAX_DESCRIPTION_BYTES + 1);
@@ -169,7 +169,7 @@ static void test_limits(void **state) {
         handshake_result expected = over == 0 ? HANDSHAKE_OK : HANDSHAKE_MALFORMED;
         assert_int_equal(handshake_welcome_decode(bytes, count + length, &back), expected);
     }
-    // a sentence is shown on a terminal: no escape sequences
+    // messages are shown on terminals, so escape sequences are refused
     handshake_refuse refuse = {.sentence = "\x1b[2J"};
     assert_int_equal(handshake_refuse_encode(&refuse, bytes, sizeof bytes), 0);
     handshake_hello hello = {.kind = MEMBER_KIND_COUNT};
@@ -181,7 +181,7 @@ int main(void) {
         cmocka_unit_test(test_hello_round_trip),
         cmocka_unit_test(test_welcome_round_trip),
         cmocka_unit_test(test_refuse_round_trip),
-        cmocka_unit_test(test_other_versions_are_told_apart_from_noise),
+        cmocka_unit_test(test_other_versions_are_distinguished_from_noise),
         cmocka_unit_test(test_every_length_but_one_is_refused),
         cmocka_unit_test(test_limits),
     };

@@ -1,4 +1,4 @@
-// The bytes of some messages, written down: a change of the layout is a change of WIRE_VERSION, never an accident.
+// The exact bytes of some messages, so that a change of the layout requires a new WIRE_VERSION.
 #include "hex.h"
 #include "wire/frame.h"
 #include "wire/handshake.h"
@@ -18,7 +18,7 @@ static void assert_bytes(size_t count, const char *hex) {
     assert_memory_equal(bytes, expected, count);
 }
 
-static void test_the_version_that_these_bytes_belong_to(void **state) {
+static void test_layout_belongs_to_this_version(void **state) {
     (void)state;
     assert_int_equal(WIRE_VERSION, 15);
 }
@@ -93,7 +93,7 @@ static void test_log_of_a_member(void **state) {
                  "0900000000000000 0a00000000000000 0700 5b3a3a315d3a39");
 }
 
-static void test_log_of_a_checkpoint_and_of_a_roll_back_to_it(void **state) {
+static void test_log_of_a_checkpoint_and_a_rollback(void **state) {
     (void)state;
     message m = header(MESSAGE_LOG);
     m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_CHECKPOINT}};
@@ -109,8 +109,8 @@ static void test_log_of_a_checkpoint_and_of_a_roll_back_to_it(void **state) {
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0200000000000000 0600000000000000 0700000000000000 0800");
 }
 
-// A shadow says in addition whose machine it is on.
-static void test_log_of_a_shadow_and_its_promotion(void **state) {
+// A standby also names the peer on its machine.
+static void test_log_of_a_standby_and_its_promotion(void **state) {
     (void)state;
     message m = header(MESSAGE_LOG);
     m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_MEMBER}};
@@ -188,7 +188,7 @@ static void test_survey_and_holdings(void **state) {
                  "0100 0500000000000000 0100 0400000000000000 0100 0300000000000000");
 }
 
-static void test_lines_and_sounds(void **state) {
+static void test_link_state_and_bandwidth_probes(void **state) {
     (void)state;
     message m = header(MESSAGE_LINES);
     m.u.lines = (message_lines){.count = 2, .line = {{1, 1000, 3000}, {2, 0, 4000}}};
@@ -255,17 +255,17 @@ static void test_handshake(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_version_that_these_bytes_belong_to),
+        cmocka_unit_test(test_layout_belongs_to_this_version),
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_deny),
         cmocka_unit_test(test_settled),
         cmocka_unit_test(test_begin_aggregation),
         cmocka_unit_test(test_heartbeat),
-        cmocka_unit_test(test_log_of_a_checkpoint_and_of_a_roll_back_to_it),
+        cmocka_unit_test(test_log_of_a_checkpoint_and_a_rollback),
         cmocka_unit_test(test_log_of_a_member),
-        cmocka_unit_test(test_log_of_a_shadow_and_its_promotion), cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
+        cmocka_unit_test(test_log_of_a_standby_and_its_promotion), cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
         cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),
-        cmocka_unit_test(test_lines_and_sounds), cmocka_unit_test(test_get_and_data),
+        cmocka_unit_test(test_link_state_and_bandwidth_probes), cmocka_unit_test(test_get_and_data),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_handshake),

@@ -1,4 +1,4 @@
-// Every message and log entry: there and back, nothing left out, nothing malformed let in.
+// Every message and log entry: round trips, every field is encoded, malformed input is refused.
 #include "wire/message.h"
 
 #include "wire_random.h"
@@ -24,7 +24,8 @@ static void test_round_trip_of_every_kind(void **state) {
             if (count == 0) fail_msg("%s was not encoded", message_kind_name(kind));
             memset(&copy, 0xa5, sizeof copy);
             if (!message_decode(bytes, count, &copy)) fail_msg("%s was not decoded", message_kind_name(kind));
-            // both began as zeros, so that padding is equal; NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
+            // both began as zeros, so padding is equal;
+            // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
             if (memcmp(&copy, &original, offsetof(message, u) + message_body_bytes(kind)) != 0) fail_msg("%s came back different", message_kind_name(kind));
             assert_int_equal(message_encode(&copy, again, sizeof again), count);
             assert_memory_equal(again, bytes, count);
@@ -48,7 +49,8 @@ static void test_round_trip_of_every_log_entry(void **state) {
     }
 }
 
-// A length that is cut, a byte too many, a buffer too small: refused, and nothing is written behind the buffer.
+// A truncated length, an extra byte and a small buffer are refused, and nothing is written beyond
+// the buffer.
 static void test_every_length_but_one_is_refused(void **state) {
     (void)state;
     rng r = seeded_rng("lengths", 13);
@@ -57,7 +59,7 @@ static void test_every_length_but_one_is_refused(void **state) {
         random_message(&w, kind, &original);
         size_t count = message_encode(&original, bytes, sizeof bytes);
         for (size_t cut = 0; cut < count; cut++) {
-            // a block of its own, so that a sanitizer sees a read or a write behind the end
+            // a separate allocation, so that a sanitizer sees accesses beyond its end
             uint8_t *part = malloc(cut + 1);
             assert_non_null(part);
             memcpy(part, bytes, cut);
@@ -81,8 +83,8 @@ static void test_every_length_but_one_is_refused(void **state) {
 #endif
 
 #if HAS_CLEAR_PADDING
-// Flips the lowest bit of every byte of a full body that is no padding: the encoding must notice. So a field that is
-// added to a message and forgotten in its codec fails here.
+// Flips the lowest bit of every byte of a full body that is not padding: the encoding must change.
+// A new field that its codec misses fails here.
 static void check_bytes_matter(message *msg, void *body, const uint8_t *is_value, size_t size) {
     size_t count = message_encode(msg, bytes, sizeof bytes);
     assert_true(count > 0);
@@ -115,7 +117,7 @@ static void test_every_byte_of_a_body_is_encoded(void **state) {
     }
     WIRE_MESSAGES(X)
 #undef X
-    // a log entry's body is a union again: kind by kind
+    // the body of a log entry is a union, so each kind is tested
     log_entry *e = &original.u.log.entry;
     random_message(&w, MESSAGE_LOG, &original);
 #define LOGGED(upper, lower)                                      \
@@ -160,7 +162,8 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 1}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .count = 1, .by = 2, .serial = 3}};  // only a reduction's blocks are carried
+    // only chunks of a reduction use a forwarder
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .count = 1, .by = 2, .serial = 3}};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .count = WIRE_MAX_CARRIED_BLOCKS + 1, .by = 2, .serial = 3}};
     assert_not_encoded(&m);
@@ -186,15 +189,17 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LEAVE, .u.leave.refusal = REFUSALS};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_VOTE};  // a record of a store, no entry of the log
+    // a record of a durable log, no entry of the replicated log
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_VOTE};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_APPEND, .u.append = {.has_entry = true, .entry.kind = LOG_VOTE}};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_VOTERS, .u.voters.count = WIRE_MAX_VOTERS + 1}};
     assert_not_encoded(&m);
-    m.u.log.entry.u.voters.count = 0;  // nobody could ever decide anything
+    m.u.log.entry.u.voters.count = 0;  // an empty configuration could never decide
     assert_not_encoded(&m);
-    m.u.log.entry.u.voters = (log_voters){.count = 3, .voter = {{.store = 1}, {.store = 2}, {.store = 1}}};  // two votes for one
+    // the same voter twice
+    m.u.log.entry.u.voters = (log_voters){.count = 3, .voter = {{.store = 1}, {.store = 2}, {.store = 1}}};
     assert_not_encoded(&m);
     m.u.log.entry.u.voters.voter[2].id.bytes[0] = 1;
     assert_true(message_encode(&m, bytes, sizeof bytes) > 0);
@@ -209,7 +214,8 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
 }
 
-// Terms end, and a round's number has one in its upper half: who named the last one would be the last to lead.
+// Terms are bounded, and so is the upper half of an attempt's number: a peer that uses the last one
+// would be the last leader.
 static void test_terms_are_bounded(void **state) {
     (void)state;
     const uint64_t end = WIRE_MAX_TERM + 1;
@@ -239,7 +245,7 @@ static void test_limits_of_a_route(void **state) {
     (void)state;
     const route_part bad[] = {
         {.kind = ROUTE_KINDS},
-        {.kind = ROUTE_ADVERT, .why = 1},  // not a field of this kind
+        {.kind = ROUTE_ADVERT, .why = 1},  // a field that this kind does not use
         {.kind = ROUTE_ABORT, .source = 1},
         {.kind = ROUTE_DENY, .words = 1},
         {.kind = ROUTE_LABEL, .side = 3},
@@ -266,7 +272,7 @@ static void test_limits_of_a_route(void **state) {
     }
     message m = route_of((route_part){.kind = ROUTE_LABEL, .words = 3});
     assert_true(message_encode(&m, bytes, sizeof bytes) > 0);
-    m.u.route.word[2] = 1u << 30;  // the step's cost
+    m.u.route.word[2] = 1u << 30;  // the cost of a step
     assert_not_encoded(&m);
     m = route_of((route_part){.kind = ROUTE_ABORT});
     m.u.route.cost = (1u << 30) + 1;
@@ -275,7 +281,7 @@ static void test_limits_of_a_route(void **state) {
     assert_not_encoded(&m);
     m.u.route = (message_route){.parts = 9};
     for (uint32_t i = 0; i < 9; i++) m.u.route.part[i] = (route_part){.kind = ROUTE_LABEL, .words = 120};
-    assert_not_encoded(&m);  // more words than fit, each part by itself within its limit
+    assert_not_encoded(&m);  // too many words in sum, each part within its limit
     m.u.route.parts = 8;
     size_t count = message_encode(&m, bytes, sizeof bytes);
     assert_true(count > 0 && message_decode(bytes, count, &copy));
@@ -288,7 +294,7 @@ static void test_limits_of_a_view(void **state) {
     (void)state;
     const message_view bad[] = {
         {.kind = GOSSIP_KINDS},
-        {.kind = GOSSIP_SAMPLE, .side = 1},  // not a field of this kind
+        {.kind = GOSSIP_SAMPLE, .side = 1},  // a field that this kind does not use
         {.kind = GOSSIP_PING, .by_chance = true},
         {.kind = GOSSIP_PING, .cost = 1},
         {.kind = GOSSIP_ASK, .clock_us = 1},
@@ -361,11 +367,11 @@ static void test_limits_hold_when_decoding(void **state) {
     assert_refused(count, HEADER + 2 + 15, 0x80);       // the height
     assert_refused(count, HEADER + 2 + 17, 0x04);       // the error
     assert_refused(count, HEADER + 2 + 18, 3);          // the side
-    assert_refused(count, HEADER + 2 + 18 + 1, 2);      // by chance, or not
+    assert_refused(count, HEADER + 2 + 18 + 1, 2);  // a bool other than 0 or 1
     assert_refused(count, HEADER + 2 + 18 + 5, 0x41);   // the cost
 }
 
-// Counts that say more than there is, or more than is allowed, even with bytes enough behind them.
+// Counts above the available entries, or above the maximum with enough bytes present.
 static void test_counts_of_a_peer_are_bounded(void **state) {
     (void)state;
     static const struct {
@@ -398,26 +404,26 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
 
 static void test_one_encoding_for_each_value(void **state) {
     (void)state;
-    // a set may not end in words that are zero
+    // the last word of a set may not be zero
     message m = {.kind = MESSAGE_MISMATCH, .u.mismatch.set.words[0] = 1};
     size_t count = message_encode(&m, bytes, sizeof bytes);
     assert_true(message_decode(bytes, count, &copy));
     bytes[HEADER + 18] = 2;
     memset(bytes + count, 0, 8);
     assert_false(message_decode(bytes, count + 8, &copy));
-    // a text may hold no terminator and no control character
+    // a text without terminator or control characters
     m = (message){.kind = MESSAGE_JOIN, .u.join.address = "host:1"};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, count - 1, '\0');
     assert_refused(count, count - 1, '\x1b');
     assert_refused(count, count - 1, 0x80);
-    // what stands behind the terminator does not travel
+    // bytes after the terminator are not encoded
     m.u.join.address[100] = 'x';
     assert_int_equal(message_encode(&m, again, sizeof again), count);
     assert_memory_equal(again, bytes, count);
 }
 
-// Any change of any accepted bytes is refused or is another message: there are no bytes without a meaning.
+// Each changed encoding is refused or is another message: every byte has a meaning.
 static void test_accepted_bytes_are_canonical(void **state) {
     (void)state;
     rng r = seeded_rng("canonical", 15);
@@ -457,8 +463,8 @@ static void test_names(void **state) {
     assert_false(message_has_payload(&(message){.kind = MESSAGE_DATA, .u.data.get.by = 1}));
 }
 
-// Every message fits in one frame at its fullest.
-static void test_the_longest_message_fits(void **state) {
+// Every message fits in one frame at its largest.
+static void test_the_longest_message_fits_a_frame(void **state) {
     (void)state;
     rng r = seeded_rng("longest", 16);
     wire_random w = {.r = &r, .full = true};
@@ -489,7 +495,7 @@ int main(void) {
         cmocka_unit_test(test_one_encoding_for_each_value),
         cmocka_unit_test(test_accepted_bytes_are_canonical),
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_the_longest_message_fits),
+        cmocka_unit_test(test_the_longest_message_fits_a_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

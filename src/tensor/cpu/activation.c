@@ -1,7 +1,9 @@
 #include "tensor/cpu/wide.h"
 #include "tensor/kernels.h"
 
-// Sixteen at a time, and what is left at the end of a row as sixteen, too: one by one it would take as long as the rest.
+// Processes 16 elements at a time. The rest of a row is padded to 16, because a scalar loop over it
+// would take as long as all the vectors before it.
+// [16] gate, up -> y = silu(gate) * up, and logistic = the logistic function of gate.
 LANES_INLINE void swiglu_lanes(const float *gate, const float *up, float *y, float *logistic) {
     lanes g, u, s;
     lanes_load(&g, gate), lanes_load(&u, up);
@@ -39,7 +41,7 @@ void tensor_swiglu_forward(const float *x, float *y, float *logistic, size_t row
     }
 }
 
-// The logistic function is replaced by y.
+// [16] d_gate and d_up from dy; logistic becomes y, the activation's output.
 LANES_INLINE void swiglu_gradient_lanes(const float *gate, const float *up, float *logistic, const float *dy,
                                         float *d_gate, float *d_up) {
     lanes g, u, s, d;
@@ -53,7 +55,7 @@ LANES_INLINE void swiglu_gradient_lanes(const float *gate, const float *up, floa
     lanes_store(logistic, &s), lanes_store(d_gate, &g), lanes_store(d_up, &u);
 }
 
-// The output may lie on the input.
+// x[2 * dim], logistic[dim], dy[dim] -> dx[2 * dim]; dx may be x.
 TENSOR_WIDE
 static void swiglu_gradient_row(const float *x, float *logistic, const float *dy, float *dx, size_t dim) {
     size_t i = 0, bytes = dim % LANES * sizeof *x;
@@ -73,7 +75,8 @@ void tensor_swiglu_input_gradient(const float *x, float *logistic, const float *
         swiglu_gradient_row(x, logistic + r * dim, dy, dx, dim);
 }
 
-static const float gelu_scale = 1.5957691216f;  // 2 sqrt(2 / pi): 0.5 (1 + tanh u) is the logistic function of 2 u
+// 2 sqrt(2 / pi), because 0.5 (1 + tanh u) is the logistic function of 2 u
+static const float gelu_scale = 1.5957691216f;
 static const float gelu_cubic = 0.044715f;
 
 TENSOR_WIDE

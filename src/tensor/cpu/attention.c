@@ -1,10 +1,12 @@
-// Softmax attention in blocks (Dao et al. 2022): some queries against some keys at a time, so that scores never leave the
-// first caches, scratch memory grows with the sequence and not with its square, and no block above the diagonal is made.
-// The gradient makes the scores again, or finds their exponentials kept where a sequence is short.
+// Softmax attention in blocks of queries and keys (Dao et al. 2022). Scores stay in the first
+// caches, scratch memory grows linearly with the sequence, and blocks above the diagonal are
+// skipped. The gradient recomputes the scores, or for short sequences reads the exponentials that
+// the forward pass kept.
 //
-// Scores lie transposed, a row for each key and a column for each query of the block: what softmax needs of a query (largest
-// score, sum, factors) is then a column, one operation on neighbouring numbers, and every sum over keys has one order on
-// every machine. The products are those of gemm_kernels.h.
+// Scores are stored transposed, [keys, queries]: one row per key, one column per query of the
+// block. The softmax of a query then works on a column (largest score, sum, factors), as one
+// operation on 16 neighbouring columns. Every sum over keys has the same order on every machine.
+// The matrix products are those of gemm_kernels.h.
 #include "tensor/cpu/gemm_kernels.h"
 #include "tensor/cpu/softmax.h"
 #include "tensor/kernels.h"
@@ -17,12 +19,13 @@ enum { QUERIES = SOFTMAX_QUERIES, KEYS = 128, ALIGNED_FLOATS = 16 };
 _Static_assert((int)PANEL_STEP == (int)SOFTMAX_STEP && (int)QUERIES == (int)PANEL_COLS,
                "softmax takes a block of products");
 
-// Scratch of one thread; a row of it is `wide` floats, a head's width up to a whole step of a panel, the rest zero.
+// Scratch memory of one thread. `wide` is a head's width rounded up to a multiple of PANEL_STEP;
+// the padding is zero.
 typedef struct attention_scratch {
-    float *k, *v, *d_k, *d_v;        // [tokens, wide]
-    float *q, *d_out, *sum;          // [QUERIES, wide]
-    float *q_turned, *d_out_turned;  // [width, QUERIES]
-    float *scores, *d_scores;        // [KEYS, QUERIES]
+    float *k, *v, *d_k, *d_v;                // [tokens, wide]
+    float *q, *d_out, *sum;                  // [QUERIES, wide]
+    float *q_transposed, *d_out_transposed;  // [width, QUERIES]
+    float *scores, *d_scores;                // [KEYS, QUERIES]
 } attention_scratch;
 
 typedef struct attention_job {
@@ -32,9 +35,9 @@ typedef struct attention_job {
     const float *out_in, *d_out;
     float *out;
     size_t thread_floats;
-    size_t stride, out_stride;  // of a row
+    size_t stride, out_stride;  // floats from one row to the next
     size_t wide;
-    float *kept;  // tensor_attention_kept; NULL: made again
+    float *kept;  // tensor_attention_kept; NULL: the gradient recomputes them
     float scale;
 } attention_job;
 
@@ -44,7 +47,7 @@ static float *take(float *base, size_t *used, size_t count) {
     return piece;
 }
 
-// With base NULL it only measures.
+// Divides the scratch memory at `base`. With base NULL it only computes the size.
 static attention_scratch scratch_cut(const tensor_attention *a, float *base, size_t *used) {
     size_t tokens = size_up(a->tokens, PANEL_ROWS), wide = size_up(a->width, PANEL_STEP);
     attention_scratch s;
@@ -56,8 +59,8 @@ static attention_scratch scratch_cut(const tensor_attention *a, float *base, siz
     s.q = take(base, used, QUERIES * wide);
     s.d_out = take(base, used, QUERIES * wide);
     s.sum = take(base, used, QUERIES * wide);
-    s.q_turned = take(base, used, a->width * QUERIES);
-    s.d_out_turned = take(base, used, a->width * QUERIES);
+    s.q_transposed = take(base, used, a->width * QUERIES);
+    s.d_out_transposed = take(base, used, a->width * QUERIES);
     s.scores = take(base, used, KEYS * QUERIES);
     s.d_scores = take(base, used, KEYS * QUERIES);
     return s;
@@ -87,9 +90,9 @@ static attention_scratch scratch_here(const attention_job *job) {
 
 // --- moving
 
-// to[padded_rows, wide] from[rows, width].
-static void bring(const attention_job *job, const float *from, size_t stride, size_t rows, size_t padded_rows,
-                  float *to) {
+// to[padded_rows, wide] = from[rows, width]; the padding is zero.
+static void load_rows(const attention_job *job, const float *from, size_t stride, size_t rows, size_t padded_rows,
+                      float *to) {
     size_t width = job->a->width, done = width / PANEL_ROWS * PANEL_ROWS, wide = job->wide;
     job->kernels->copy(from, stride, rows, done / PANEL_ROWS, to, PANEL_ROWS, wide);
     for (size_t r = 0; done < wide && r < rows; r++)
@@ -97,13 +100,13 @@ static void bring(const attention_job *job, const float *from, size_t stride, si
     memset(to + rows * wide, 0, (padded_rows - rows) * wide * sizeof *to);
 }
 
-// The same of queries or keys, whose first stands at position `first` of the sequence.
-static void bring_turned(const attention_job *job, const float *from, size_t first, size_t rows, size_t padded_rows,
+// As load_rows for queries or keys, with the rotary positions first .. first + rows - 1 applied.
+static void load_rotated(const attention_job *job, const float *from, size_t first, size_t rows, size_t padded_rows,
                          float *to) {
     const tensor_rope *rope = job->a->rope;
     size_t width = job->a->width, wide = job->wide;
     if (!rope) {
-        bring(job, from, job->stride, rows, padded_rows, to);
+        load_rows(job, from, job->stride, rows, padded_rows, to);
         return;
     }
     tensor_rope_rows(rope, first, rows, false, from, job->stride, to, wide);
@@ -111,68 +114,71 @@ static void bring_turned(const attention_job *job, const float *from, size_t fir
     memset(to + rows * wide, 0, (padded_rows - rows) * wide * sizeof *to);
 }
 
-// And back: to[rows, width] of a row of queries, keys and values.
-static void put_back(const attention_job *job, const float *from, size_t rows, float *to) {
+// to[rows, width] = from[rows, wide]; `to` points into qkv, with rows `stride` apart.
+static void store_rows(const attention_job *job, const float *from, size_t rows, float *to) {
     size_t width = job->a->width, done = width / PANEL_ROWS * PANEL_ROWS;
     job->kernels->copy(from, job->wide, rows, done / PANEL_ROWS, to, PANEL_ROWS, job->stride);
     for (size_t r = 0; done < width && r < rows; r++)
         memcpy(to + r * job->stride + done, from + r * job->wide + done, (width - done) * sizeof *to);
 }
 
-static void put_back_turned(const attention_job *job, const float *from, size_t first, size_t rows, float *to) {
+static void store_rotated(const attention_job *job, const float *from, size_t first, size_t rows, float *to) {
     if (job->a->rope)
         tensor_rope_rows(job->a->rope, first, rows, true, from, job->wide, to, job->stride);
     else
-        put_back(job, from, rows, to);
+        store_rows(job, from, rows, to);
 }
 
-// to[width, cols] from[cols, wide], cols a multiple of PANEL_ROWS.
-static void turn(const attention_job *job, const float *from, size_t cols, float *to) {
+// to[width, cols] = transpose of from[cols, wide]; cols is a multiple of PANEL_ROWS.
+static void transpose(const attention_job *job, const float *from, size_t cols, float *to) {
     for (size_t i = 0; i < cols; i += PANEL_ROWS)
-        job->kernels->turn(from + i * job->wide, job->wide, job->a->width, to + i, cols);
+        job->kernels->transpose(from + i * job->wide, job->wide, job->a->width, to + i, cols);
 }
 
 // --- products
 
-// Keys [first, first + keys) and queries [from, from + rows), padded to `cols`.
+// A block of scores: keys [first, first + keys) and queries [from, from + rows), padded to `cols`.
 typedef struct attention_block {
     size_t first, keys, padded_keys;
     size_t from, rows, cols;
-    float *scores;    // [padded_keys, cols], which become exponentials
-    bool first_head;  // that reads these keys
+    float *scores;    // [padded_keys, cols] scores, then their exponentials
+    bool first_head;  // the first query head that uses these keys
 } attention_block;
 
-// The first of the columns that the diagonal leaves of keys [first + key, first + key + PANEL_ROWS): whole steps.
+// The first query column that may see one of the keys [first + key, first + key + PANEL_ROWS),
+// rounded down to a multiple of PANEL_STEP.
 static size_t first_column(const attention_block *b, size_t key) {
     size_t at = b->first + key;
     return at > b->from ? (at - b->from) / PANEL_STEP * PANEL_STEP : 0;
 }
 
-// How many of `keys` keys the diagonal leaves of columns before `end`, a multiple of PANEL_ROWS.
+// The number of keys, at most `keys`, that the query columns before `end` may see. `end` is a
+// multiple of PANEL_ROWS.
 static size_t keys_seen(const attention_block *b, size_t keys, size_t end) {
     size_t seen = b->from + end > b->first ? b->from + end - b->first : 0;
     return size_least(keys, seen);
 }
 
-// products[padded_keys, cols] of keys or values with turned queries or gradients. `soon`, which lies like them, is read next.
-static void score(const attention_job *job, const attention_block *b, const float *k, const float *turned,
-                  float *products, const float *soon) {
+// products[padded_keys, cols] = k[padded_keys, wide] times the transposed queries or gradients
+// [width, cols]. `prefetch` has the layout of `products`; the caller reads it next.
+static void score_block(const attention_job *job, const attention_block *b, const float *k, const float *transposed,
+                        float *products, const float *prefetch) {
     gemm_panel p = {.depth = job->a->width, .a_row = job->wide, .a_step = 1, .b_step = b->cols, .c_stride = b->cols};
-    p.soon_step = ALIGNED_FLOATS;
+    p.prefetch_step = ALIGNED_FLOATS;
     for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
         size_t col = first_column(b, key);
-        if (soon) {
-            p.soon = soon + key * b->cols;
-            p.soon_count = PANEL_ROWS * b->cols / ALIGNED_FLOATS;
+        if (prefetch) {
+            p.prefetch = prefetch + key * b->cols;
+            p.prefetch_count = PANEL_ROWS * b->cols / ALIGNED_FLOATS;
         }
         p.a = k + (b->first + key) * job->wide;
-        p.b = turned + col;
+        p.b = transposed + col;
         p.c = products + key * b->cols + col;
         job->kernels->product[(b->cols - col) / PANEL_STEP - 1](&p, 1);
     }
 }
 
-// p's product of PANEL_ROWS rows with all columns of a head.
+// c[PANEL_ROWS, wide] = a b (+ add) for all columns of a head.
 static void multiply_head(const attention_job *job, const gemm_panel *p) {
     if (job->wide <= PANEL_COLS) {
         job->kernels->product[job->wide / PANEL_STEP - 1](p, 1);
@@ -188,9 +194,9 @@ static void multiply_head(const attention_job *job, const gemm_panel *p) {
     }
 }
 
-// sum[rows, wide] = or += the keys or values, each by its weight for each query.
-static void weigh(const attention_job *job, const attention_block *b, const float *v, const float *weights,
-                  float *sum) {
+// sum[rows, wide] = (for the first keys) or += weights[keys, cols] transposed times v[keys, wide].
+static void accumulate_weighted(const attention_job *job, const attention_block *b, const float *v,
+                                const float *weights, float *sum) {
     gemm_panel p = {.a_row = 1, .a_step = b->cols, .b_step = job->wide, .c_stride = job->wide};
     p.b = v + b->first * job->wide;
     for (size_t row = 0; row < b->rows; row += PANEL_ROWS) {
@@ -202,10 +208,10 @@ static void weigh(const attention_job *job, const attention_block *b, const floa
     }
 }
 
-// d_k[keys, wide] = or += weights[keys, cols] times queries or gradients. The first queries that see a key are those of its
-// own block.
-static void weigh_queries(const attention_job *job, const attention_block *b, const float *weights, const float *q,
-                          float *d_k) {
+// d_k[keys, wide] = (for the first queries that see a key) or += weights[keys, cols] times q[cols,
+// wide]. The first queries that see a key are those of the key's own block.
+static void accumulate_key_gradients(const attention_job *job, const attention_block *b, const float *weights,
+                                     const float *q, float *d_k) {
     gemm_panel p = {.a_row = b->cols, .a_step = 1, .b_step = job->wide, .c_stride = job->wide};
     for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
         size_t col = first_column(b, key);
@@ -218,7 +224,8 @@ static void weigh_queries(const attention_job *job, const attention_block *b, co
     }
 }
 
-// A key after its query is never seen: those that first_column leaves.
+// Causal mask: sets the scores of keys after their query to -infinity in the columns that
+// first_column leaves.
 static void mask(const attention_block *b, float *scores) {
     for (size_t key = b->first > b->from ? 0 : b->from - b->first; key < b->padded_keys; key++)
         for (size_t i = first_column(b, key); i < b->first + key - b->from; i++) scores[key * b->cols + i] = -INFINITY;
@@ -226,7 +233,8 @@ static void mask(const attention_block *b, float *scores) {
 
 // --- forward
 
-// Exponentials that are kept of a head, of queries before `from`: their blocks lie one behind another.
+// Size of the kept exponentials of one head for all queries before `from`; the blocks are
+// contiguous.
 static size_t kept_before(size_t from) {
     size_t blocks = from / QUERIES, last = from % QUERIES;
     size_t whole = QUERIES * QUERIES * blocks * (blocks + 1) / 2;
@@ -237,7 +245,7 @@ size_t tensor_attention_kept(const tensor_attention *a) {
     return a->tokens <= KEYS ? a->sequences * a->heads * kept_before(a->tokens) : 0;
 }
 
-// `head` is one of all sequences.
+// `head` counts the heads of all sequences.
 static attention_block block_of(const attention_job *job, const attention_scratch *w, size_t head, size_t from) {
     const tensor_attention *a = job->a;
     attention_block b = {.from = from, .rows = size_least(QUERIES, a->tokens - from), .scores = w->scores};
@@ -246,7 +254,7 @@ static attention_block block_of(const attention_job *job, const attention_scratc
     return b;
 }
 
-// The block's next keys, none above the diagonal; false when it has seen all.
+// Advances to the block's next keys, up to the diagonal; false when there are none.
 static bool next_keys(attention_block *b) {
     b->first += b->keys;
     b->keys = size_least(KEYS, b->from + b->rows - b->first);
@@ -254,24 +262,25 @@ static bool next_keys(attention_block *b) {
     return b->keys > 0;
 }
 
-static void soften(const attention_block *b, float scale, softmax *s) {
+static void softmax_block(const attention_block *b, float scale, softmax *s) {
     for (size_t col = 0; col < b->cols; col += PANEL_STEP)
         softmax_step(s, b->scores, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, col, scale);
 }
 
-// One block of queries of one head; `row`: of its first among the rows of softmax.
+// One block of queries of one head: out[rows, width]. `row` is the index of its first query in
+// maximum and inverse.
 static void attend_block(const attention_job *job, const attention_scratch *w, attention_block *b, const float *q,
                          size_t row, float *out) {
     softmax s;
     for (size_t i = 0; i < b->cols; i++) s.top[i] = -INFINITY, s.sum[i] = 0;
-    bring_turned(job, q, b->from, b->rows, b->cols, w->q);
-    turn(job, w->q, b->cols, w->q_turned);
+    load_rotated(job, q, b->from, b->rows, b->cols, w->q);
+    transpose(job, w->q, b->cols, w->q_transposed);
     while (next_keys(b)) {
-        score(job, b, w->k, w->q_turned, b->scores, NULL);
+        score_block(job, b, w->k, w->q_transposed, b->scores, NULL);
         mask(b, b->scores);
-        soften(b, job->scale, &s);
+        softmax_block(b, job->scale, &s);
         if (b->first > 0) softmax_scale_rows(w->sum, job->wide, b->rows, job->wide, s.factor, w->sum, job->wide);
-        weigh(job, b, w->v, b->scores, w->sum);
+        accumulate_weighted(job, b, w->v, b->scores, w->sum);
     }
     for (size_t i = 0; i < b->cols; i++) s.factor[i] = 1.0f / s.sum[i];
     softmax_scale_rows(w->sum, job->wide, b->rows, job->a->width, s.factor, out, job->out_stride);
@@ -279,12 +288,12 @@ static void attend_block(const attention_job *job, const attention_scratch *w, a
     memcpy(job->a->inverse + row, s.factor, b->rows * sizeof *s.factor);
 }
 
-// All keys and values of a sequence.
-static void bring_keys(const attention_job *job, const float *k, const attention_scratch *w) {
+// k[tokens, wide] (rotated) and v[tokens, wide] of one head of a sequence.
+static void load_keys(const attention_job *job, const float *k, const attention_scratch *w) {
     const tensor_attention *a = job->a;
     size_t padded = size_up(a->tokens, PANEL_ROWS);
-    bring_turned(job, k, 0, a->tokens, padded, w->k);
-    bring(job, k + a->kv_heads * a->width, job->stride, a->tokens, padded, w->v);
+    load_rotated(job, k, 0, a->tokens, padded, w->k);
+    load_rows(job, k + a->kv_heads * a->width, job->stride, a->tokens, padded, w->v);
 }
 
 static void forward_task(void *context, size_t index) {
@@ -295,7 +304,7 @@ static void forward_task(void *context, size_t index) {
     const float *k = qkv + (a->heads + head / (a->heads / a->kv_heads)) * a->width;
     float *out = job->out + row * job->out_stride + head * a->width;
     attention_scratch w = scratch_here(job);
-    bring_keys(job, k, &w);
+    load_keys(job, k, &w);
     for (size_t from = 0; from < a->tokens; from += QUERIES) {
         attention_block b = block_of(job, &w, index, from);
         attend_block(job, &w, &b, qkv + from * job->stride + head * a->width, index * a->tokens + from,
@@ -306,7 +315,7 @@ static void forward_task(void *context, size_t index) {
 static attention_job forward_job(const tensor_attention *a, const float *qkv, float *out) {
     attention_job job = attention_job_of(a);
     job.out = out;
-    job.qkv = (float *)(uintptr_t)qkv;  // only read here
+    job.qkv = (float *)(uintptr_t)qkv;  // forward only reads it
     return job;
 }
 
@@ -322,27 +331,28 @@ void tensor_attention_forward_one(const tensor_attention *a, size_t sequence, co
 
 // --- gradient
 
-// What the block's gradient needs besides its products; `row`: of its first query among the rows of softmax; `at`: of its
-// first output. With d_out by 1 / sum, exponentials are as good as probabilities. Columns that are padding get nothing.
-static softmax_kept bring_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
-                                   size_t row, size_t at) {
+// Prepares the gradient of a block: d_out[rows, wide] is divided by each query's sum, so that
+// exponentials can be used in place of probabilities. `row` is the index of the first query in
+// maximum and inverse, `at` the offset of its output. Padding columns get zero.
+static softmax_kept load_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
+                                  size_t row, size_t at) {
     softmax_kept s = {{0}, {0}};
     const float *inverse = job->a->inverse + row;
     memcpy(s.top, job->a->maximum + row, b->rows * sizeof *s.top);
-    bring(job, job->d_out + at, job->out_stride, b->rows, b->cols, w->d_out);
+    load_rows(job, job->d_out + at, job->out_stride, b->rows, b->cols, w->d_out);
     softmax_scale_rows(w->d_out, job->wide, b->rows, job->wide, inverse, w->d_out, job->wide);
     softmax_row_dots(w->d_out, job->wide, job->out_in + at, job->out_stride, b->rows, job->a->width, s.delta);
-    turn(job, w->d_out, b->cols, w->d_out_turned);
+    transpose(job, w->d_out, b->cols, w->d_out_transposed);
     return s;
 }
 
-static void score_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
-                           const softmax_kept *s) {
+static void score_block_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
+                                 const softmax_kept *s) {
     if (!job->kept) {
-        score(job, b, w->k, w->q_turned, b->scores, NULL);
+        score_block(job, b, w->k, w->q_transposed, b->scores, NULL);
         mask(b, b->scores);
     }
-    score(job, b, w->v, w->d_out_turned, w->d_scores, job->kept ? b->scores : NULL);
+    score_block(job, b, w->v, w->d_out_transposed, w->d_scores, job->kept ? b->scores : NULL);
     for (size_t col = 0; col < b->cols; col += PANEL_STEP) {
         size_t keys = keys_seen(b, b->padded_keys, col + PANEL_STEP);
         if (job->kept)
@@ -352,18 +362,18 @@ static void score_gradient(const attention_job *job, const attention_scratch *w,
     }
 }
 
-// Replaces the block's queries by their gradient; adds to d_k and d_v.
+// Replaces the block's queries q[rows, width] by their gradient; adds to d_k and d_v.
 static void gradient_block(const attention_job *job, const attention_scratch *w, attention_block *b, float *q,
                            const softmax_kept *s) {
-    bring_turned(job, q, b->from, b->rows, b->cols, w->q);
-    if (!job->kept) turn(job, w->q, b->cols, w->q_turned);
+    load_rotated(job, q, b->from, b->rows, b->cols, w->q);
+    if (!job->kept) transpose(job, w->q, b->cols, w->q_transposed);
     while (next_keys(b)) {
-        score_gradient(job, w, b, s);
-        weigh_queries(job, b, b->scores, w->d_out, w->d_v);
-        weigh_queries(job, b, w->d_scores, w->q, w->d_k);
-        weigh(job, b, w->k, w->d_scores, w->sum);
+        score_block_gradient(job, w, b, s);
+        accumulate_key_gradients(job, b, b->scores, w->d_out, w->d_v);
+        accumulate_key_gradients(job, b, w->d_scores, w->q, w->d_k);
+        accumulate_weighted(job, b, w->k, w->d_scores, w->sum);
     }
-    put_back_turned(job, w->sum, b->from, b->rows, q);
+    store_rotated(job, w->sum, b->from, b->rows, q);
 }
 
 static void head_gradient(const attention_job *job, const attention_scratch *w, size_t sequence, size_t head) {
@@ -372,13 +382,14 @@ static void head_gradient(const attention_job *job, const attention_scratch *w, 
     for (size_t from = 0; from < a->tokens; from += QUERIES) {
         attention_block b = block_of(job, w, index, from);
         b.first_head = head % (a->heads / a->kv_heads) == 0;
-        softmax_kept s = bring_gradient(job, w, &b, index * a->tokens + from,
-                                        (first_row + from) * job->out_stride + head * a->width);
+        softmax_kept s =
+            load_gradient(job, w, &b, index * a->tokens + from, (first_row + from) * job->out_stride + head * a->width);
         gradient_block(job, w, &b, job->qkv + (first_row + from) * job->stride + head * a->width, &s);
     }
 }
 
-// All query heads of one key head, in order, so that the sums over a group never depend on threads.
+// All query heads that share a key head, in order, so that the sums over the group do not depend on
+// threads.
 static void gradient_task(void *context, size_t index) {
     const attention_job *job = context;
     const tensor_attention *a = job->a;
@@ -386,10 +397,10 @@ static void gradient_task(void *context, size_t index) {
     size_t width = a->width;
     float *k = job->qkv + sequence * a->tokens * job->stride + (a->heads + kv) * width, *v = k + a->kv_heads * width;
     attention_scratch w = scratch_here(job);
-    bring_keys(job, k, &w);
+    load_keys(job, k, &w);
     for (size_t head = kv * group; head < (kv + 1) * group; head++) head_gradient(job, &w, sequence, head);
-    put_back_turned(job, w.d_k, 0, a->tokens, k);
-    put_back(job, w.d_v, a->tokens, v);
+    store_rotated(job, w.d_k, 0, a->tokens, k);
+    store_rows(job, w.d_v, a->tokens, v);
 }
 
 static attention_job gradient_job(const tensor_attention *a, float *qkv, const float *out, const float *d_out) {

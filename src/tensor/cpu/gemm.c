@@ -1,7 +1,9 @@
-// How a product is cut: among threads into tiles, a tile into blocks of k and columns whose part of b is packed and stays in
-// the second cache, those into groups of rows. None of it shows in the bits (gemm_kernels.h).
+// How a product is divided: among threads into tiles; a tile into blocks of k and of columns, with
+// the packed part of b in the second-level cache; a block into groups of rows. None of it affects
+// the bits (gemm_kernels.h).
 //
-// What is packed next is asked for while the kernels multiply, a little before each: packing would otherwise wait for memory.
+// Operands that will be packed next are prefetched while the kernels multiply, because packing
+// would otherwise wait for memory.
 #include "tensor/gemm.h"
 
 #include "tensor/cpu/gemm_kernels.h"
@@ -11,34 +13,38 @@
 #include <string.h>
 
 enum {
-    BLOCK_COLS = 3 * PANEL_COLS,             // of b, packed: second caches of 512 KB have room for them beside a group
+    // columns of packed b: a block and a group fit into a second-level cache of 512 KB
+    BLOCK_COLS = 3 * PANEL_COLS,
     BLOCK_FLOATS = DEPTH_MOST * BLOCK_COLS,  // 221 KB
-    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,   // of a, packed: 98 KB
-    ROWS_MOST = 16 * GROUP_ROWS,             // of a, packed and kept for all blocks of b: 1.6 MB
-    PACK_ROWS = 16,       // of each strip in turn, so that lines that strips share are still at hand
-    LINE_FLOATS = 16,     // what memory hands over at once
-    ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
+    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,   // rows of packed a: 98 KB
+    ROWS_MOST = 16 * GROUP_ROWS,             // rows of a that stay packed for all blocks of b: 1.6 MB
+    // rows of each strip before the next strip, so that cache lines that strips share are still
+    // present
+    PACK_ROWS = 16,
+    LINE_FLOATS = 16,     // one cache line
+    ALIAS_FLOATS = 1024,  // rows at this distance map to the same sets of the first-level cache
 };
 
-// A tile, and where the work on it is.
+// A tile and the current position in it.
 typedef struct tile {
     const gemm_kernels *kernels;
     const tensor_gemm *g;
     size_t first, depth;  // of k
-    size_t col, cols;     // of the block of b
-    size_t row, rows;     // of the group of a
-    size_t top, bottom;   // rows that one block of b is packed for
-    bool in_place;        // the group is read where it lies
-    bool again;           // the groups were packed for an earlier block of columns
-    bool fresh;           // the group is packed by the kernels that read it first
-    const float *add;     // what the block's products are added to, like c; NULL: nothing
+    size_t col, cols;     // the current block of b
+    size_t row, rows;     // the current group of rows of a
+    size_t top, bottom;   // the rows for which one block of b is packed
+    bool in_place;        // the kernels read the group unpacked
+    bool already_packed;  // an earlier block of columns packed the groups already
+    bool pack_on_read;    // the first kernel that reads the group packs it
+    const float *add;     // [m, n] with the layout of c: added to the block's products; NULL: nothing
     float *a, *b;         // packed
 } tile;
 
-// Part of a block of b: columns [col, col + width) of the tile, `cols` of them there.
+// Part of a block of b: columns [col, col + width) of the tile, of which `cols` exist; the rest is
+// padding.
 typedef struct panel {
     size_t col, cols, steps, width;
-    bool fresh;  // packed by the kernel that reads it first
+    bool pack_on_read;  // the first kernel that reads the panel packs it
     float *b;
 } panel;
 
@@ -52,15 +58,16 @@ static panel panel_at(const tile *t, size_t done) {
 
 // --- packing
 
-// `depth` rows of a matrix, `count` <= `width` of its columns, the rest zero, to to[depth][width]; `width` is a multiple of 8.
-// Columns and rows change places when `across`.
-static void pack(const gemm_kernels *kernels, const float *from, size_t stride, bool across, size_t depth, size_t count,
-                 size_t width, float *to) {
+// to[depth, width] = from[depth, stride], or the transpose of from[width, stride] if `transposed`.
+// Only `count` <= `width` columns exist, the rest is zero. `width` is a multiple of 8.
+static void pack(const gemm_kernels *kernels, const float *from, size_t stride, bool transposed, size_t depth,
+                 size_t count, size_t width, float *to) {
     size_t whole = count / 8 * 8;
-    for (size_t j = 0; across && j < whole; j += 8) kernels->turn(from + j * stride, stride, depth, to + j, width);
-    if (!across) kernels->copy(from, stride, depth, whole / 8, to, 8, width);
+    for (size_t j = 0; transposed && j < whole; j += 8)
+        kernels->transpose(from + j * stride, stride, depth, to + j, width);
+    if (!transposed) kernels->copy(from, stride, depth, whole / 8, to, 8, width);
     if (whole == width) return;
-    size_t right = across ? stride : 1, down = across ? 1 : stride;
+    size_t right = transposed ? stride : 1, down = transposed ? 1 : stride;
     for (size_t p = 0; p < depth; p++)
         for (size_t j = whole; j < width; j++) to[p * width + j] = j < count ? from[p * down + j * right] : 0.0f;
 }
@@ -82,7 +89,8 @@ static void pack_panel(const tile *t, const panel *p) {
     size_t strip = strip_of(t, p), at_once = strip < p->width && !b->transposed ? PACK_ROWS : t->depth;
     for (size_t first = 0; first < t->depth; first += at_once)
         for (size_t col = 0; col < p->width; col += strip) {
-            const float *from = source_of_b(t, p->col + col) + first * b->stride;  // across, all is done at once
+            // transposed panels are packed in one pass
+            const float *from = source_of_b(t, p->col + col) + first * b->stride;
             size_t count = size_least(strip, p->cols - col);
             size_t depth = size_least(at_once, t->depth - first);
             pack(t->kernels, from, b->stride, b->transposed, depth, count, strip,
@@ -90,7 +98,7 @@ static void pack_panel(const tile *t, const panel *p) {
         }
 }
 
-// Of the group.
+// The packed group: [rows / PANEL_ROWS, depth, PANEL_ROWS].
 static float *packed_a(const tile *t) { return t->a + (t->row - t->top) * t->depth; }
 
 static void pack_group(const tile *t) {
@@ -103,71 +111,72 @@ static void pack_group(const tile *t) {
              size_least(PANEL_ROWS, t->rows - i), PANEL_ROWS, to + i * t->depth);
 }
 
-// --- asking for what comes next
+// --- prefetching
 
-// Lines of memory, so many for each call of a kernel: line i of a call at at + i * step.
-typedef struct ahead {
+// Cache lines to prefetch: `lines` per kernel call, line i at at + i * step.
+typedef struct prefetch_plan {
     const float *at;
     size_t step, lines;
-    size_t shift, calls;  // to those of the next call; how many calls are left
-} ahead;
+    size_t shift, calls;  // offset to the lines of the next call; number of calls left
+} prefetch_plan;
 
-// `rows` rows of `floats`, for kernels that go `depth` deep.
-static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t floats, size_t depth) {
+// Prefetches `rows` rows of `floats` during kernel calls of `depth` steps each.
+static prefetch_plan prefetch_rows(const float *from, size_t stride, size_t rows, size_t floats, size_t depth) {
     size_t lines = size_pieces(floats, LINE_FLOATS);
-    if (stride != floats) return (ahead){from, stride, rows, LINE_FLOATS, lines};
-    return (ahead){from, LINE_FLOATS, depth, depth * LINE_FLOATS, size_pieces(rows * lines, depth)};
+    if (stride != floats) return (prefetch_plan){from, stride, rows, LINE_FLOATS, lines};
+    return (prefetch_plan){from, LINE_FLOATS, depth, depth * LINE_FLOATS, size_pieces(rows * lines, depth)};
 }
 
-// The next block of columns, or of k, or nothing.
+// The tile position after this block of columns or of k; depth 0: none.
 static tile next_block(const tile *t, size_t cols_most) {
     tile next = *t;
     next.col += t->cols;
     if (next.col < t->g->n) {
         next.cols = size_least(cols_most, t->g->n - next.col);
-        next.again = true;
+        next.already_packed = true;
         return next;
     }
     next.col = 0;
     next.cols = size_least(cols_most, t->g->n);
-    next.again = false;
+    next.already_packed = false;
     next.first += t->depth;
     next.depth = next.first < t->g->k ? size_least(t->depth, t->g->k - next.first) : 0;
     return next;
 }
 
-// The kernels meanwhile go `depth` deep.
-static ahead look_at_group(const tile *t, size_t row, size_t depth) {
+// Prefetches a group during kernel calls of `depth` steps each.
+static prefetch_plan prefetch_group(const tile *t, size_t row, size_t depth) {
     const tensor_matrix *a = &t->g->a;
-    if (row >= t->bottom || t->depth == 0) return (ahead){0};
+    if (row >= t->bottom || t->depth == 0) return (prefetch_plan){0};
     size_t rows = size_least(GROUP_ROWS, t->bottom - row), down = a->transposed ? t->depth : rows;
-    if (t->again) return look_ahead(t->a + (row - t->top) * t->depth, t->depth, rows, t->depth, depth);
-    return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, depth);
+    if (t->already_packed) return prefetch_rows(t->a + (row - t->top) * t->depth, t->depth, rows, t->depth, depth);
+    return prefetch_rows(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, depth);
 }
 
-static ahead look_at_panel(const tile *t, size_t done, size_t depth) {
+static prefetch_plan prefetch_panel(const tile *t, size_t done, size_t depth) {
     const tensor_matrix *b = &t->g->b;
-    if (done >= t->cols || t->depth == 0) return (ahead){0};
+    if (done >= t->cols || t->depth == 0) return (prefetch_plan){0};
     panel p = panel_at(t, done);
     size_t down = b->transposed ? p.cols : t->depth;
-    return look_ahead(source_of_b(t, p.col), b->stride, down, b->transposed ? t->depth : p.cols, depth);
+    return prefetch_rows(source_of_b(t, p.col), b->stride, down, b->transposed ? t->depth : p.cols, depth);
 }
 
-// The next call's share, of the first that has one.
-static void ask_ahead(ahead *next_a, ahead *next_b, gemm_panel *product) {
-    ahead *next = next_b->calls > 0 ? next_b : next_a;
-    product->soon_count = 0;
+// Assigns one kernel call's share of prefetches: of b first, then of a.
+static void assign_prefetch(prefetch_plan *next_a, prefetch_plan *next_b, gemm_panel *product) {
+    prefetch_plan *next = next_b->calls > 0 ? next_b : next_a;
+    product->prefetch_count = 0;
     if (next->calls == 0) return;
-    product->soon = next->at;
-    product->soon_step = next->step;
-    product->soon_count = next->lines;
+    product->prefetch = next->at;
+    product->prefetch_step = next->step;
+    product->prefetch_count = next->lines;
     next->at += next->shift;
     next->calls--;
 }
 
 // --- multiplying
 
-// A product that reaches over an edge of c: by way of one that does not.
+// A product at an edge of c: computed in a full-size buffer, of which rows * cols elements are
+// copied.
 static void edge_product(const tile *t, gemm_panel product, size_t rows, const panel *p) {
     float whole[PANEL_ROWS * PANEL_COLS] = {0}, *c = product.c;
     size_t stride = product.c_stride, bytes = p->cols * sizeof *c;
@@ -179,26 +188,27 @@ static void edge_product(const tile *t, gemm_panel product, size_t rows, const p
     for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * PANEL_COLS, bytes);
 }
 
-// The kernels read the group's rows where they lie, but not those at an edge, nor rows that would push each other out of the
-// cache, nor what many panels of b read again: kernels that keep pack columns as they first read them, while they multiply.
+// Decides how kernels read the group. Unpacked rows are best, except at an edge of the matrix, or
+// where rows map to the same cache sets, or where many panels of b read them again. Kernels that
+// support it pack columns while they multiply (`keeps`).
 static void begin_group(tile *t) {
     const tensor_matrix *a = &t->g->a;
     bool readable = t->rows % PANEL_ROWS == 0 && a->stride % ALIAS_FLOATS != 0;
-    size_t few = a->transposed ? t->kernels->columns_in_place : t->kernels->rows_in_place;
-    t->in_place = readable && t->g->n <= few;
-    t->fresh = t->kernels->keeps && readable && !t->in_place && a->transposed && !t->again;
-    if (!t->in_place && !t->fresh && !t->again) pack_group(t);
+    size_t limit = a->transposed ? t->kernels->columns_in_place : t->kernels->rows_in_place;
+    t->in_place = readable && t->g->n <= limit;
+    t->pack_on_read = t->kernels->keeps && readable && !t->in_place && a->transposed && !t->already_packed;
+    if (!t->in_place && !t->pack_on_read && !t->already_packed) pack_group(t);
 }
 
 static void begin_panel(const tile *t, panel *p) {
-    p->fresh = t->kernels->keeps && !t->g->b.transposed && p->cols == p->width && t->rows >= PANEL_ROWS;
-    if (!p->fresh) pack_panel(t, p);
+    p->pack_on_read = t->kernels->keeps && !t->g->b.transposed && p->cols == p->width && t->rows >= PANEL_ROWS;
+    if (!p->pack_on_read) pack_panel(t, p);
 }
 
-// The group of rows against one panel of b.
-static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b) {
+// c[rows, width] of the panel = or += a[rows, depth] b[depth, width].
+static void multiply_panel(tile *t, const panel *p, prefetch_plan *next_a, prefetch_plan *next_b) {
     const tensor_gemm *g = t->g;
-    bool from_source = t->in_place || t->fresh;
+    bool from_source = t->in_place || t->pack_on_read;
     size_t right = g->a.transposed ? g->a.stride : 1, down = g->a.transposed ? 1 : g->a.stride;
     float *packed = packed_a(t);
     gemm_panel product = {.depth = t->depth, .a = packed, .a_row = 1, .a_step = PANEL_ROWS};
@@ -211,48 +221,49 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
     gemm_panel panels[PANELS_MOST];
     size_t count = size_pieces(t->rows, PANEL_ROWS), whole = p->cols == p->width ? t->rows / PANEL_ROWS : 0;
     for (size_t i = 0; i < count; i++) {
-        bool fresh = p->fresh && i == 0;
-        product.b = fresh ? source_of_b(t, p->col) : p->b;
-        product.b_step = fresh ? g->b.stride : strip_of(t, p);
-        product.b_next = fresh ? 0 : t->depth * strip_of(t, p);
-        product.keep_b = fresh ? p->b : NULL;
-        product.keep_a = t->fresh ? packed + i * PANEL_ROWS * t->depth : NULL;
+        bool pack_on_read = p->pack_on_read && i == 0;
+        product.b = pack_on_read ? source_of_b(t, p->col) : p->b;
+        product.b_step = pack_on_read ? g->b.stride : strip_of(t, p);
+        product.b_next = pack_on_read ? 0 : t->depth * strip_of(t, p);
+        product.keep_b = pack_on_read ? p->b : NULL;
+        product.keep_a = t->pack_on_read ? packed + i * PANEL_ROWS * t->depth : NULL;
         size_t at = (t->row + i * PANEL_ROWS) * g->c_stride + p->col;
         product.c = g->c + at;
         product.add = t->add ? t->add + at : NULL;
-        ask_ahead(next_a, next_b, &product);
+        assign_prefetch(next_a, next_b, &product);
         panels[i] = product;
         product.a += PANEL_ROWS * (from_source ? down : t->depth);
     }
     if (whole > 0) t->kernels->product[p->steps - 1](panels, whole);
     for (size_t i = whole; i < count; i++)
         edge_product(t, panels[i], size_least(PANEL_ROWS, t->rows - i * PANEL_ROWS), p);
-    t->fresh = false;
+    t->pack_on_read = false;
 }
 
-// The first group finds each panel of b still to be packed; the last asks for what the next block begins with.
+// The first group packs each panel of b. The last group prefetches the start of the next block.
 static void multiply_block(tile *t, size_t cols_most) {
     tile after = next_block(t, cols_most);
     for (t->row = t->top; t->row < t->bottom; t->row += GROUP_ROWS) {
         t->rows = size_least(GROUP_ROWS, t->bottom - t->row);
         bool last = t->row + GROUP_ROWS >= t->bottom;
-        ahead next_a = last ? look_at_group(&after, t->top, t->depth) : look_at_group(t, t->row + GROUP_ROWS, t->depth);
-        ahead next_b = {0};
+        prefetch_plan next_a = last ? prefetch_group(&after, t->top, t->depth)
+                                    : prefetch_group(t, t->row + GROUP_ROWS, t->depth);
+        prefetch_plan next_b = {0};
         begin_group(t);
         for (size_t done = 0; done < t->cols;) {
             panel p = panel_at(t, done);
             done += p.width;
             if (t->row == t->top) {
                 begin_panel(t, &p);
-                next_b = look_at_panel(t, done, t->depth);
+                next_b = prefetch_panel(t, done, t->depth);
             }
-            if (last && done >= t->cols) next_b = look_at_panel(&after, 0, t->depth);
+            if (last && done >= t->cols) next_b = prefetch_panel(&after, 0, t->depth);
             multiply_panel(t, &p, &next_a, &next_b);
         }
     }
 }
 
-// The sum of no products.
+// k = 0: the product is zero.
 static void set_empty(const tensor_gemm *g) {
     const float *from = gemm_added_to(g, 0);
     for (size_t i = 0; from != g->c && i < g->m; i++) {
@@ -264,7 +275,8 @@ static void set_empty(const tensor_gemm *g) {
     }
 }
 
-// A block of k is done with all columns before the next, so that a is packed once for them.
+// Finishes a block of k for all columns before the next, so that each group of a is packed once per
+// block.
 void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
     _Alignas(64) float a[ROWS_MOST * DEPTH_MOST], b[BLOCK_FLOATS];
     if (g->k == 0) {
@@ -275,7 +287,8 @@ void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
     for (size_t top = 0; top < g->m; top += ROWS_MOST)
         for (size_t first = 0; first < g->k; first += depth)
             for (size_t col = 0; col < g->n; col += cols_most) {
-                tile t = {.kernels = kernels, .g = g, .first = first, .col = col, .again = col > 0, .a = a, .b = b};
+                tile t = {
+                    .kernels = kernels, .g = g, .first = first, .col = col, .already_packed = col > 0, .a = a, .b = b};
                 t.depth = size_least(depth, g->k - first);
                 t.cols = size_least(cols_most, g->n - col);
                 t.top = top;
@@ -310,14 +323,14 @@ enum { PACK_COLS = 4 * PANEL_COLS, TASKS_PER_THREAD = 4, PACKED_MOST = 1 << 19 }
 typedef struct rows_job {
     const tensor_gemm *g;
     const tensor_gemm_rows *rows;
-    size_t height;  // of a tile
+    size_t height;  // rows of a tile
     size_t packs_across;
 } rows_job;
 
-static size_t wide_of(size_t n) { return size_up(n, PANEL_STEP); }
+static size_t padded_cols(size_t n) { return size_up(n, PANEL_STEP); }
 
 size_t tensor_gemm_packed(size_t n, size_t k) {
-    size_t floats = wide_of(n) * k, split = split_packed(n, k);
+    size_t floats = padded_cols(n) * k, split = split_packed(n, k);
     return floats > PACKED_MOST ? 0 : floats > split ? floats : split;
 }
 
@@ -325,7 +338,7 @@ size_t tensor_gemm_packed(size_t n, size_t k) {
 static tile rows_tile(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first) {
     tile t = {.kernels = gemm_kernels_here(), .g = g, .first = first, .cols = g->n};
     t.depth = size_least(gemm_depth(g->k), g->k - first);
-    t.b = rows->packed + first * wide_of(g->n);
+    t.b = rows->packed + first * padded_cols(g->n);
     t.add = gemm_added_to(g, first);
     return t;
 }
@@ -335,7 +348,7 @@ static void rows_split_task(void *context, size_t index) {
     split_pack(split_kernels_here(), job->g, job->rows->packed, index);
 }
 
-// Panels that begin in some of the columns of a block of k.
+// Packs the panels that begin in one range of columns of one block of k.
 static void rows_pack_task(void *context, size_t index) {
     const rows_job *job = context;
     tile t = rows_tile(job->g, job->rows, index / job->packs_across * gemm_depth(job->g->k));
@@ -345,7 +358,7 @@ static void rows_pack_task(void *context, size_t index) {
         bool mine = done >= from && done < from + PACK_COLS;
         done += p.width;
         if (!mine) continue;
-        ahead next = look_at_panel(&t, done, t.depth);
+        prefetch_plan next = prefetch_panel(&t, done, t.depth);
         for (; next.calls > 0; next.calls--, next.at += next.shift)
             for (size_t i = 0; i < next.lines; i++) __builtin_prefetch(next.at + i * next.step, 0, 2);
         pack_panel(&t, &p);
@@ -360,13 +373,14 @@ void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm
         tensor_pool_run(pool, size_pieces(g->k, gemm_depth(g->k)) * job.packs_across, rows_pack_task, &job);
 }
 
-// Packed, b lies in order, and the processor sees it coming; what is wanted `soon` is fetched instead.
+// Packed b is read in order, so the hardware prefetches it; the kernels prefetch the caller's
+// arrays instead.
 static void multiply_group(tile *t, const tensor_gemm_rows *rows) {
-    ahead next[2] = {{0}, {0}};
+    prefetch_plan next[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++) {
-        size_t floats = rows->soon[i].floats;
-        if (rows->soon[i].at && t->first == 0)
-            next[i] = look_ahead(rows->soon[i].at + t->row * floats, floats, t->rows, floats, t->depth);
+        size_t floats = rows->prefetch[i].floats;
+        if (rows->prefetch[i].at && t->first == 0)
+            next[i] = prefetch_rows(rows->prefetch[i].at + t->row * floats, floats, t->rows, floats, t->depth);
     }
     begin_group(t);
     for (size_t done = 0; done < t->cols;) {

@@ -1,4 +1,5 @@
-// Split products on processors with AMX: eight registers of 16 lines of 64 bytes, and an instruction that multiplies two of them.
+// Split products on processors with AMX: eight tile registers of 16 rows of 64 bytes, and an
+// instruction that multiplies two of them.
 #include "tensor/cpu/gemm_split.h"
 
 #if defined(__x86_64__)
@@ -15,19 +16,19 @@ enum {
     LEAF_FEATURES = 7,
     TILE_BIT = 24,
     BF16_BIT = 22,
-    ASK_PERMISSION = 0x1023,  // arch_prctl: ARCH_REQ_XCOMP_PERM
-    TILE_DATA = 18,           // the state that is asked for
+    REQUEST_PERMISSION = 0x1023,  // arch_prctl: ARCH_REQ_XCOMP_PERM
+    TILE_DATA = 18,               // the tile data component of the XSAVE state
     LINE_BYTES = 64,
     LINE_FLOATS = 16,
-    PART = 2 * SPLIT_TILE  // elements of a part of a panel, for a step
+    PART = 2 * SPLIT_TILE  // elements of one part of a panel, for one step
 };
 
-// The kernel keeps these registers only for programs that ask for them.
-static bool ask(void) {
+// Linux enables the tile registers only for processes that request them.
+static bool request_tile_registers(void) {
     unsigned a, b, c, d;
     if (!__builtin_cpu_supports("avx512f") || !__get_cpuid_count(LEAF_FEATURES, 0, &a, &b, &c, &d)) return false;
     if (!(d >> TILE_BIT & 1) || !(d >> BF16_BIT & 1)) return false;
-    return syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
 static bool amx_works(void) {
@@ -35,7 +36,7 @@ static bool amx_works(void) {
     static atomic_int known = UNKNOWN;
     int now = atomic_load_explicit(&known, memory_order_relaxed);
     if (now == UNKNOWN) {
-        now = ask() ? WORKS : FAILS;
+        now = request_tile_registers() ? WORKS : FAILS;
         atomic_store_explicit(&known, now, memory_order_relaxed);
     }
     return now == WORKS;
@@ -43,7 +44,7 @@ static bool amx_works(void) {
 
 // --- packing
 
-// What bf16 has of a float.
+// The upper 16 bits of a float: its truncation to bf16.
 AMX INLINE __m512i upper_half(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi32(-(1 << 16))); }
 
 // The nearest bf16, as a float.
@@ -51,10 +52,10 @@ AMX INLINE __m512i nearest(__m512 x) {
     return upper_half(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(1 << 15)));
 }
 
-// The bf16 of x in the lower halves of the elements, those of y in the upper ones.
-AMX INLINE __m512i together(__m512i x, __m512i y) { return _mm512_or_si512(_mm512_srli_epi32(x, 16), y); }
+// Packs bf16 pairs: x into the lower halves of the elements, y into the upper halves.
+AMX INLINE __m512i pack_pair(__m512i x, __m512i y) { return _mm512_or_si512(_mm512_srli_epi32(x, 16), y); }
 
-// 16 pairs, to a line of each part's tile.
+// Splits 16 pairs into high, middle and low parts, one row of each part's tile.
 AMX INLINE void split(__m512 x, __m512 y, uint16_t *to) {
     __m512i high_x = nearest(x), high_y = nearest(y);
     x = _mm512_sub_ps(x, _mm512_castsi512_ps(high_x));
@@ -62,19 +63,19 @@ AMX INLINE void split(__m512 x, __m512 y, uint16_t *to) {
     __m512i middle_x = nearest(x), middle_y = nearest(y);
     x = _mm512_sub_ps(x, _mm512_castsi512_ps(middle_x));
     y = _mm512_sub_ps(y, _mm512_castsi512_ps(middle_y));
-    _mm512_storeu_si512(to, together(high_x, high_y));
-    _mm512_storeu_si512(to + PART, together(middle_x, middle_y));
-    // Very small numbers' rest is longer than a bf16.
-    _mm512_storeu_si512(to + 2 * PART, together(_mm512_castps_si512(x), upper_half(_mm512_castps_si512(y))));
+    _mm512_storeu_si512(to, pack_pair(high_x, high_y));
+    _mm512_storeu_si512(to + PART, pack_pair(middle_x, middle_y));
+    // The remainder of a very small number is longer than a bf16, so it is truncated.
+    _mm512_storeu_si512(to + 2 * PART, pack_pair(_mm512_castps_si512(x), upper_half(_mm512_castps_si512(y))));
 }
 
 AMX INLINE __mmask16 first_of(size_t count) { return (__mmask16)(count >= SPLIT_HALF ? 0xffff : (1u << count) - 1); }
 
-static size_t less(size_t x, size_t y) { return x > y ? x - y : 0; }
+static size_t excess(size_t x, size_t y) { return x > y ? x - y : 0; }
 
-// Lines of a tile are lines of the source: of `k` numbers that are left.
+// SPLIT_ALONG: a row of the tile is a line of the source. `k` numbers of each line are left.
 AMX INLINE void split_lines(const float *from, size_t stride, size_t lines, size_t k, uint16_t *to) {
-    __mmask16 low = first_of(k), up = first_of(less(k, SPLIT_HALF));
+    __mmask16 low = first_of(k), up = first_of(excess(k, SPLIT_HALF));
     for (size_t i = 0; i < SPLIT_LINES; i++, to += SPLIT_STEP) {
         const float *line = from + i * stride;
         bool there = i < lines;
@@ -83,7 +84,7 @@ AMX INLINE void split_lines(const float *from, size_t stride, size_t lines, size
     }
 }
 
-// ... are numbers of one k.
+// SPLIT_ACROSS: a row of the tile holds the numbers of one k, one per line.
 AMX INLINE void split_rows(const float *from, size_t stride, size_t lines, size_t k, uint16_t *to) {
     __mmask16 all = first_of(lines);
     for (size_t i = 0; i < SPLIT_HALF; i++, to += SPLIT_STEP) {
@@ -93,8 +94,8 @@ AMX INLINE void split_rows(const float *from, size_t stride, size_t lines, size_
     }
 }
 
-// to[j][i] = from[i][j] for i and j < 16, those with i < rows and j < cols; the rest zero.
-AMX INLINE void turn(const float *from, size_t stride, size_t rows, size_t cols, float *to, size_t to_stride) {
+// to[j][i] = from[i][j] for i < rows and j < cols, both at most 16; the rest of to[16][16] is zero.
+AMX INLINE void transpose(const float *from, size_t stride, size_t rows, size_t cols, float *to, size_t to_stride) {
     __m512 x[16], y[16];
     __mmask16 wide = first_of(cols);
     for (size_t i = 0; i < 16; i++) x[i] = _mm512_maskz_loadu_ps(i < rows ? wide : 0, from + i * stride);
@@ -119,27 +120,30 @@ AMX INLINE void turn(const float *from, size_t stride, size_t rows, size_t cols,
     }
 }
 
-// One step of up to 16 lines, `k` of it. What does not lie as it shall is turned first.
+// Packs one step of up to 16 lines, of which `k` numbers are left. A source in the other order is
+// transposed first.
 AMX static void pack_a_tile(const float *from, const split_source *s, size_t lines, size_t k, uint16_t *to) {
-    _Alignas(LINE_BYTES) float turned[SPLIT_LINES * SPLIT_STEP];
+    _Alignas(LINE_BYTES) float transposed[SPLIT_LINES * SPLIT_STEP];
     if (s->order == SPLIT_ALONG) {
         split_lines(from, s->stride, lines, k, to);
         return;
     }
-    turn(from, s->stride, k, lines, turned, SPLIT_STEP);
-    turn(from + SPLIT_HALF * s->stride, s->stride, less(k, SPLIT_HALF), lines, turned + SPLIT_HALF, SPLIT_STEP);
-    split_lines(turned, SPLIT_STEP, SPLIT_LINES, SPLIT_STEP, to);
+    transpose(from, s->stride, k, lines, transposed, SPLIT_STEP);
+    transpose(from + SPLIT_HALF * s->stride, s->stride, excess(k, SPLIT_HALF), lines, transposed + SPLIT_HALF,
+              SPLIT_STEP);
+    split_lines(transposed, SPLIT_STEP, SPLIT_LINES, SPLIT_STEP, to);
 }
 
 AMX static void pack_b_tile(const float *from, const split_source *s, size_t lines, size_t k, uint16_t *to) {
-    _Alignas(LINE_BYTES) float turned[SPLIT_STEP * SPLIT_LINES];
+    _Alignas(LINE_BYTES) float transposed[SPLIT_STEP * SPLIT_LINES];
     if (s->order == SPLIT_ACROSS) {
         split_rows(from, s->stride, lines, k, to);
         return;
     }
-    turn(from, s->stride, lines, k, turned, SPLIT_LINES);
-    turn(from + SPLIT_HALF, s->stride, lines, less(k, SPLIT_HALF), turned + SPLIT_HALF * SPLIT_LINES, SPLIT_LINES);
-    split_rows(turned, SPLIT_LINES, SPLIT_LINES, SPLIT_STEP, to);
+    transpose(from, s->stride, lines, k, transposed, SPLIT_LINES);
+    transpose(from + SPLIT_HALF, s->stride, lines, excess(k, SPLIT_HALF), transposed + SPLIT_HALF * SPLIT_LINES,
+              SPLIT_LINES);
+    split_rows(transposed, SPLIT_LINES, SPLIT_LINES, SPLIT_STEP, to);
 }
 
 typedef void (*pack_tile)(const float *from, const split_source *s, size_t lines, size_t k, uint16_t *to);
@@ -149,7 +153,7 @@ AMX INLINE void pack(const split_source *s, pack_tile tile, uint16_t *to) {
     for (size_t k = 0; k < s->depth; k += SPLIT_STEP, to += SPLIT_PANEL) {
         const float *from = s->at + k * right;
         tile(from, s, s->lines, s->depth - k, to);
-        tile(from + SPLIT_LINES * down, s, less(s->lines, SPLIT_LINES), s->depth - k, to + SPLIT_TILE);
+        tile(from + SPLIT_LINES * down, s, excess(s->lines, SPLIT_LINES), s->depth - k, to + SPLIT_TILE);
     }
 }
 
@@ -170,12 +174,13 @@ AMX static void begin(void) {
         shapes.line_bytes[i] = LINE_BYTES;
         shapes.lines[i] = SPLIT_LINES;
     }
-    __asm__ volatile("ldtilecfg %0" : : "m"(shapes));  // compilers' own forget most of what it reads
+    // the compilers' intrinsic does not declare all memory that the instruction reads
+    __asm__ volatile("ldtilecfg %0" : : "m"(shapes));
 }
 
 AMX static void end(void) { _tile_release(); }
 
-// Registers 0 to 3 are c's, 4 and 5 a part of a's, 6 and 7 one of b's.
+// Tile registers: 0 to 3 hold c, 4 and 5 one part of a, 6 and 7 one part of b.
 // clang-format off
 #define LOAD_A(WHICH)                                          \
     _tile_loadd(4, a + (WHICH) * PART, LINE_BYTES);            \

@@ -4,8 +4,8 @@
 #if defined(__x86_64__)
 #include "tensor/cpu/gemm_avx2_loops.h"
 
-// An 8 x 8 square: pairs, fours, halves.
-AVX2 INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
+// Transposes an 8 x 8 square: first pairs, then groups of four, then halves.
+AVX2 INLINE void transpose_square(const float *from, size_t from_stride, float *to, size_t to_step) {
     __m256 x[8], y[8];
     for (size_t r = 0; r < 8; r++) x[r] = _mm256_loadu_ps(from + r * from_stride);
     for (size_t r = 0; r < 8; r += 2) {
@@ -23,10 +23,10 @@ AVX2 INLINE void turn_square(const float *from, size_t from_stride, float *to, s
     }
 }
 
-AVX2 void gemm_turn_avx2(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
+AVX2 void gemm_transpose_avx2(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) turn_square(from + i, from_stride, to + i * to_step, to_step);
-    gemm_turn_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
+    for (; i + 8 <= count; i += 8) transpose_square(from + i, from_stride, to + i * to_step, to_step);
+    gemm_transpose_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
 }
 
 AVX2 INLINE void copy_chunks(const float *from, size_t from_stride, size_t rows, const size_t chunks, float *to,
@@ -44,21 +44,22 @@ AVX2 void gemm_copy_avx2(const float *from, size_t from_stride, size_t rows, siz
     if (chunks == 1) copy_chunks(from, from_stride, rows, 1, to, chunk_step, row_step);
 }
 
-// Of a panel of b, as many columns as the kernel takes at once.
+// Part of a panel of b: the columns that a kernel computes at once.
 typedef struct avx2_strip {
     const float *b;
     size_t b_step, col;
-    size_t turn, turns;  // of those in which a panel asks for what is read later
+    size_t index, strips;  // index and number of strips of the panel, which share its prefetches
 } avx2_strip;
 
-// What a kernel makes at once, in pairs of rows of a, which may be those of two panels.
+// The rows of c that a kernel computes at once. `a` points to pairs of rows, which may belong to
+// two panels.
 typedef struct avx2_tile {
     size_t depth, a_row, a_step, c_stride;
     const float *a[AVX2_PAIRS];
     float *c;
-    const float *add;   // NULL: nothing
-    const float *soon;  // asked for, a line every four steps
-    size_t soon_step;
+    const float *add;       // NULL: nothing
+    const float *prefetch;  // prefetched, one cache line every four steps
+    size_t prefetch_step;
 } avx2_tile;
 
 AVX2 INLINE void avx2_step(const avx2_tile *t, size_t k, const float *from, const size_t rows, const size_t vectors,
@@ -72,14 +73,15 @@ AVX2 INLINE void avx2_step(const avx2_tile *t, size_t k, const float *from, cons
     }
 }
 
-// Returns how many steps it did: whole fours, and none of what does not occur.
+// Returns the number of steps done: a multiple of four, or 0 for layouts that have no assembly
+// loop.
 AVX2 INLINE size_t avx2_fours(const avx2_tile *t, const avx2_strip *s, const size_t rows, const size_t vectors,
                               avx2_sums sum) {
     bool strip = s->b_step == 8 * vectors, beside = t->a_row == 1, packed = beside && t->a_step == PANEL_ROWS;
-    avx2_loop loop = {.fours = t->depth / 4, .a = {t->a[0], t->a[1], t->a[2]}, .b = s->b, .soon = t->soon};
+    avx2_loop loop = {.fours = t->depth / 4, .a = {t->a[0], t->a[1], t->a[2]}, .b = s->b, .prefetch = t->prefetch};
     loop.a_step = (beside ? t->a_step : t->a_row) * sizeof(float);
     loop.b_step = s->b_step * sizeof(float);
-    loop.soon_step = t->soon_step * sizeof(float);
+    loop.prefetch_step = t->prefetch_step * sizeof(float);
     if (loop.fours == 0) return 0;
     if (strip && (packed || t->a_step == 1))
         avx2_of_strips(&loop, packed, rows, vectors, sum);
@@ -90,7 +92,7 @@ AVX2 INLINE size_t avx2_fours(const avx2_tile *t, const avx2_strip *s, const siz
     return 4 * loop.fours;
 }
 
-AVX2 INLINE void avx2_make(const avx2_tile *t, const avx2_strip *s, const size_t rows, const size_t vectors) {
+AVX2 INLINE void avx2_tile_product(const avx2_tile *t, const avx2_strip *s, const size_t rows, const size_t vectors) {
     UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t line = 0; line < 2; line++)
         __builtin_prefetch(t->c + i * t->c_stride + 16 * line, 1);
     avx2_sums sum;
@@ -107,19 +109,19 @@ AVX2 INLINE void avx2_make(const avx2_tile *t, const avx2_strip *s, const size_t
     }
 }
 
-// Rows [row, row + rows) of panels that lie one under the other; four are of one panel.
+// Rows [row, row + rows) of consecutive panels; a set of four rows belongs to one panel.
 AVX2 INLINE void avx2_rows(const gemm_panel *panels, const avx2_strip *s, size_t row, const size_t rows,
                            const size_t vectors) {
     const gemm_panel *p = &panels[row / PANEL_ROWS];
     size_t down = row % PANEL_ROWS, at = down * p->c_stride + s->col;
     avx2_tile t = {.depth = p->depth, .a_row = p->a_row, .a_step = p->a_step, .c_stride = p->c_stride, .c = p->c + at};
     t.add = p->add ? p->add + at : NULL;
-    t.soon = s->b;
-    size_t done = s->turn * PANEL_ROWS + down, all = s->turns * PANEL_ROWS;
-    size_t begin = p->soon_count * done / all, end = p->soon_count * size_least(done + rows, all) / all;
+    t.prefetch = s->b;
+    size_t done = s->index * PANEL_ROWS + down, all = s->strips * PANEL_ROWS;
+    size_t begin = p->prefetch_count * done / all, end = p->prefetch_count * size_least(done + rows, all) / all;
     if (begin < end) {
-        t.soon = p->soon + begin * p->soon_step;
-        t.soon_step = p->soon_step;
+        t.prefetch = p->prefetch + begin * p->prefetch_step;
+        t.prefetch_step = p->prefetch_step;
     }
     t.a[0] = p->a + down * p->a_row;
     t.a[1] = t.a[0] + 2 * p->a_row;
@@ -127,23 +129,24 @@ AVX2 INLINE void avx2_rows(const gemm_panel *panels, const avx2_strip *s, size_t
         size_t here = row + 2 * i;
         t.a[i] = panels[here / PANEL_ROWS].a + here % PANEL_ROWS * p->a_row;
     }
-    avx2_make(&t, s, rows, vectors);
+    avx2_tile_product(&t, s, rows, vectors);
 }
 
-// Four rows at a time of 24 columns; of 16 six where there are so many, since eight sums do not keep the processor busy.
-AVX2 INLINE void avx2_under(const gemm_panel *panels, size_t count, const avx2_strip *s, const size_t vectors) {
+// Four rows of 24 columns at a time. With 16 columns six rows where possible, because eight sums
+// cannot keep the multipliers busy.
+AVX2 INLINE void avx2_strip_rows(const gemm_panel *panels, size_t count, const avx2_strip *s, const size_t vectors) {
     size_t rows = count * PANEL_ROWS, row = 0;
     size_t sixes = vectors == 3 ? 0 : rows % 6 == 2 ? rows - 8 : rows - rows % 6;
     for (; vectors == 2 && row < sixes; row += 6) avx2_rows(panels, s, row, 6, 2);
     for (; row < rows; row += 4) avx2_rows(panels, s, row, 4, vectors);
 }
 
-// A strip of b stays in the first cache while all rows pass by.
+// For each strip of b, computes all rows, so that the strip stays in the first-level cache.
 AVX2 INLINE void avx2_product(const gemm_panel *panels, size_t count, const size_t cols, const size_t vectors) {
     const size_t wide = 8 * vectors;
-    avx2_strip s = {.b = panels->b, .b_step = panels->b_step, .turns = cols / wide};
-    for (s.turn = 0; s.turn < s.turns; s.turn++) {
-        avx2_under(panels, count, &s, vectors);
+    avx2_strip s = {.b = panels->b, .b_step = panels->b_step, .strips = cols / wide};
+    for (s.index = 0; s.index < s.strips; s.index++) {
+        avx2_strip_rows(panels, count, &s, vectors);
         s.col += wide;
         s.b += panels->b_next > 0 ? panels->b_next : wide;
     }
@@ -163,7 +166,7 @@ const gemm_kernels gemm_avx2 = {
     .columns_in_place = 0,
     .strips = {1, 2, 2},
     .product = {avx2_1, avx2_2, avx2_3},
-    .turn = gemm_turn_avx2,
+    .transpose = gemm_transpose_avx2,
     .copy = gemm_copy_avx2,
 };
 

@@ -11,27 +11,30 @@
 
 enum { AVX2_PAIRS = 3, AVX2_SUMS = 12 };
 
-// Twelve sums, or eight, row after row: enough for two multiply-adds to begin in every cycle, as many as sixteen registers leave.
+// Eight or twelve sums, row after row. Twelve let two multiply-adds start per cycle and are all
+// that sixteen registers leave room for.
 typedef __m256 avx2_sums[AVX2_SUMS];
 
-// What the loops below begin with; steps in bytes.
+// Operands of the loops below; steps in bytes.
 typedef struct avx2_loop {
     size_t fours;
     const float *a[AVX2_PAIRS];
     size_t a_step;
     const float *b;
     size_t b_step;
-    const float *soon;
-    size_t soon_step;
+    const float *prefetch;
+    size_t prefetch_step;
 } avx2_loop;
 _Static_assert(offsetof(avx2_loop, a_step) == 32 && offsetof(avx2_loop, b) == 40 &&
-                   offsetof(avx2_loop, soon_step) == 64,
+                   offsetof(avx2_loop, prefetch_step) == 64,
                "the loops know where it has what");
 
-// Four steps at a time, written out with what counts them: compilers run out of registers and read b again, and spend a tenth of
-// what the processor begins on counting and pointing. rsi points to a and rdi to b; where rows are an unknown distance apart, r8
-// of a and r9 of b, rax and rdx point to the last of four. Pairs of rows have rsi, rax and rdx. Each time a line is asked for:
-// of many at once the processor would forget most.
+// Four unrolled steps with their loop counter in assembly. Reason: compilers run out of registers,
+// load b twice, and spend a tenth of the issue slots on counters and addresses.
+//
+// Registers: rsi points to a, rdi to b. For rows at a variable distance, r8 is the step of a, r9
+// that of b, and rax and rdx point to the last of four rows. Pairs of rows use rsi, rax and rdx.
+// Each iteration prefetches one line, because a processor drops most of many prefetches at once.
 // clang-format off
 #define FETCH(FIELD, TO) FETCH_FROM("%[loop]", FIELD, TO)
 #define AT_FOURS "0"
@@ -41,9 +44,11 @@ _Static_assert(offsetof(avx2_loop, a_step) == 32 && offsetof(avx2_loop, b) == 40
 #define AT_A_STEP "32"
 #define AT_B "40"
 #define AT_B_STEP "48"
-#define AT_SOON "56"
-#define AT_SOON_STEP "64"
-// In step K of four, of b: a strip's, or with rows far apart. Of a: rows that are neighbours, packed or far apart, and steps that are.
+#define AT_PREFETCH "56"
+#define AT_PREFETCH_STEP "64"
+// Addresses for step K of four. Of b: a packed strip (B_STRIP) or rows with a stride (B_FAR). Of a:
+// packed rows (A_PACKED), adjacent rows with a stride per step (A_BESIDE), or adjacent steps with a
+// stride per row (A_ALONG).
 #define B_STRIP(K, V, WIDTH) "4*(" WIDTH "*" #K "+8*" V ")(%%rdi)"
 #define B_STRIP_BEGIN ""
 #define B_STRIP_ON(WIDTH) ADD("16*" WIDTH, "rdi")
@@ -87,7 +92,7 @@ _Static_assert(offsetof(avx2_loop, a_step) == 32 && offsetof(avx2_loop, b) == 40
                [s4] "+x"(sum[4]), [s5] "+x"(sum[5]), [s6] "+x"(sum[6]), [s7] "+x"(sum[7])
 #define SUMS_12 SUMS_8, [s8] "+x"(sum[8]), [s9] "+x"(sum[9]), [s10] "+x"(sum[10]), [s11] "+x"(sum[11])
 #define MULTIPLY(STEP, WIDTH, A, B, SUMS)                                                                          \
-    __asm__ volatile(FETCH(AT_FOURS, "rcx") FETCH(AT_A, "rsi") FETCH(AT_B, "rdi") FETCH(AT_SOON, "r10") FETCH(AT_SOON_STEP, "r11") \
+    __asm__ volatile(FETCH(AT_FOURS, "rcx") FETCH(AT_A, "rsi") FETCH(AT_B, "rdi") FETCH(AT_PREFETCH, "r10") FETCH(AT_PREFETCH_STEP, "r11") \
             A##_BEGIN B##_BEGIN ".p2align 5\n" "1:\n\t" "prefetcht1 (%%r10)\n\t" "add %%r11, %%r10\n\t"             \
             STEP(A, B, 0) STEP(A, B, 1) STEP(A, B, 2) STEP(A, B, 3)                                                \
             A##_ON B##_ON(WIDTH) "dec %%rcx\n\t" "jnz 1b\n\t"                                                      \
@@ -95,7 +100,7 @@ _Static_assert(offsetof(avx2_loop, a_step) == 32 && offsetof(avx2_loop, b) == 40
             : "memory", "cc", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "xmm12", "xmm13", "xmm14", "xmm15")
 // clang-format on
 
-// Of strips of b.
+// b is packed in strips.
 AVX2 INLINE void avx2_of_strips(const avx2_loop *loop, bool packed, const size_t rows, const size_t vectors,
                                 avx2_sums sum) {
     if (rows == 6 && packed)
@@ -112,7 +117,7 @@ AVX2 INLINE void avx2_of_strips(const avx2_loop *loop, bool packed, const size_t
         MULTIPLY(STEP_4X16, "16", A_ALONG, B_STRIP, SUMS_8);
 }
 
-// Where nothing is packed.
+// Neither a nor b is packed.
 AVX2 INLINE void avx2_far(const avx2_loop *loop, bool beside, const size_t vectors, avx2_sums sum) {
     if (vectors == 3 && beside)
         MULTIPLY(STEP_4X24, "24", A_BESIDE, B_FAR, SUMS_12);

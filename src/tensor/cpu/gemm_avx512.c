@@ -4,12 +4,12 @@
 #if defined(__x86_64__)
 #include "tensor/cpu/gemm_avx512_loops.h"
 
-enum { LINE_FLOATS = 16, C_LINES = 4 };  // that a row of a panel of c lies in, at most
+enum { LINE_FLOATS = 16, C_LINES = 4 };  // the most cache lines in a row of a panel of c
 
-// How a panel of a lies.
-typedef enum rows_lie { ROWS_PACKED, ROWS_BESIDE, ROWS_KEPT, ROWS_ALONG } rows_lie;
+// The layout of a panel of a.
+typedef enum rows_layout { ROWS_PACKED, ROWS_BESIDE, ROWS_KEPT, ROWS_ALONG } rows_layout;
 
-static inline rows_lie rows_lie_of(const gemm_panel *p) {
+static inline rows_layout layout_of(const gemm_panel *p) {
     if (p->a_row != 1) return ROWS_ALONG;
     return p->keep_a ? ROWS_KEPT : p->a_step == PANEL_ROWS ? ROWS_PACKED : ROWS_BESIDE;
 }
@@ -24,7 +24,7 @@ static inline rows_lie rows_lie_of(const gemm_panel *p) {
     }
 // clang-format on
 
-AVX512 INLINE void avx512_multiply(const avx512_panel *panel, rows_lie rows, const size_t vectors) {
+AVX512 INLINE void avx512_multiply(const avx512_panel *panel, rows_layout rows, const size_t vectors) {
     if (panel->keep_b && vectors == 3)
         MULTIPLY_ROWS(3, "48", B_KEPT)
     else if (panel->keep_b && vectors == 2)
@@ -39,49 +39,50 @@ AVX512 INLINE void avx512_multiply(const avx512_panel *panel, rows_lie rows, con
         MULTIPLY_ROWS(1, "16", B_FAR)
 }
 
-// Where the first line of c that a kernel makes next lies.
+// The first line of c that the next kernel writes.
 AVX512 INLINE const float *next_c(const gemm_panel *panels, size_t count, size_t i, size_t vectors) {
     return i + 1 < count ? panels[i + 1].c : panels[0].c + PANEL_STEP * vectors;
 }
 
-// What is asked for beside which fours: of the panel of c that is made next a line at a time, and what comes later, a line a step, while
-// there is something.
-AVX512 INLINE void ask(const gemm_panel *p, const float *c, avx512_panel *panel) {
-    const size_t all = p->depth / 4, c_fours = C_LINES * PANEL_ROWS, soon_fours = size_least(p->soon_count / 4, all);
+// Divides the loop into parts with the same prefetches. One part prefetches a line of the next
+// panel of c per iteration, another four lines of `prefetch`, until they are exhausted.
+AVX512 INLINE void plan_prefetches(const gemm_panel *p, const float *c, avx512_panel *panel) {
+    const size_t all = p->depth / 4, c_fours = C_LINES * PANEL_ROWS,
+                 prefetch_fours = size_least(p->prefetch_count / 4, all);
     avx512_part *part = panel->part;
     for (size_t done = 0; done < all; done += part->fours, part++) {
-        bool of_c = done < c_fours, soon = done < soon_fours;
-        size_t end = soon ? soon_fours : all;
+        bool of_c = done < c_fours, prefetch = done < prefetch_fours;
+        size_t end = prefetch ? prefetch_fours : all;
         if (of_c) end = size_least(end, done / PANEL_ROWS * PANEL_ROWS + PANEL_ROWS);
         *part = (avx512_part){.fours = end - done, .c = p->c};
         if (of_c) {
             part->c = c + done % PANEL_ROWS * p->c_stride + done / PANEL_ROWS * LINE_FLOATS;
             part->c_step = panel->c_step;
         }
-        if (soon) part->soon_step = p->soon_step * sizeof(float);
+        if (prefetch) part->prefetch_step = p->prefetch_step * sizeof(float);
     }
     part->fours = 0;
 }
 
-AVX512 INLINE void avx512_make(const gemm_panel *p, const float *c_next, const size_t vectors) {
+AVX512 INLINE void avx512_panel_product(const gemm_panel *p, const float *c_next, const size_t vectors) {
     avx512_panel panel;
     panel.a = p->a;
     panel.a_step = (p->a_row == 1 ? p->a_step : p->a_row) * sizeof(float);
     panel.b = p->b;
     panel.b_step = p->b_step * sizeof(float);
-    panel.soon = p->soon_count > 0 ? p->soon : p->b;
+    panel.prefetch = p->prefetch_count > 0 ? p->prefetch : p->b;
     panel.keep_a = p->keep_a;
     panel.keep_b = p->keep_b;
     panel.c = p->c;
     panel.add = p->add;
     panel.c_step = p->c_stride * sizeof(float);
     panel.ones = p->depth % 4;
-    ask(p, c_next, &panel);
-    avx512_multiply(&panel, rows_lie_of(p), vectors);
+    plan_prefetches(p, c_next, &panel);
+    avx512_multiply(&panel, layout_of(p), vectors);
 }
 
 AVX512 INLINE void avx512_product(const gemm_panel *panels, size_t count, const size_t vectors) {
-    for (size_t i = 0; i < count; i++) avx512_make(&panels[i], next_c(panels, count, i, vectors), vectors);
+    for (size_t i = 0; i < count; i++) avx512_panel_product(&panels[i], next_c(panels, count, i, vectors), vectors);
 }
 
 AVX512 static void avx512_1(const gemm_panel *panels, size_t count) { avx512_product(panels, count, 1); }
@@ -98,7 +99,7 @@ const gemm_kernels gemm_avx512 = {
     .columns_in_place = PANEL_COLS,
     .strips = {1, 1, 1},
     .product = {avx512_1, avx512_2, avx512_3},
-    .turn = gemm_turn_avx2,
+    .transpose = gemm_transpose_avx2,
     .copy = gemm_copy_avx2,
 };
 

@@ -9,37 +9,43 @@
 
 #define AVX512 __attribute__((target("avx512f,avx2,fma")))
 
-// Fours of steps, in each of which a line of c is asked for and four of what comes later; steps in bytes.
+// A part of the loop: `fours` iterations of four steps, each of which prefetches one line of c and
+// four other lines; steps in bytes.
 typedef struct avx512_part {
-    size_t fours;  // 0: all are done
+    size_t fours;  // 0: end of the list
     const float *c;
-    size_t c_step, soon_step;
+    size_t c_step, prefetch_step;
 } avx512_part;
 
-enum { AVX512_PARTS = 7 };  // four lines of c, where what comes later ends among them, the rest, and the end
+// four lines of c, the end of the other prefetches among them, the rest, and the end mark
+enum { AVX512_PARTS = 7 };
 
-// A panel of c; steps in bytes.
+// Operands of one panel of c; steps in bytes.
 typedef struct avx512_panel {
     const float *a;
-    size_t a_step;  // from row to row, or from one k to the next
+    size_t a_step;  // from one row to the next, or from one k to the next
     const float *b;
     size_t b_step;
-    const float *soon;
+    const float *prefetch;
     float *keep_a, *keep_b;
     float *c;
     const float *add;
     size_t c_step;
-    size_t ones;  // steps after the fours
+    size_t ones;  // steps left after the iterations of four
     avx512_part part[AVX512_PARTS];
 } avx512_panel;
-_Static_assert(offsetof(avx512_panel, soon) == 32 && offsetof(avx512_panel, keep_b) == 48 &&
+_Static_assert(offsetof(avx512_panel, prefetch) == 32 && offsetof(avx512_panel, keep_b) == 48 &&
                    offsetof(avx512_panel, ones) == 80 && offsetof(avx512_panel, part) == 88 && sizeof(avx512_part) == 32,
                "the loops know where it has what");
 
-// Four steps at a time with next to nothing between the products, since some processors count and point with what multiplies. rbx
-// points to the panel and then to the parts, rsi to a and rdi to b; r10 is from one k of b to the next, rdx points to the last of four.
-// Where k of a are apart, r8 and rax do the same for a; where rows are, rax points to the fifth, and r9 is three times r8. r9 and r13
-// are where a and b are kept. All instructions are of AVX's encoding: one of SSE's waits for the upper parts of registers.
+// Four unrolled steps with few instructions between the products, because some processors execute
+// counters and addresses on the multipliers' ports.
+//
+// Registers: rbx points to the panel and then to its parts, rsi to a, rdi to b. r10 is the step
+// from one k of b to the next, rdx points to the last of four. Where steps of a have a stride, r8
+// and rax do the same for a. Where rows of a have a stride, rax points to the fifth row, and r9 is
+// three times r8. r9 and r13 point to the packed copies of a and b. All instructions have AVX
+// encodings, because an SSE instruction would wait for the upper halves of registers.
 // clang-format off
 #define ROW_0 "(%%rsi)"
 #define ROW_1 "(%%rsi,%%r8)"
@@ -54,7 +60,7 @@ _Static_assert(offsetof(avx512_panel, soon) == 32 && offsetof(avx512_panel, keep
 #define AT_A_STEP "8"
 #define AT_B "16"
 #define AT_B_STEP "24"
-#define AT_SOON "32"
+#define AT_PREFETCH "32"
 #define AT_KEEP_A "40"
 #define AT_KEEP_B "48"
 #define AT_C "56"
@@ -62,8 +68,9 @@ _Static_assert(offsetof(avx512_panel, soon) == 32 && offsetof(avx512_panel, keep
 #define AT_C_STEP "72"
 #define AT_ONES "80"
 #define AT_PART "88"
-// In step K of four, of b: a strip's, or with rows far apart, which are kept as a strip. Of a: rows that are neighbours, packed or
-// far apart, which may be kept; and steps that are.
+// Addresses for step K of four. Of b: rows with a stride (B_FAR), which B_KEPT also packs into a
+// strip. Of a: packed rows (A_PACKED), adjacent rows with a stride per step (A_BESIDE), which
+// A_KEPT also packs, or adjacent steps with a stride per row (A_ALONG).
 #define B_FAR(K, V, WIDTH) "vmovups 64*" #V FAR_##K("rdi", "rdx", "r10") ", %%zmm" #V "\n\t"
 #define B_FAR_BEGIN FETCH(AT_B_STEP, "r10") TO_LAST("rdi", "rdx", "r10")
 #define B_FAR_ON(WIDTH) ADD_FOUR("r10", "rdi") ADD_FOUR("r10", "rdx")
@@ -138,15 +145,15 @@ _Static_assert(offsetof(avx512_panel, soon) == 32 && offsetof(avx512_panel, keep
 #define PUT_ROW(N, I) PUT_##N(I) "add %%r8, %%rsi\n\t"
 #define ROWS_8(N, WHAT) WHAT(N, 0) WHAT(N, 1) WHAT(N, 2) WHAT(N, 3) WHAT(N, 4) WHAT(N, 5) WHAT(N, 6) WHAT(N, 7)
 #define ZERO_ROW(N, I) ZERO_##N(I)
-#define SOON "prefetcht1 (%%r11)\n\t"
-#define SOON_TOO "prefetcht1 (%%r11,%%r12)\n\t" "lea (%%r11,%%r12,2), %%r11\n\t"
+#define PREFETCH_NEXT "prefetcht1 (%%r11)\n\t"
+#define PREFETCH_SECOND "prefetcht1 (%%r11,%%r12)\n\t" "lea (%%r11,%%r12,2), %%r11\n\t"
 #define MULTIPLY(N, WIDTH, A, B)                                                                                     \
-    __asm__ volatile("vmovq %%rbx, %%xmm5\n\t" FETCH(AT_A, "rsi") FETCH(AT_B, "rdi") FETCH(AT_SOON, "r11")            \
+    __asm__ volatile("vmovq %%rbx, %%xmm5\n\t" FETCH(AT_A, "rsi") FETCH(AT_B, "rdi") FETCH(AT_PREFETCH, "r11")            \
             A##_BEGIN B##_BEGIN ROWS_8(N, ZERO_ROW)                                                                  \
             "0:\n\t" FETCH(AT_PART, "rcx") FETCH(AT_PART "+8", "r14") FETCH(AT_PART "+16", "r15") FETCH(AT_PART "+24", "r12") \
             "test %%rcx, %%rcx\n\t" "jz 2f\n\t" ADD("32", "rbx") ".p2align 5\n" "1:\n\t"                            \
-            SOON STEP(N, WIDTH, A, B, 0) SOON_TOO STEP(N, WIDTH, A, B, 1)                                             \
-            SOON STEP(N, WIDTH, A, B, 2) "prefetcht1 (%%r14)\n\t" SOON_TOO STEP(N, WIDTH, A, B, 3)                \
+            PREFETCH_NEXT STEP(N, WIDTH, A, B, 0) PREFETCH_SECOND STEP(N, WIDTH, A, B, 1)                                             \
+            PREFETCH_NEXT STEP(N, WIDTH, A, B, 2) "prefetcht1 (%%r14)\n\t" PREFETCH_SECOND STEP(N, WIDTH, A, B, 3)                \
             A##_ON B##_ON(WIDTH) "add %%r15, %%r14\n\t" "dec %%rcx\n\t" "jnz 1b\n\t" "jmp 0b\n" "2:\n\t"            \
             "vmovq %%xmm5, %%rbx\n\t"                                                                                \
             FETCH(AT_ONES, "rcx") "test %%rcx, %%rcx\n\t" "jz 2f\n" "1:\n\t"                                       \

@@ -1,4 +1,4 @@
-// The kernels that work on every processor, and the list of all.
+// The portable kernels, and the list of all kernels.
 #include "tensor/cpu/gemm_kernels.h"
 
 #include "tensor/cpu/gemm_parts.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-void gemm_turn_plain(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
+void gemm_transpose_plain(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
     for (size_t i = 0; i < count; i++)
         for (size_t r = 0; r < PANEL_ROWS; r++) to[i * to_step + r] = from[r * from_stride + i];
 }
@@ -19,7 +19,8 @@ void gemm_copy_plain(const float *from, size_t from_stride, size_t rows, size_t 
                    PANEL_ROWS * sizeof *to);
 }
 
-// Fused where that is an instruction. Elsewhere it would be a slow call: rounded twice, and so a kernel class of its own.
+// Fused where the processor has the instruction. A library call would be too slow, so other
+// processors round twice and form a kernel class of their own.
 #ifdef __FP_FAST_FMAF
 #define PLAIN_NAME "plain C"
 static inline float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
@@ -67,7 +68,7 @@ const gemm_kernels gemm_plain = {
     .columns_in_place = 0,
     .strips = {1, 1, 1},
     .product = {plain_1, plain_2, plain_3},
-    .turn = gemm_turn_plain,
+    .transpose = gemm_transpose_plain,
     .copy = gemm_copy_plain,
 };
 

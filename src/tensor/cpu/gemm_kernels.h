@@ -1,8 +1,8 @@
-// What a matrix product is made of: the innermost loop, once for each kind of processor.
+// The innermost loops of matrix products, one set per kind of processor.
 //
-// Every element of c is a sum over k in blocks of gemm_depth(k): within a block a chain of fused multiply-adds from zero,
-// in the order of k; blocks are added in order. So its bits follow from values and k alone: not from the tiles, the threads or
-// the width of the vectors.
+// Every element of c is a sum over k in blocks of gemm_depth(k). Within a block it is a chain of
+// fused multiply-adds from zero, in the order of k; blocks are added in order. So the bits depend
+// on values and k alone, not on tiles, threads or vector width.
 #ifndef BRAID_TENSOR_CPU_GEMM_KERNELS_H
 #define BRAID_TENSOR_CPU_GEMM_KERNELS_H
 
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// A kernel makes PANEL_ROWS x (16, 32 or 48) elements of c at a time: as many sums as 32 registers hold.
+// A kernel computes c[PANEL_ROWS, 16, 32 or 48] at a time: as many sums as 32 registers hold.
 enum { PANEL_ROWS = 8, PANEL_STEP = 16, PANEL_STEPS = 3, PANEL_COLS = PANEL_STEP * PANEL_STEPS, DEPTH_MOST = 384 };
-enum { PANELS_MOST = 8 };  // of a, one under the other, that a kernel takes at once
+enum { PANELS_MOST = 8 };  // consecutive panels of a that a kernel processes in one call
 
 typedef struct gemm_panel {
     size_t depth;
@@ -22,35 +22,41 @@ typedef struct gemm_panel {
     size_t a_row, a_step;
     const float *b;  // row p of its columns at b + p * b_step
     size_t b_step;
-    size_t b_next;  // from one strip of columns (gemm_kernels) to the next; 0: they are neighbours
-    // NULL, or where kernels that keep leave packed what they read of a (a_row is 1), of b, for the products that follow
+    // offset from one strip of columns (gemm_kernels.strips) to the next; 0: strips are adjacent
+    size_t b_next;
+    // Where kernels with `keeps` store packed copies of what they read: of a (a_row is 1) and of b.
+    // NULL: nowhere.
     float *keep_a, *keep_b;
     float *c;
     size_t c_stride;
-    const float *add;  // c = a b + this, which lies like c and may be c; NULL: c = a b
-    // What is read later, asked for while the kernel multiplies: soon[i * soon_step], i < soon_count. Kernels may ask for less.
-    const float *soon;
-    size_t soon_step, soon_count;
+    const float *add;  // c = a b + add, with the layout of c; may be c itself. NULL: c = a b
+    // Addresses to prefetch while the kernel multiplies: prefetch[i * prefetch_step] for i <
+    // prefetch_count. Kernels may prefetch fewer.
+    const float *prefetch;
+    size_t prefetch_step, prefetch_count;
 } gemm_panel;
 
 typedef struct gemm_kernels {
     const char *name;
     bool (*works_here)(void);
-    bool keeps;                              // can pack what it reads while it multiplies
-    size_t rows_in_place, columns_in_place;  // columns of c up to which those of a are best read where they lie
-    // By the number of steps of PANEL_STEP columns, less one: strips that a packed panel of b lies in, one behind the other
+    bool keeps;                              // can pack its operands while it multiplies
+    size_t rows_in_place, columns_in_place;  // width of c up to which unpacked rows or columns of a are faster
+    // The number of strips in a packed panel of b of 1, 2 or 3 times PANEL_STEP columns; strips are
+    // contiguous.
     size_t strips[PANEL_STEPS];
-    // By the same: `count` <= PANELS_MOST panels of a with one of b, which only the first may find elsewhere and keep. They lie one
-    // under another: c and add go on from panel to panel
+    // Kernels for panels of 1, 2 or 3 times PANEL_STEP columns. Multiplies `count` <= PANELS_MOST
+    // panels of a with one panel of b. Only the first may have an unpacked b and keep_b. Rows of c
+    // and add continue from panel to panel.
     void (*product[PANEL_STEPS])(const gemm_panel *panels, size_t count);
-    // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count
-    void (*turn)(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
-    // `chunks` chunks of 8 from each of `rows` rows: chunk i of row r to to + i * chunk_step + r * row_step
+    // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count: transposes 8 rows
+    void (*transpose)(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
+    // Copies `chunks` chunks of 8 floats from each of `rows` rows: chunk i of row r goes to to + i
+    // * chunk_step + r * row_step.
     void (*copy)(const float *from, size_t from_stride, size_t rows, size_t chunks, float *to, size_t chunk_step,
                  size_t row_step);
 } gemm_kernels;
 
-// The fastest first; the last works everywhere.
+// In order of speed; the last one works on every processor.
 #if defined(__x86_64__)
 enum { GEMM_KERNELS = 3 };
 #elif defined(__aarch64__)
@@ -60,25 +66,26 @@ enum { GEMM_KERNELS = 1 };
 #endif
 extern const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS];
 
-// Nearly equal blocks of k.
+// Blocks of k of nearly equal size.
 static inline size_t gemm_depth(size_t k) { return size_even(k, DEPTH_MOST, 1); }
 
-// Of the next panel when so many steps are left: three, but two and two rather than three and one at the end.
+// Width of the next panel, in steps, when `left` steps remain: three at a time, but the last four
+// as two and two.
 static inline size_t gemm_panel_steps(size_t left) {
     return left == 4 ? 2 : left < PANEL_STEPS ? left : (size_t)PANEL_STEPS;
 }
 
-// The fastest that this processor can run.
+// The fastest kernels that this processor supports.
 const gemm_kernels *gemm_kernels_here(void);
 
-// What the block of k that begins at `first` is added to; NULL: nothing.
+// The addend of the block of k that begins at `first`; NULL: none.
 static inline const float *gemm_added_to(const tensor_gemm *g, size_t first) {
     if (first > 0) return g->c;
     if (g->mode == GEMM_SET) return NULL;
     return g->more ? g->more : g->c;
 }
 
-// tensor_gemm_tile by these kernels.
+// tensor_gemm_tile with the given kernels.
 void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g);
 
 #endif

@@ -1,9 +1,10 @@
-// What the loops in assembly are written in, for both widths of vectors: addresses and what counts.
+// Macros shared by the assembly loops of both vector widths: addresses and counters.
 #ifndef BRAID_TENSOR_CPU_GEMM_LOOPS_H
 #define BRAID_TENSOR_CPU_GEMM_LOOPS_H
 
 // clang-format off
-// Of four rows or steps an unknown distance apart: AT points to the first, LAST to the last.
+// Addresses of four rows or steps at a variable distance STEP: AT points to the first, LAST to the
+// last.
 #define FAR_0(AT, LAST, STEP) "(%%" AT ")"
 #define FAR_1(AT, LAST, STEP) "(%%" AT ",%%" STEP ")"
 #define FAR_2(AT, LAST, STEP) "(%%" AT ",%%" STEP ",2)"

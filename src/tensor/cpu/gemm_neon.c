@@ -4,7 +4,7 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-// 8 x 12 sums, three vectors of b and some of a in 32 registers.
+// c[8, 12] or c[8, 8]: 24 sums, three vectors of b and some of a fit into 32 registers.
 INLINE void neon_part(const gemm_panel *p, size_t col, const size_t vectors) {
     float32x4_t sum[PANEL_ROWS][3], b[3];
     const float *a = p->a, *from = p->b + col;
@@ -28,7 +28,8 @@ INLINE void neon_product(const gemm_panel *panels, size_t count, size_t cols) {
     for (const gemm_panel *p = panels; p < panels + count; p++) {
         size_t col = 0;
         for (; cols > 16 && col + 12 <= cols; col += 12) neon_part(p, col, 3);
-        for (; col < cols; col += 8) neon_part(p, col, 2);  // 16 columns: 8 and 8, 32: 12, 12 and 8
+        // 16 columns: 8 and 8; 32: 12, 12 and 8; 48: four times 12
+        for (; col < cols; col += 8) neon_part(p, col, 2);
     }
 }
 
@@ -36,8 +37,8 @@ static void neon_1(const gemm_panel *panels, size_t count) { neon_product(panels
 static void neon_2(const gemm_panel *panels, size_t count) { neon_product(panels, count, 32); }
 static void neon_3(const gemm_panel *panels, size_t count) { neon_product(panels, count, 48); }
 
-// A 4 x 4 square: pairs, halves.
-INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
+// Transposes a 4 x 4 square: first pairs, then halves.
+INLINE void transpose_square(const float *from, size_t from_stride, float *to, size_t to_step) {
     float32x4_t x[4];
     float64x2_t y[4];
     UNROLL for (size_t r = 0; r < 4; r++) x[r] = vld1q_f32(from + r * from_stride);
@@ -51,12 +52,12 @@ INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t
     }
 }
 
-static void neon_turn(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
+static void neon_transpose(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
     size_t i = 0;
     for (; i + 4 <= count; i += 4)
         for (size_t r = 0; r < PANEL_ROWS; r += 4)
-            turn_square(from + i + r * from_stride, from_stride, to + i * to_step + r, to_step);
-    gemm_turn_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
+            transpose_square(from + i + r * from_stride, from_stride, to + i * to_step + r, to_step);
+    gemm_transpose_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
 }
 
 const gemm_kernels gemm_neon = {
@@ -67,7 +68,7 @@ const gemm_kernels gemm_neon = {
     .columns_in_place = 0,
     .strips = {1, 1, 1},
     .product = {neon_1, neon_2, neon_3},
-    .turn = neon_turn,
+    .transpose = neon_transpose,
     .copy = gemm_copy_plain,
 };
 

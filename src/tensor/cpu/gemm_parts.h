@@ -1,4 +1,4 @@
-// What the files of kernels share, one file a kind of processor.
+// Declarations shared by the kernel files, one file per kind of processor.
 #ifndef BRAID_TENSOR_CPU_GEMM_PARTS_H
 #define BRAID_TENSOR_CPU_GEMM_PARTS_H
 
@@ -9,11 +9,11 @@
 
 extern const gemm_kernels gemm_plain, gemm_avx2, gemm_avx512, gemm_neon;
 
-// gemm_kernels.turn and .copy; those of AVX2 are AVX-512's, too.
-void gemm_turn_plain(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
+// gemm_kernels.transpose and .copy; AVX-512 uses those of AVX2.
+void gemm_transpose_plain(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
 void gemm_copy_plain(const float *from, size_t from_stride, size_t rows, size_t chunks, float *to, size_t chunk_step,
                      size_t row_step);
-void gemm_turn_avx2(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
+void gemm_transpose_avx2(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
 void gemm_copy_avx2(const float *from, size_t from_stride, size_t rows, size_t chunks, float *to, size_t chunk_step,
                     size_t row_step);
 

@@ -1,4 +1,5 @@
-// How a split product is cut: like any other (gemm.c), but both operands are always packed, as they are split.
+// How a split product is divided: as in gemm.c, but both operands are always packed, because
+// packing splits the numbers.
 #include "tensor/cpu/gemm_split.h"
 
 #include "tensor/cpu/gemm_kernels.h"
@@ -6,8 +7,9 @@
 #include <string.h>
 
 enum {
-    DEPTH = 4 * SPLIT_STEP,        // of a block of k: a panel of a stays in the first cache while those of b pass by
-    BLOCK_COLS = 32 * SPLIT_EDGE,  // of b that are packed together: 786 KB
+    // steps in a block of k: a panel of a stays in the first-level cache for all panels of b
+    DEPTH = 4 * SPLIT_STEP,
+    BLOCK_COLS = 32 * SPLIT_EDGE,  // columns of b that are packed together: 786 KB
     TASK_COLS = 4 * SPLIT_EDGE
 };
 
@@ -31,7 +33,7 @@ static split_source lines_of(const tensor_matrix *from, bool of_a, size_t line, 
     return (split_source){at, from->stride, along ? SPLIT_ALONG : SPLIT_ACROSS, lines, depth};
 }
 
-// Rows [row, row + rows) of a.
+// Packs rows [row, row + rows) of a.
 static void pack_rows(const split_kernels *kernels, const tensor_gemm *g, size_t row, size_t rows, size_t first,
                       size_t depth, uint16_t *to) {
     for (size_t done = 0; done < rows; done += SPLIT_EDGE, to += steps_of(depth) * SPLIT_PANEL) {
@@ -50,7 +52,8 @@ static void pack_cols(const split_kernels *kernels, const tensor_gemm *g, size_t
 
 // --- multiplying
 
-// A product that reaches over an edge of c: by way of one that does not.
+// A product at an edge of c: computed in a full-size buffer, of which rows * cols elements are
+// copied.
 static void edge_product(const split_kernels *kernels, split_block block, size_t rows, size_t cols) {
     float whole[SPLIT_EDGE * SPLIT_EDGE] = {0}, *c = block.c;
     size_t stride = block.c_stride, bytes = cols * sizeof *c;
@@ -63,7 +66,8 @@ static void edge_product(const split_kernels *kernels, split_block block, size_t
     for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * SPLIT_EDGE, bytes);
 }
 
-// Packed rows [row, row + rows) against packed columns [col, col + cols).
+// c[rows, cols] = packed rows [row, row + rows) of a times packed columns [col, col + cols) of b,
+// plus the addend.
 static void multiply(const split_kernels *kernels, const tensor_gemm *g, const uint16_t *a, size_t row, size_t rows,
                      const uint16_t *b, size_t col, size_t cols, size_t first, size_t depth) {
     const float *add = gemm_added_to(g, first);
@@ -108,7 +112,7 @@ size_t split_packed(size_t n, size_t k) {
     return size_up(n, SPLIT_EDGE) * size_up(k, SPLIT_STEP) * SPLIT_PARTS * sizeof(uint16_t) / sizeof(float);
 }
 
-// Where the block of k that begins at `first` lies, packed, from column `col` on.
+// Address of the packed block of k that begins at `first`, from column `col` on.
 static uint16_t *packed_at(const tensor_gemm *g, float *packed, size_t first, size_t col) {
     size_t steps = steps_of(size_least(DEPTH, g->k - first));
     return (uint16_t *)(void *)packed + SPLIT_PARTS * (first * size_up(g->n, SPLIT_EDGE) + col * steps * SPLIT_STEP);

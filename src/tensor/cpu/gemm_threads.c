@@ -6,11 +6,12 @@
 
 typedef struct gemm_cut {
     const tensor_gemm *g;
-    size_t rows, cols;  // of a tile
+    size_t rows, cols;  // elements of a tile
     size_t tiles_across;
 } gemm_cut;
 
-// Tiles of this size cost little in packing; smaller ones when there are too few for the threads to share.
+// Tiles of this size have a small packing overhead. They are smaller when there would be too few
+// for all threads.
 enum { TILE_ROWS = 512, TILE_ROWS_LEAST = 128, TILE_COLS = 384, TILES_PER_THREAD = 4 };
 
 static void gemm_task(void *context, size_t index) {

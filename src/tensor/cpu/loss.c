@@ -28,7 +28,8 @@ static float exponentials(float *x, size_t count, float top) {
 void tensor_loss_exponentials(const tensor_loss_tile *t, float *target_logits) {
     for (size_t r = 0; r < t->rows; r++) {
         float *row = t->logits + r * t->cols;
-        size_t target = (size_t)t->targets[r] - t->first;  // beyond cols when not here
+        // wraps to a value beyond cols if the target is in another tile
+        size_t target = (size_t)t->targets[r] - t->first;
         if (target_logits && t->targets[r] >= 0 && target < t->cols) target_logits[r] = row[target];
         t->tops[r] = row_maximum(row, t->cols);
         t->sums[r] = exponentials(row, t->cols, t->tops[r]);
@@ -58,7 +59,7 @@ static void raise_maximum(float *restrict maximum, const float *restrict tops, s
     for (size_t r = 0; r < count; r++) maximum[r] = tops[r] > maximum[r] ? tops[r] : maximum[r];
 }
 
-// Tiles in fp64: a vocabulary of 10^5 small terms is summed as well as one of 10^2.
+// Sums tiles in fp64, so that a vocabulary of 10^5 terms is as exact as one of 10^2.
 TENSOR_WIDE
 static void add_sums(double *restrict total, const float *restrict sums, const float *restrict tops,
                      const float *restrict maximum, size_t count) {

@@ -14,7 +14,7 @@ typedef struct product {
 
 static float with_bias(const tensor_matvec *m, size_t i, float sum) { return m->bias ? sum + m->bias[i] : sum; }
 
-// --- w as it is
+// --- fp32 weights
 
 TENSOR_WIDE
 static void rows_plain(const product *p, size_t begin, size_t end) {
@@ -34,17 +34,18 @@ static void columns_plain(const product *p, size_t begin, size_t end) {
     for (size_t j = begin; j < end; j++) p->y[j] = with_bias(m, j, sum[j - begin]);
 }
 
-// --- w as bytes
+// --- 8-bit weights
 
-// Sixteen numbers are one byte of sixteen words, the next sixteen the next byte: shifts widen them all at once. (Wider
-// signed bytes that compilers store piece by piece and load as a whole stall every load.)
+// The 64 bytes of a group are stored as 16 words: byte q of word l is number 16 q + l. Shifts then
+// widen 16 numbers at once. (Compilers store widened signed bytes in pieces and load them as a
+// whole, which stalls every load.)
 enum { WORD_BYTES = 4 };
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a word's first byte is its lowest");
 _Static_assert((int)MATVEC_GROUP == LANES * WORD_BYTES, "a group is one vector of words");
 
 static size_t place_in_group(size_t k) { return k % LANES * WORD_BYTES + k / LANES; }
 
-// Numbers 16 q .. 16 q + 15 of the group that is `words`.
+// Numbers 16 q .. 16 q + 15 of a group.
 LANES_INLINE void widen(lanes *wide, const lanes_words *words, size_t q) {
     LANES_EACH(h) {
         lanes_bits top = (lanes_bits)(words[h] << (unsigned)(8 * (WORD_BYTES - 1 - q)));

@@ -18,7 +18,8 @@ static void rms_forward_row(const float *x, const float *weight, float *y, size_
     for (size_t i = 0; i < dim; i++) y[i] = x[i] * inv * weight[i];
 }
 
-// The variance from centred values: E[x^2] - E[x]^2 loses everything when the mean is large.
+// x[dim] -> y[dim]. The variance is computed from centred values, because E[x^2] - E[x]^2 cancels
+// when the mean is large.
 TENSOR_WIDE
 static void layer_forward_row(const float *x, const tensor_norm *n, float *y, float *mean, float *inverse) {
     size_t dim = n->dim;
@@ -51,7 +52,7 @@ void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x
     tensor_pool_ranges(pool, n->rows, ROWS_PER_TASK, forward_rows, &job);
 }
 
-// Sum over the row of dy * weight * (x - mean), and of dy * weight.
+// x, dy, weight[dim] -> the sums over the row of dy * weight * (x - mean) and of dy * weight.
 TENSOR_WIDE
 static void gradient_sums(const float *x, const float *dy, const float *weight, size_t dim, float mean, float *product,
                           float *plain) {
@@ -81,7 +82,7 @@ static void gradient_sums(const float *x, const float *dy, const float *weight, 
     *plain = lanes_add(&sum_plain);
 }
 
-// dx of a row from its sums; adds to d_weight.
+// x, dy, residual[dim] -> dx[dim], from the row's sums; adds to d_weight[dim].
 TENSOR_WIDE
 static void gradient_row(const float *x, const float *dy, const float *weight, const float *residual, size_t dim,
                          float mean, float inv, float slope, float shift, float *dx, float *restrict d_weight) {

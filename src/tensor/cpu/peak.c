@@ -1,4 +1,5 @@
-// The most multiplications and additions a core can do: nothing but fused multiply-adds between registers.
+// The most floating-point operations per second of a core, measured with fused multiply-adds
+// between registers only.
 #include "tensor/gemm.h"
 
 enum { PEAK_ROUNDS = 100000 };
@@ -6,7 +7,7 @@ enum { PEAK_ROUNDS = 100000 };
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// Twelve sums at once hide the latency of an instruction on every known core.
+// Twelve independent sums hide the latency of the instruction on every known core.
 enum { PEAK_SUMS = 12 };
 
 __attribute__((target("avx512f"))) static float burst_512(void) {
@@ -33,7 +34,7 @@ __attribute__((target("avx2,fma"))) static float burst_256(void) {
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-enum { NEON_SUMS = 24, BASELINE_SUMS = 4 * NEON_SUMS };  // large cores begin four fused operations a cycle
+enum { NEON_SUMS = 24, BASELINE_SUMS = 4 * NEON_SUMS };  // large cores start four fused operations per cycle
 
 static float burst_baseline(void) {
     float32x4_t sum[NEON_SUMS], x = vdupq_n_f32(0.999f), y = vdupq_n_f32(0.001f);
@@ -47,7 +48,7 @@ static float burst_baseline(void) {
 #else
 enum { BASELINE_SUMS = 48 };
 
-// Several vectors' worth of plain sums, for processors that the above does not know.
+// Plain multiplications and additions over several vectors, for all other processors.
 static float burst_baseline(void) {
     float sum[BASELINE_SUMS];
     for (int i = 0; i < BASELINE_SUMS; i++) sum[i] = (float)i;

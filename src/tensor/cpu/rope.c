@@ -16,8 +16,9 @@ void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines
 }
 
 TENSOR_WIDE
-static void turn_rows(const float *restrict from, size_t from_stride, float *restrict to, size_t to_stride, size_t rows,
-                      size_t half, const float *restrict cosines, const float *restrict sines, float sign) {
+static void rotate_rows(const float *restrict from, size_t from_stride, float *restrict to, size_t to_stride,
+                        size_t rows, size_t half, const float *restrict cosines, const float *restrict sines,
+                        float sign) {
     for (size_t r = 0; r < rows; r++) {
         for (size_t i = 0; i < half; i++) {
             float a = from[i], b = from[half + i], c = cosines[i], s = sign * sines[i];
@@ -32,6 +33,6 @@ static void turn_rows(const float *restrict from, size_t from_stride, float *res
 void tensor_rope_rows(const tensor_rope *r, size_t first, size_t rows, bool inverse, const float *from,
                       size_t from_stride, float *to, size_t to_stride) {
     size_t half = r->width / 2;
-    turn_rows(from, from_stride, to, to_stride, rows, half, r->cosines + first * half, r->sines + first * half,
-              inverse ? -1.0f : 1.0f);
+    rotate_rows(from, from_stride, to, to_stride, rows, half, r->cosines + first * half, r->sines + first * half,
+                inverse ? -1.0f : 1.0f);
 }

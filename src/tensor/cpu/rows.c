@@ -1,4 +1,4 @@
-// Rows added to each other.
+// Sums over rows, and biases added to rows.
 #include "tensor/cpu/wide.h"
 #include "tensor/kernels.h"
 

@@ -4,28 +4,29 @@
 
 _Static_assert((int)SOFTMAX_STEP == (int)LANES, "a step is one operation");
 
-enum { CHAINS = 4 };  // of maxima: one would wait for itself
+enum { CHAINS = 4 };  // independent maxima, because one would wait for its own latency
 
-// The largest of `top` and a column of x[keys, cols].
+// top[16] = the largest of top and of each column of x[keys, 16], with rows `cols` apart.
 LANES_INLINE void raise_to_columns(lanes *top, const float *x, size_t keys, size_t cols) {
-    lanes most[CHAINS] = {*top, *top, *top, *top}, p;
+    lanes maximum[CHAINS] = {*top, *top, *top, *top}, p;
     size_t j = 0;
     for (; j + CHAINS <= keys; j += CHAINS, x += CHAINS * cols)
         for (size_t i = 0; i < CHAINS; i++) {
             lanes_load(&p, x + i * cols);
-            lanes_raise(&most[i], &p);
+            lanes_raise(&maximum[i], &p);
         }
     for (; j < keys; j++, x += cols) {
         lanes_load(&p, x);
-        lanes_raise(&most[0], &p);
+        lanes_raise(&maximum[0], &p);
     }
-    lanes_raise(&most[0], &most[1]), lanes_raise(&most[2], &most[3]);
-    lanes_raise(&most[0], &most[2]);
-    *top = most[0];
+    lanes_raise(&maximum[0], &maximum[1]), lanes_raise(&maximum[2], &maximum[3]);
+    lanes_raise(&maximum[0], &maximum[2]);
+    *top = maximum[0];
 }
 
 TENSOR_WIDE
-static void soften_step(float *x, size_t keys, size_t cols, float scale, float *s_top, float *s_sum, float *s_factor) {
+static void softmax_columns(float *x, size_t keys, size_t cols, float scale, float *s_top, float *s_sum,
+                            float *s_factor) {
     lanes top, older, sum, p;
     lanes_load(&top, s_top), lanes_load(&sum, s_sum);
     older = top;
@@ -45,10 +46,10 @@ static void soften_step(float *x, size_t keys, size_t cols, float scale, float *
 }
 
 void softmax_step(softmax *s, float *scores, size_t keys, size_t cols, size_t col, float scale) {
-    soften_step(scores + col, keys, cols, scale, s->top + col, s->sum + col, s->factor + col);
+    softmax_columns(scores + col, keys, cols, scale, s->top + col, s->sum + col, s->factor + col);
 }
 
-LANES_INLINE void slope_of(const lanes *p, lanes *slope, const lanes *delta, float scale) {
+LANES_INLINE void score_gradient(const lanes *p, lanes *slope, const lanes *delta, float scale) {
     LANES_EACH(h) slope->part[h] = p->part[h] * (slope->part[h] - delta->part[h]) * scale;
 }
 
@@ -58,7 +59,7 @@ static void gradient_step(const float *x, float *d, size_t keys, size_t cols, fl
     lanes_load(&delta, s_delta);
     for (size_t at = 0; at < keys * cols; at += cols) {
         lanes_load(&p, x + at), lanes_load(&slope, d + at);
-        slope_of(&p, &slope, &delta, scale);
+        score_gradient(&p, &slope, &delta, scale);
         lanes_store(d + at, &slope);
     }
 }
@@ -69,22 +70,22 @@ void softmax_gradient_step(const softmax_kept *s, const float *exponentials, flo
 }
 
 TENSOR_WIDE
-static void again_step(float *x, float *d, size_t keys, size_t cols, float scale, const float *s_top,
-                       const float *s_delta) {
+static void recompute_gradient_step(float *x, float *d, size_t keys, size_t cols, float scale, const float *s_top,
+                                    const float *s_delta) {
     lanes top, delta, p, slope;
     lanes_load(&top, s_top), lanes_load(&delta, s_delta);
     for (size_t at = 0; at < keys * cols; at += cols) {
         lanes_load(&p, x + at), lanes_load(&slope, d + at);
         LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
         lanes_exp(&p);
-        slope_of(&p, &slope, &delta, scale);
+        score_gradient(&p, &slope, &delta, scale);
         lanes_store(x + at, &p), lanes_store(d + at, &slope);
     }
 }
 
 void softmax_again_step(const softmax_kept *s, float *scores, float *d, size_t keys, size_t cols, size_t col,
                         float scale) {
-    again_step(scores + col, d + col, keys, cols, scale, s->top + col, s->delta + col);
+    recompute_gradient_step(scores + col, d + col, keys, cols, scale, s->top + col, s->delta + col);
 }
 
 TENSOR_WIDE

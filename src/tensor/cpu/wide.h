@@ -1,5 +1,6 @@
-// Functions that are compiled for several vector widths and chosen when the program starts. The arithmetic is the same
-// in each: no contraction into fused operations, sums over sixteen lanes written out.
+// Functions that are compiled for several vector widths; the loader selects one when the program
+// starts. The arithmetic is the same in each: no contraction into fused operations, and sums over
+// sixteen lanes are written out.
 #ifndef BRAID_TENSOR_CPU_WIDE_H
 #define BRAID_TENSOR_CPU_WIDE_H
 
@@ -9,15 +10,15 @@
 
 #include <features.h>
 
-// Sanitizers are not ready yet when the loader chooses a version.
+// The loader would call the selection function before a sanitizer is initialised.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(TENSOR_ONE_TARGET)
 #define TENSOR_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define TENSOR_WIDE
 #endif
 
-// Before a loop whose output is one of its inputs or lies apart: element i is read before element i is written. Not under
-// a sanitizer, where no compiler can keep what the line asks for.
+// Before a loop with an output that is one of its inputs or does not overlap them: element i is
+// read before element i is written. Not under a sanitizer, where no compiler can honour the pragma.
 #if defined(TENSOR_ONE_TARGET)
 #define LANES_APART
 #elif defined(__clang__)
@@ -26,11 +27,12 @@
 #define LANES_APART _Pragma("GCC ivdep")
 #endif
 
-// Part of the function that calls it, so that it has that one's vector width.
+// Always inlined, so that the function gets the vector width of its caller.
 #define LANES_INLINE static inline __attribute__((always_inline))
 
-// Sixteen lanes in vectors that registers hold: NEON's hold four, AVX2's eight, and compilers leave wider ones in memory
-// from one turn of a loop to the next. Where registers hold sixteen, two of eight cost a little.
+// Sixteen lanes in vectors of a native size: NEON has four lanes, AVX2 eight, and compilers spill
+// larger vectors in every iteration. On processors with sixteen lanes, two vectors of eight cost
+// little.
 #if defined(__aarch64__)
 enum { LANES_PARTS = 4 };
 #else
@@ -59,14 +61,14 @@ LANES_INLINE void lanes_store(float *to, const lanes *v) {
     LANES_EACH(h) memcpy(to + h * LANES_PART, &v->part[h], sizeof v->part[h]);
 }
 
-// The last 0 .. 15 elements of a row, the other lanes zero.
+// Loads the last 0 .. 15 elements of a row; the other lanes are zero.
 LANES_INLINE void lanes_load_some(lanes *v, const float *from, size_t count) {
     float some[LANES] = {0};
     for (size_t i = 0; i < count; i++) some[i] = from[i];
     lanes_load(v, some);
 }
 
-// Lane i with lane i + 8, then i + 4, i + 2, i + 1.
+// Sums lane i with lane i + 8, then i + 4, i + 2, i + 1.
 LANES_INLINE float lanes_add(const lanes *v) {
     lanes_half half[2];
     memcpy(half, v, sizeof half);
@@ -107,9 +109,10 @@ LANES_INLINE float lanes_sum(const float *x, size_t count) {
     return lanes_add(&sum);
 }
 
-// e^x to about one unit in the last place, zero below the smallest normal number, not a number stays one. Only additions
-// and multiplications, so the bits are the same everywhere. The polynomial is the minimax one of Cephes (Moshier). One text
-// for a number and for a vector of numbers; MASK makes all bits of a comparison's result.
+// e^x to about one unit in the last place. Results below the smallest normal number are zero; NaN
+// stays NaN. Only additions and multiplications, so the bits are the same everywhere. The
+// polynomial is the minimax one of Cephes (Moshier). The macro serves floats and vectors of floats;
+// MASK converts a comparison's result to all bits.
 #define WIDE_EXP(NAME, FLOATS, BITS, MASK)                                                                            \
     LANES_INLINE void NAME(const FLOATS *in, FLOATS *out) {                                                           \
         const float top = 88.37626f, bottom = -87.33654f, shift = 12582912.0f; /* 1.5 * 2^23: rounds to an integer */ \
@@ -145,7 +148,7 @@ LANES_INLINE float wide_exp(float x) {
 
 LANES_INLINE void lanes_exp(lanes *x) { LANES_EACH(h) part_exp(&x->part[h], &x->part[h]); }
 
-// Where x is larger, x.
+// top = the larger of top and x, per lane.
 LANES_INLINE void lanes_raise(lanes *top, const lanes *x) {
     LANES_EACH(h) {
         lanes_bits larger = x->part[h] > top->part[h];
