@@ -66,7 +66,7 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
 
 // ---- several processes
 
-// What a child says about one run.
+// The report of a child process about one run.
 typedef struct outcome {
     uint64_t seed;
     sim_report report;
@@ -75,14 +75,14 @@ typedef struct outcome {
 typedef struct child {
     pid_t pid;
     int pipe;
-    uint64_t offset;         // of its seeds: first + offset, then every `processes`-th
+    uint64_t offset;         // its seeds are first + offset, and from there every `processes`-th
     outcome got;
     size_t got_bytes;
 } child;
 
-enum { DOUBLED_TENSORS = 50 };  // of 1,000
+enum { DOUBLED_TENSORS = 50 };  // per 1,000
 
-// Where a stage is lost with all that it had, its shadows too, the run goes back.
+// Where a stage is lost with its standbys, the run rolls back.
 static void mix_further(rng *r, sim_campaign *mix, uint64_t seed) {
     mix->stage_deaths = rng_below(r, 6) == 0;
     bool may = !mix->stage_deaths && (mix->data_deaths || mix->leader_deaths);
@@ -143,7 +143,8 @@ static bool is_quiet(const sim_campaign *campaign, uint64_t seed) {
 
 static _Noreturn void child_main(const sim_campaign *campaign, uint64_t offset, int pipe, uint64_t *now) {
     sim_bench bench = {.count = 0};
-    const struct itimerval limit = {.it_value.tv_sec = SIM_RUN_SECONDS};  // of its own: the machine may be busy
+    // limit of its own processor time, because the machine may be busy
+    const struct itimerval limit = {.it_value.tv_sec = SIM_RUN_SECONDS};
     outcome o;
     memset(&o, 0, sizeof o);
     for (uint64_t i = offset; i < campaign->count; i += campaign->processes) {

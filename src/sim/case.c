@@ -57,7 +57,7 @@ uint64_t sim_case_quiet_ns(const sim_case *c) {
 
 static uint64_t between(rng *r, uint64_t low, uint64_t high) { return low + rng_below(r, high - low + 1); }
 
-// The kinds whose surroundings are worth dying in.
+// The message and job kinds around which a relay's death is most likely to break a rule.
 static void random_moment(rng *r, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_ACCEPT, MESSAGE_COMPLETE, MESSAGE_DENY, MESSAGE_TRACE, MESSAGE_STATUS,
                                        MESSAGE_RESUME, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED,
@@ -121,8 +121,9 @@ void sim_case_add_flaps(sim_case *c) {
     for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
 }
 
-// All tensors of an iteration may lie before one slow line, and who is carried has two legs, and goes once more where it was spoiled. After 4 s their owner
-// asks, and the sender tries somebody else.
+// All tensors of an iteration may queue for one slow line. A relayed transfer takes two links, and
+// is repeated once where the forwarder corrupts it. After 4 s the owner asks, and the sender tries
+// another receiver.
 static bool looks_slow(const sim_case *c) {
     uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1), legs = 1u + (c->carried_percent > 0) + c->spoiled;
     return legs * c->microbatches * slowest_ns > 4 * SECOND;
@@ -144,7 +145,8 @@ static void odd_shape(rng *r, sim_case *c) {
     if (rng_below(r, 4) == 0) c->relay_capacity = c->data_capacity = 1;
     c->start_version = rng_below(r, 3) ? 0 : between(r, 1, 3);
     c->iterations += (uint32_t)c->start_version;
-    if (rng_below(r, 40) == 0) c->iterations += 140;  // the log's beginning is forgotten
+    // entries at the log's beginning are forgotten
+    if (rng_below(r, 40) == 0) c->iterations += 140;
 }
 
 static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
@@ -171,7 +173,7 @@ void sim_case_add_oddities(sim_case *c) {
     c->arrivals = (uint32_t)rng_below(&r, 3);
     for (uint32_t i = 0; i < c->arrivals; i++) c->arrival[i] = (sim_arrival){arrivals[rng_below(&r, sizeof arrivals)], c->start_version + rng_below(&r, 3)};
     if (rng_below(&r, 3)) c->crashes = (uint32_t)rng_below(&r, 3);
-    if (rng_below(&r, 3) == 0) {  // several stages lose somebody at once
+    if (rng_below(&r, 3) == 0) {  // several stages lose a member at once
         c->crashes = (uint32_t)between(&r, 2, 4);
         for (uint32_t i = 0; i < c->crashes; i++) {
             c->crash[i].moment = SIM_AT_TIME;
@@ -188,7 +190,7 @@ void sim_case_add_oddities(sim_case *c) {
     if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
 }
 
-// The kinds of moments in which an owner does what another one must then know or do again.
+// The moments at which an owner does something that its successor must know or repeat.
 static void data_moment(rng *r, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_TRACE, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_SETTLED, MESSAGE_SURVEY,
                                        MESSAGE_HOLDINGS, MESSAGE_PROBE, MESSAGE_STATUS, MESSAGE_RESUME, MESSAGE_BEGIN_AGGREGATION, MESSAGE_REDUCED, MESSAGE_LOG};
@@ -207,17 +209,19 @@ void sim_case_add_data_deaths(sim_case *c) {
     c->slots = c->data_peers * (uint32_t)between(&r, 1, 2);
     for (uint32_t i = 0; i < c->crashes; i++)
         if (rng_below(&r, 3)) data_moment(&r, &c->crash[i]);
-    c->data_joins = (uint32_t)rng_below(&r, c->joins - c->awaited + 1);  // awaited are relays
+    // awaited joiners are relays
+    c->data_joins = (uint32_t)rng_below(&r, c->joins - c->awaited + 1);
     for (uint32_t i = (uint32_t)rng_below(&r, 4); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble *t = &c->trouble[c->troubles++];
         *t = (sim_trouble){kinds[rng_below(&r, sizeof kinds / sizeof *kinds)], (uint32_t)between(&r, 20, 50), between(&r, 0, span), between(&r, SECOND, 25 * SECOND)};
-        if (t->kind == SIM_PAUSE_DATA && rng_below(&r, 2)) t->for_ns = between(&r, 10 * SECOND, 12 * SECOND);  // back in the middle of the take-over
+        // resumes in the middle of the failover
+        if (t->kind == SIM_PAUSE_DATA && rng_below(&r, 2)) t->for_ns = between(&r, 10 * SECOND, 12 * SECOND);
     }
     if (rng_below(&r, 3) == 0) c->lost_permille = (uint32_t)between(&r, 1, 20);
     if (rng_below(&r, 3) == 0) c->doubled_permille = (uint32_t)between(&r, 1, 200);
 }
 
-// The kinds of moments in which a leader decides, or hears what it needs for that.
+// The moments at which a leader decides, or receives what a decision needs.
 static void leader_moment(rng *r, const sim_case *c, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_APPEND, MESSAGE_APPENDED, MESSAGE_LOG, MESSAGE_SETTLED, MESSAGE_BEGIN_AGGREGATION, MESSAGE_REDUCED, MESSAGE_STATE,
                                        MESSAGE_JOIN, MESSAGE_DATA, MESSAGE_HEARTBEAT, MESSAGE_COMMIT, MESSAGE_VOTED, MESSAGE_SURVEY, MESSAGE_LEAVE};
@@ -287,17 +291,18 @@ void sim_case_add_crowds(sim_case *c, bool real) {
 void sim_case_make_private(sim_case *c) {
     c->private_data = true;
     if (c->slots < c->data_peers) c->slots = c->data_peers;
-    c->data_joins = 0;  // there is no share for them
+    c->data_joins = 0;  // there is no shard for them
     for (uint32_t i = 0; i < c->crashes; i++)
         if (c->crash[i].data || c->crash[i].leader) c->crash[i].restart = c->crash[i].same_id = true;
     for (uint32_t i = 0; i < c->troubles; i++)
         if (c->trouble[i].kind == SIM_DRAIN_DATA) c->trouble[i].kind = SIM_PAUSE_DATA;
-        // who leads no more when it is about to end the run leaves, and the run waits for its data
+        // A leader that was deposed before it ends the run would leave, and the run would wait for
+        // its private data.
         else if (c->trouble[i].kind == SIM_DRAIN_LEADER && c->leader_deaths) c->trouble[i].kind = SIM_PAUSE_LEADER;
 }
 
-// The moments that the stage's members are in when they all die: forward, backward, between commit and aggregation, in the
-// reduction, and while somebody fetches.
+// The moments at which the members of a stage die together: forward, backward, between commit and
+// aggregation, in the reduction, and during a state transfer.
 static void stage_moment(rng *r, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_ACCEPT, MESSAGE_COMPLETE, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_BEGIN_AGGREGATION,
                                        MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_STATE, MESSAGE_GET, MESSAGE_DATA, MESSAGE_CAN_TAKE, MESSAGE_LOG};
@@ -324,7 +329,7 @@ void sim_case_add_stage_losses(sim_case *c) {
     rng r = {rng_seed(c->seed, 86)};
     uint64_t span = sim_case_quiet_ns(c) / 2;
     uint32_t first = c->crashes;
-    if (c->data_deaths) {  // who has the checkpoint that the run began with may be gone for good
+    if (c->data_deaths) {  // the checkpoint that the run began with may be lost for good
         c->iterations -= (uint32_t)c->start_version;
         for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration -= c->crash[i].iteration < c->start_version ? c->crash[i].iteration : c->start_version;
         c->start_version = 0;
@@ -374,7 +379,8 @@ static sim_trouble random_leaver(rng *r, sim_trouble_kind kind, uint64_t at_ns) 
 void sim_case_add_leavers(sim_case *c, bool real) {
     rng r = {rng_seed(c->seed, 89)};
     uint64_t span = sim_case_quiet_ns(c) / 4;
-    c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);  // who leaves goes at the end of one, and may be back in a later one
+    // a peer leaves at the end of an iteration, and may return in a later one
+    c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);
     for (uint32_t i = 0; i < c->troubles; i++)
         if (c->trouble[i].kind == SIM_PAUSE_DATA && rng_below(&r, 2)) c->trouble[i] = random_leaver(&r, SIM_DRAIN_DATA, c->trouble[i].at_ns);
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)

@@ -1,4 +1,4 @@
-// What the log may say.
+// The entries that the log may contain.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -17,7 +17,8 @@ void sim_check_close_numbers(sim_cluster *s, const log_close *close) {
     if (memcmp(&close->loss, &r->loss, sizeof r->loss) != 0) sim_fail(s, "CLOSE has loss %.17g, wanted %.17g", close->loss, r->loss);
 }
 
-// Only what nobody owns is left out, not what is void or what somebody is still at; a second CLOSE only leaves more out.
+// A CLOSE omits only microbatches without an owner, apart from void ones. A second CLOSE may only
+// omit more.
 static void check_left_out(sim_cluster *s, const log_close *close, const log_close *first) {
     unsigned long long t = close->iteration;
     for (uint32_t m = 0; m < s->c->microbatches; m++) {
@@ -103,19 +104,19 @@ static void member_added(sim_cluster *s, const log_entry *entry) {
         return;
     }
     k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body, .shadow = body->kind == MEMBER_SHADOW};
-    // a peer is in one stage here: who comes back, to whatever stage, is no longer what it was, and now it is there as what it is
+    // A peer is in one stage at a time: a new admission ends its earlier membership.
     for (uint32_t i = 0; i + 1 < k->members; i++)
         if (!k->member[i].expelled && id_equal(&k->member[i].entry.peer, &body->peer)) expelled(s, &k->member[i]);
 }
 
-// A shadow does the work of a stage only when nobody else is there who could.
+// A standby is promoted only when its stage has no other worker.
 static void check_promotion(sim_cluster *s, const log_entry *entry) {
     sim_log_member *promoted = NULL;
     for (uint32_t i = 0; i < s->checker.members; i++) {
         sim_log_member *m = &s->checker.member[i];
         if (m->member == entry->u.promote.member && m->shadow && !m->expelled) promoted = m;
     }
-    if (!promoted) return;  // it was expelled meanwhile, which everybody sees alike
+    if (!promoted) return;  // it was removed meanwhile, and all peers ignore the entry
     for (uint32_t i = 0; i < s->checker.members; i++) {
         const sim_log_member *m = &s->checker.member[i];
         if (m->shadow || m->expelled || m->entry.stage != promoted->entry.stage) continue;
@@ -125,7 +126,7 @@ static void check_promotion(sim_cluster *s, const log_entry *entry) {
     s->stats->promotions++;
 }
 
-// The run begins, or goes back to a version that it has had.
+// The run begins, or rolls back to an earlier version.
 static void check_run(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_run *run = &entry->u.run;
@@ -151,7 +152,7 @@ static bool is_member(const sim_checker *k, const braid_id *id) {
     return false;
 }
 
-// Who alone has some of the data is gone.
+// True if the only owner of some private data is gone.
 static bool lacks_data(const sim_cluster *s) {
     for (uint16_t share = 0; share < s->run.shares && !s->c->elastic; share++)
         if (!is_member(&s->checker, &s->checker.share[share])) return true;
@@ -164,7 +165,8 @@ void sim_check_unfinished(sim_cluster *s, uint32_t node) {
     k->given_up = true;
 }
 
-// They may have been let in meanwhile, with what the run needs to be saved.
+// The missing owners may have been admitted meanwhile, with the state that the last checkpoint
+// needs.
 static void check_ending(sim_cluster *s) {
     sim_checker *k = &s->checker;
     k->unfinished = !k->finished && k->given_up;
@@ -210,7 +212,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     }
 }
 
-// Of its kind and body: an entry that comes with the state no longer says its term.
+// The content of an entry without its term: entries of a snapshot have lost their terms.
 static uint64_t content_of(const log_entry *entry) {
     static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
     log_entry bare = *entry;

@@ -1,22 +1,27 @@
-// I10: until FINAL(t) all that is needed to repeat any (m, stage) is there: m's tokens at an owner, version t in every stage. Faults may take that,
-// with those who die or stand still; the living give nothing up that nobody else has, and the log sends nobody away who alone has it.
+// I10: until FINAL(t) the swarm can repeat any (m, stage): an owner has m's tokens, and every stage
+// has version t. Faults may destroy that state together with the peers that die or pause. But a
+// living peer never discards the last copy, and the log never removes its only holder.
 #include "sim/inside.h"
 
 static const uint32_t NOBODY = UINT32_MAX;
-static const uint64_t KNOWN_NS = 5000000000u;  // what somebody has had for so long, and was not silent, others know
+// after this time the state of a reachable peer is known to the others
+static const uint64_t KNOWN_NS = 5000000000u;
 
-// From this version on a stage's state is needed. Where FINAL said skip, that of the iteration before is the same.
+// The version from which on a stage's state is needed. After a FINAL with skip the version before
+// it is the same state.
 static uint64_t needed_version(const sim_checker *k) {
     bool skipped = k->has_final && k->final.skip && k->final.iteration + 1 == k->version;
     return k->version - skipped;
 }
 
-// When all is computed nobody repeats anything, and whoever finds nobody to write the last checkpoint goes home.
+// After the last iteration nothing is repeated. A peer that finds no others to write the last
+// checkpoint exits.
 static bool is_needed(const sim_checker *k) { return k->started && !k->finished; }
 
 static bool suffices(const sim_checker *k, const sim_reach *had) { return had->versions > needed_version(k) && had->generation == k->generation; }
 
-// What the run begins with, or went back to, is made from the seed, or lies on the disk of who lives.
+// True if the newest version is the start of the run or the target of a rollback. It is made from
+// the seed, or is on the disk of a process that lives or restarts.
 static bool is_at_start(const sim_cluster *s) {
     const sim_checker *k = &s->checker;
     if (k->version != k->start_version) return false;
@@ -30,7 +35,8 @@ static bool is_at_start(const sim_cluster *s) {
     return false;
 }
 
-// The process has the whole state, or what it is made of, though it may be nobody's member: it will be let in for it.
+// True if the worker has the whole state, or all that makes it, even without a membership. The peer
+// will be admitted for that state.
 static bool lies_at(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (!n->worker || n->worker->stage != index || s->checker.watch[node].generation != s->checker.generation) return false;
@@ -44,8 +50,8 @@ static bool stays(const sim_cluster *s, uint32_t node) {
     return n->alive && !n->exited && (!n->asked_to_leave || n->view.stands_again || sim_check_member_live(s, n->view.member));
 }
 
-// A complete checkpoint of this very version lies on the disk of a process that lives, or comes
-// back.
+// True if a complete checkpoint of the newest version is on the disk of a process that lives or
+// restarts.
 static bool is_saved(const sim_cluster *s) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
@@ -55,7 +61,8 @@ static bool is_saved(const sim_cluster *s) {
     return false;
 }
 
-// As far as the log can know: the dead have it until they are expelled.
+// True if another peer has the state, as far as the log can know: a dead member counts until its
+// removal.
 static bool somebody_has(const sim_cluster *s, uint16_t index, uint32_t but) {
     const sim_checker *k = &s->checker;
     member_id not = but == NOBODY ? 0 : s->node[but].view.member;
@@ -78,7 +85,8 @@ static sim_log_member *record_of(sim_checker *k, member_id member) {
     return NULL;
 }
 
-// What it says that it has is there: all blocks are at that version, or at the one before, whose results it says it has.
+// The state that a peer claims must be there: all blocks at that version, or at the one before
+// if the claim includes the results of an iteration.
 static void check_word(sim_cluster *s, uint32_t node, const sim_reach *says) {
     const sim_watch *w = &s->checker.watch[node];
     for (uint32_t b = 0; b < s->model->blocks[says->stage]; b++) {
@@ -123,7 +131,7 @@ void sim_check_given_up(sim_cluster *s, uint32_t node) {
     if (!somebody_has(s, n->worker->stage, node)) needed_fail(s, n->name, "drops its state", n->worker->stage);
 }
 
-// ---- what the log says ---------------------------------------------------------------------------------------------
+// ---- entries of the log
 
 static uint32_t process_of(const sim_cluster *s, const log_member *entry) {
     for (uint32_t i = 0; i < s->nodes; i++)
@@ -142,10 +150,10 @@ void sim_check_expelled(sim_cluster *s, const sim_log_member *gone) {
     uint32_t node = process_of(s, &gone->entry);
     if (!is_needed(k) || node == NOBODY) return;
     const char *name = s->node[node].name;
-    // who alone has its stage's state may leave then: the run repeats nothing that was complete
+    // the only holder of a stage's state may leave then: the run repeats no completed iteration
     bool may_go = s->node[node].asked_to_leave && is_saved(s);
     if (suffices(k, &gone->reach) && !may_go && !somebody_has(s, gone->entry.stage, NOBODY)) needed_fail(s, name, "is expelled", gone->entry.stage);
-    bool waits = s->run.shares > 0;  // private data do, for their peer
+    bool waits = s->run.shares > 0;  // private data wait for their owner
     if (gone->entry.kind == MEMBER_DATA && !waits && !another_owner(k)) sim_fail(s, "I10: %s is expelled, and nobody else has the tokens", name);
 }
 
@@ -157,7 +165,8 @@ void sim_check_owner(sim_cluster *s, const log_owner *entry) {
         sim_fail(s, "I10: slot %u is given to member #%llu, which does not have its tokens", entry->slot, (unsigned long long)entry->member);
 }
 
-// FINAL is decided when each stage has what the next version is made of; who reported that may be dead, as long as that is not known.
+// FINAL is committed when each stage has all that the next version needs. A reporter may be dead,
+// as long as its death is not known.
 void sim_check_made(sim_cluster *s) {
     const sim_checker *k = &s->checker;
     for (uint16_t index = 0; index < s->c->stages && is_needed(k); index++)
@@ -165,7 +174,7 @@ void sim_check_made(sim_cluster *s) {
             sim_fail(s, "I10: FINAL makes version %llu, and nobody of stage %u has what it is made of", (unsigned long long)k->version, index);
 }
 
-// Nothing keeps it from being heard.
+// True if nothing has delayed the peer's messages for long enough.
 static bool is_undisturbed(const sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     uint64_t since = n->paused_until_ns;
@@ -175,7 +184,8 @@ static bool is_undisturbed(const sim_cluster *s, uint32_t node) {
     return since == 0 || s->now >= since + KNOWN_NS;
 }
 
-// The run goes back only when nobody has the state any more of whom the leader could know when it decided that: the entry may hold long after.
+// A leader decides on a rollback only if no holder of the state is known to it. The entry may
+// commit long after that decision.
 void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry) {
     const sim_checker *k = &s->checker;
     const log_run *run = &entry->u.run;

@@ -1,5 +1,6 @@
-// What routing must keep to (docs/protocol.md, Routing): a relay's router never carries more than it said it can, and once
-// the routers have nothing more to say, both ends of every link agree and no unit is without a way.
+// Rules for routing (docs/protocol.md, Routing). A relay's router never carries more than the
+// capacity that it announced. Once the routers are silent, both ends of every link agree and every
+// unit has a path.
 #include "sim/inside.h"
 
 #include "routing/core/router.h"
@@ -10,7 +11,7 @@ static const uint64_t MILLISECOND = 1000000;
 static const uint64_t SECOND = 1000000000;
 enum { MAX_FLOWS = 512, MOST_WAITING = 30 };
 
-// Of one source's units.
+// The units of one data peer, by link.
 typedef struct flow_sight {
     uint32_t *sent, *taken;  // [from * nodes + to]
     bool whole;
@@ -22,10 +23,11 @@ static uint32_t node_of(const sim_cluster *s, member_id id) {
     return i == 0 ? s->nodes : i - 1;
 }
 
-// Longer than any word is on its way, and than a peer needs to look at its capacity again.
+// Longer than any message takes, and than a peer needs to check its capacity again.
 static uint64_t quiet_ns(const sim_cluster *s) {
     uint64_t way = (s->c->latency_ns + s->c->jitter_ns) * (s->c->lopsided ? SIM_LOPSIDED : 1);
-    uint64_t until_missed = s->c->lost_permille ? 8 * SECOND : 0;  // a lost word is noticed by the next, which may be lost too
+    // a lost message is noticed at the next one, which may be lost too
+    uint64_t until_missed = s->c->lost_permille ? 8 * SECOND : 0;
     return 600 * MILLISECOND + 2 * way + until_missed;
 }
 
@@ -34,7 +36,8 @@ static const sim_node *standing(const sim_cluster *s, uint32_t node) {
     return node < s->nodes && n->alive && n->view.member != 0 && n->view.routes ? n : NULL;
 }
 
-// False: the two ends of some link are not both there, so they need not agree.
+// Adds up the units of one node. False: an end of some link is not active, so the two ends need not
+// agree.
 static bool look(sim_cluster *s, uint32_t node, member_id source, flow_sight *f) {
     peer_flow flow[MAX_FLOWS];
     const sim_node *n = &s->node[node];
@@ -61,7 +64,7 @@ static void check_source(sim_cluster *s, uint32_t data) {
     bool there = true;
     for (uint32_t i = 0; i < s->nodes && there; i++)
         if (standing(s, i)) there = look(s, i, s->node[data].view.member, f);
-    if (there && !f->whole && s->c->routing != ROUTER_GWTF)  // gwtf keeps ways that it built and nobody uses
+    if (there && !f->whole && s->c->routing != ROUTER_GWTF)  // gwtf keeps paths that carry nothing
         sim_fail(s, "routing is quiet, and a unit of %s has no way", s->node[data].name);
     for (uint32_t i = 0; there && i < pairs; i++)
         if (f->sent[i] != f->taken[i])
@@ -71,7 +74,7 @@ static void check_source(sim_cluster *s, uint32_t data) {
     free(counts);
 }
 
-// Where every stage has room for all that the data peers want to send, all of it is sent.
+// If every stage has room for all units that the data peers want to send, all of them are sent.
 static void check_demand(sim_cluster *s) {
     uint64_t room[WIRE_MAX_STAGES] = {0}, demand = 0, sent = 0;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -88,7 +91,7 @@ static void check_demand(sim_cluster *s) {
     if (sent < demand && s->c->routing == ROUTER_MINCOST) sim_fail(s, "routing is quiet, and %llu of %llu units are sent where there is room for all", (unsigned long long)sent, (unsigned long long)demand);
 }
 
-// Everybody who routes is awake, knows its neighbours, and they are there.
+// True if every router is reachable, knows its neighbours, and these are active.
 static bool undisturbed(const sim_cluster *s) {
     if (s->parted.over_ns + SECOND > s->now) return false;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -109,7 +112,7 @@ static void check_quiet(sim_cluster *s) {
     sim_checker *k = &s->checker;
     if (s->now - k->route_said_ns < quiet_ns(s) || k->route_looked_ns > k->route_said_ns) return;
     if (!undisturbed(s)) {
-        k->route_said_ns = s->now;  // there will be more to say
+        k->route_said_ns = s->now;  // there will be more messages
         return;
     }
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -129,7 +132,8 @@ static void check_quiet(sim_cluster *s) {
     if (!sim_failed(s)) check_demand(s);
 }
 
-// Without what tokens have reserved, which may be too much until they are home. (gwtf gives nothing up when its capacity falls.)
+// Units without reserved slots, which may exceed the capacity until their microbatches complete.
+// (gwtf gives nothing up when its capacity falls.)
 static uint32_t carried(const sim_node *n) {
     peer_flow flow[MAX_FLOWS];
     uint32_t count = peer_flows(n->peer, flow, MAX_FLOWS), units = 0;

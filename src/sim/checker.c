@@ -1,4 +1,4 @@
-// What must hold after every step and at the end (docs/protocol.md, invariants).
+// The rules that hold after every step and at the end of a run (docs/protocol.md, invariants).
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -54,7 +54,7 @@ static bool sets_meet(const message_set *a, const message_set *b) {
     return false;
 }
 
-// I2: nobody else who is not expelled has counted the same microbatch in the same stage, dead peers included.
+// I2: no two members, alive or dead, have added the same microbatch in the same stage.
 static void check_holders(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     if (!sim_check_member_live(s, n->view.member)) return;
@@ -67,7 +67,7 @@ static void check_holders(sim_cluster *s, uint32_t node) {
     }
 }
 
-// I3: what the peer believes to be in its sum is there, once each, and nothing else.
+// I3: the sum contains exactly the microbatches that the peer believes to be in it, once each.
 static void check_sum(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     const sim_watch *w = &s->checker.watch[node];
@@ -97,7 +97,8 @@ static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
     return version[0];
 }
 
-// What its worker has as a new life begins. A life before that got nothing, and brought nothing forward, left what it had found.
+// The version of the worker's state at the start of an incarnation. If no block has been received
+// or updated since, the state from before is still there.
 uint64_t sim_check_lies(const sim_cluster *s, uint32_t node) {
     const sim_watch *w = &s->checker.watch[node];
     uint32_t blocks = s->model->blocks[s->node[node].worker->stage];
@@ -106,7 +107,8 @@ uint64_t sim_check_lies(const sim_cluster *s, uint32_t node) {
     return w->left;
 }
 
-// All go back to an older version: nobody has anything of it until he gets it.
+// After a rollback every peer starts again from the older version, and holds none of its state
+// until it receives it.
 static void check_way_back(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
     const peer_view *v = &s->node[node].view;
@@ -129,7 +131,8 @@ static bool is_named(const member_id *who, uint32_t count, member_id member) {
     return false;
 }
 
-// I9: whoever has read the whole log knows who works in a stage, whether entry by entry or from a state that somebody sent.
+// I9: a peer that has read the whole log knows the workers of each stage, whether it read entries
+// or a snapshot.
 static void check_members(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
@@ -142,7 +145,8 @@ static void check_members(sim_cluster *s, uint32_t node) {
     for (uint16_t i = 0; i < s->c->stages; i++) count += peer_members(n->peer, i, &who[count], SIM_MAX_LOG_MEMBERS - count);
     for (uint32_t i = 0; i < s->checker.members; i++) {
         const sim_log_member *m = &s->checker.member[i];
-        bool own = id_equal(&m->entry.peer, &n->id) && m->member != n->view.member;  // of an earlier life
+        // a membership of an earlier incarnation
+        bool own = id_equal(&m->entry.peer, &n->id) && m->member != n->view.member;
         if (m->expelled || m->shadow || own) continue;
         others++;
         if (!is_named(who, count, m->member)) sim_fail(s, "I9: %s has read all of the log and does not know member #%llu", n->name, (unsigned long long)m->member);
@@ -162,7 +166,8 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
         sim_fail(s, "%s believes to hold %llu blobs and holds %llu", n->name, (unsigned long long)v->blobs_held, (unsigned long long)n->blobs.held);
     if (v->useful_ns + v->wasted_ns > w->compute_ns)
         sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(v->useful_ns + v->wasted_ns), (unsigned long long)w->compute_ns);
-    if (v->member != w->member && v->member != 0) {  // a new life begins without state, but for what it takes up (note_apply)
+    // a new membership begins without state, except for state that the peer keeps (note_apply)
+    if (v->member != w->member && v->member != 0) {
         w->left = n->worker && n->worker->stage == v->stage ? sim_check_lies(s, node) : UINT64_MAX;
         memset(w->block_version, 0xff, sizeof w->block_version);
     }
@@ -201,8 +206,8 @@ static void *nothing_write(void *context, uint64_t bytes, blob_id *blob) {
     return NULL;
 }
 
-// A member may be told to leave before it has applied the last FINAL: its state is then that of an earlier version. Blocks
-// at two versions are no state at all.
+// A member may be dismissed before it has applied the last FINAL; its state is then that of an
+// earlier version. Blocks at two versions are no state at all.
 static bool check_final_state(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const sim_watch *w = &s->checker.watch[node];
@@ -220,7 +225,8 @@ static bool check_final_state(sim_cluster *s, uint32_t node) {
     return w->block_version[0] == s->checker.version;
 }
 
-// What was left out was not known before: one process now counts what each CLOSE did, and must come to the same numbers.
+// An elastic run decides at each CLOSE what it skips. So the reference is computed afterwards, from
+// the contribution sets of the CLOSE entries, and must give the same numbers.
 static sim_reference *replay(sim_cluster *s) {
     const sim_checker *k = &s->checker;
     sim_reference *r = sim_reference_of(s->model, s->c->start_version, k->version, s->c->microbatches, k->closes);
@@ -251,16 +257,16 @@ static void check_end(sim_cluster *s) {
         const sim_node *n = &s->node[i];
         if (!(n->exited || (n->alive && n->missed_end)) || !n->view.member || !k->watch[i].ever_ready || sim_check_is_past(s, i)) continue;
         if (check_final_state(s, i)) present[n->view.stage] = true;
-        if (k->unfinished) continue;  // all leave in the middle of something
-        // one that was told to leave in the middle of something takes what it holds with it
+        if (k->unfinished) continue;  // all peers leave in the middle of an iteration
+        // a peer that was dismissed early takes its blobs with it
         if (n->blobs.held && !n->busy && n->view.version == k->version && !n->asked_to_leave) sim_fail(s, "%s left with %llu blobs in its hands", n->name, (unsigned long long)n->blobs.held);
         bool all_count = s->c->void_percent == 0;
         if (sim_case_quiet(s->c) && all_count && n->view.wasted_ns) sim_fail(s, "%s wasted %llu ns of compute though nothing happened", n->name, (unsigned long long)n->view.wasted_ns);
-        // who was told to leave before it had the last FINAL has not booked what it held
+        // a peer that was dismissed before the last FINAL has not booked the work that it held
         if (n->view.iteration == k->version && n->view.useful_ns + n->view.wasted_ns < k->watch[i].compute_ns)
             sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(n->view.useful_ns + n->view.wasted_ns), (unsigned long long)k->watch[i].compute_ns);
     }
-    // who was expelled while that iteration waited may not have been let in again
+    // a member removed during the last iteration may not have been admitted again
     for (uint16_t i = 0; i < s->c->stages && !k->unfinished; i++)
         if (!present[i] && k->lost_version[i] != k->version + 1) sim_fail(s, "nobody of stage %u has the final weights", i);
 }

@@ -12,7 +12,7 @@ static const uint64_t MILLISECOND = 1000000;
 static const uint64_t SECOND = 1000000000;
 
 enum {
-    MAX_STEPS_AT_ONCE = 3000,    // of one peer at one virtual time: more is a livelock
+    MAX_STEPS_AT_ONCE = 3000,    // limit for one peer at one virtual time; more is a livelock
     MAX_EVENTS = 20 * 1000 * 1000,
 };
 
@@ -30,7 +30,8 @@ static void item_free(sim_item *item) {
 
 void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item) { sim_queue_put(&s->queue, at_ns, item); }
 
-// A peer is to look at its clock: half of all events, most of them outdated when they come, so they are numbers in the place of a pointer.
+// A tick is an event at which a peer looks at its clock. Half of all events are ticks, and most are
+// outdated when they come. So a tick is a number in the place of a pointer.
 _Static_assert(sizeof(void *) == sizeof(uint64_t) && SIM_MAX_NODES <= 64, "a tick is a serial number, a node in six bits, and one bit that no pointer has");
 
 static void *tick_of(uint64_t serial, uint32_t node) { return (void *)(uintptr_t)(serial << 7 | node << 1 | 1); }
@@ -94,7 +95,7 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
         s->stats->lies++;
         if (s->c->liars == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s says that member %llu lied, and nobody does", s->node[node].name, (unsigned long long)what->member);
     }
-    // a joiner may come when all is over, or to stages that are full
+    // a joiner may arrive at the end of the run, or at stages that are full
     bool late = node >= s->c->data_peers + s->c->relays + s->c->shadow_peers || s->checker.finished || s->checker.drained;
     if (what->kind == TELL_REFUSED && !late) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
 }
@@ -177,8 +178,8 @@ static const char *effect_text(const effect *e) {
     }
 }
 
-// A step takes every decision whose inputs are there. A tick at the same time that still has an effect shows a decision that
-// would have waited for the next timer.
+// A step must take every decision that its inputs allow. If a tick at the same time still has an
+// effect, a decision was left to the next timer.
 static void look_again(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const event tick = {.kind = EVENT_TICK};
@@ -209,8 +210,8 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
 
 // ---- processes
 
-// What peers lived in lies here for those of the next run, all zeros again: to clear a page is much quicker than to get a fresh one, and
-// what a peer never touches costs nothing.
+// Memory of earlier peers, zeroed, for the peers of the next run. Clearing pages in use is much
+// quicker than mapping fresh ones, and untouched pages cost nothing.
 enum { ROOM_BYTES = 16 << 20 };
 static struct {
     uint8_t *room[SIM_MAX_NODES];
@@ -224,7 +225,7 @@ static void *memory_new(size_t bytes) {
     return memory;
 }
 
-// What is not in memory was never touched, or lies in swap: the system forgets it.
+// A page that is not resident was never touched or is swapped out; the kernel discards it.
 static void room_clear(uint8_t *room) {
     enum { PAGE = 4096, PAGES = ROOM_BYTES / PAGE };
     static unsigned char here[PAGES];
@@ -247,7 +248,7 @@ static void memory_free(void *memory, size_t bytes) {
 
 uint32_t sim_leader(const sim_cluster *s) { return s->leader; }
 
-// Whom a joiner is told to ask: the first leader, or somebody else who takes part when that is gone.
+// The peer that a joiner contacts: the first leader, or another member when that leader is gone.
 static uint32_t sponsor(const sim_cluster *s) {
     if (s->node[0].alive || s->nodes == 1) return 0;
     for (uint32_t i = 0; i < s->nodes; i++)
@@ -257,7 +258,7 @@ static uint32_t sponsor(const sim_cluster *s) {
     return 0;
 }
 
-// A peer asks for the same share in each life.
+// A peer asks for the same data shard in each incarnation.
 static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
     for (uint32_t i = 0; i < s->c->data_peers && i < s->nodes; i++)
         if (id_equal(&s->node[i].id, &s->node[index].id)) return (uint16_t)(i + 1);
@@ -284,7 +285,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     if (store_of != SIM_MAX_NODES && s->node[store_of].returns) memcpy(n->config.address, s->node[store_of].config.address, sizeof n->config.address);
     memcpy(n->config.leader_address, s->node[ask].config.address, sizeof n->config.leader_address);
-    n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each life
+    n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each incarnation
     n->config.share = share_wished(s, index);
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
     n->started_ns = s->now;
@@ -306,7 +307,7 @@ static void item_start(sim_cluster *s, const sim_item *item) {
     if (s->leader_exit_ns) return;
     s->stats->joins++;
     s->stats->returns += item->connection != 0;
-    const braid_id host = s->node[item->node].config.host;  // before there is one more node
+    const braid_id host = s->node[item->node].config.host;  // sim_start may add a node
     sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL, item->from, item->kind_of_member == MEMBER_SHADOW ? &host : NULL);
 }
 
@@ -351,14 +352,14 @@ static void run_describe(sim_cluster *s) {
     memcpy(s->run.tensors, model->tensors, sizeof s->run.tensors);
 }
 
-// What happens to a cluster does not wait for anybody; what happens to a peer does, while that stands still.
+// A pause delays events of the paused peer; events of the whole cluster take place all the same.
 static bool put_off(sim_cluster *s, sim_item *item) {
     bool to_all = item->kind == ITEM_START || item->kind == ITEM_KILL || item->kind == ITEM_FLAP || item->kind == ITEM_TROUBLE;
     return !to_all && sim_trouble_defers(s, item);
 }
 
-// Everybody who counts has left by itself; joiners that the run did not wait for do not count.
-// Who led may have died while it sent them away.
+// True when every member has left. Joiners that the run did not wait for are ignored. A leader may
+// have died while it dismissed the others.
 static bool run_over(const sim_cluster *s) {
     bool dismissed = s->leader_exit_ns != 0;
     if (!dismissed && !(s->checker.finished && s->checker.saved_last)) return false;

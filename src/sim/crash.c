@@ -1,11 +1,13 @@
-// Who dies when. Relays die, and where the case says so data peers other than the leader, and only while their stage has
-// another live member, or a shadow, that will have what the others need (docs/protocol.md, Known limits).
+// Chooses the victims of crashes. Relays die, and where the case allows it data peers. A peer dies
+// only while another live member or standby of its stage will hold the state that the run needs
+// (docs/protocol.md, Known limits).
 #include "sim/inside.h"
 
 static const uint64_t SECOND = 1000000000;
-static const uint64_t KNOWN_NS = 3000000000u;  // after this a new member's readiness is known to the leader
+static const uint64_t KNOWN_NS = 3000000000u;  // after this time the leader knows that a new member is ready
 
-// Members of the victim's stage, dead ones too, that reported a finished reduction of the present iteration.
+// True if another member of the victim's stage, alive or dead, reported a finished reduction of the
+// current iteration.
 static bool others_reduced(const sim_cluster *s, uint32_t victim) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_watch *w = &s->checker.watch[i];
@@ -16,21 +18,24 @@ static bool others_reduced(const sim_cluster *s, uint32_t victim) {
 
 static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index);
 
-// Its machine works for the stage that it keeps, so that it is moved to another one, or about to be.
+// True if the standby's machine works for the same stage, so that the standby must move to another
+// one.
 static bool is_to_move(const sim_cluster *s, uint32_t node, uint16_t index) {
     for (uint32_t i = 0; i < s->nodes; i++)
         if (id_equal(&s->node[i].id, &s->node[node].config.host) && works_for(s, i, index)) return true;
     return false;
 }
 
-// It will be able to do its stage's work at the newest version, though nobody else who does may answer any more.
+// True if the standby can do its stage's work at the newest version when no other member answers
+// any more.
 static bool shadow_carries(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
     if (!n->alive || !n->view.shadow || n->view.stage != index || !sim_check_member_live(s, n->view.member)) return false;
-    if (!sim_check_is_shadow(s, n->view.member)) return false;  // promoted, and about to learn it
+    // promoted, but has not read that entry yet
+    if (!sim_check_is_shadow(s, n->view.member)) return false;
     if (is_to_move(s, node, index)) return false;
-    bool decided = false;  // or may be: FINAL rests on their reports
+    bool decided = false;  // true or possible: FINAL rests on their reports
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_watch *w = &s->checker.watch[i];
         decided = decided || (s->node[i].view.stage == index && !s->node[i].view.shadow && w->reduced && w->reduced_iteration == s->checker.version);
@@ -49,14 +54,15 @@ static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_watch *dying = &s->checker.watch[victim];
     bool reduced = w->reduced && w->reduced_iteration == s->checker.version;
     if (reduced) return true;
-    // FINAL may rest on two reports: one of them must not have been the only other one
+    // FINAL may rest on two reports; the victim's must not be the only other one
     if (others_reduced(s, victim)) return false;
     bool victim_reduced = dying->reduced && dying->reduced_iteration == s->checker.version;
-    bool heard = s->node[sim_leader(s)].paused_until_ns + KNOWN_NS < s->now;  // the leader was awake to hear of it
+    // the leader was not paused and has received the report
+    bool heard = s->node[sim_leader(s)].paused_until_ns + KNOWN_NS < s->now;
     return !victim_reduced || (heard && s->now - w->ready_since_ns > KNOWN_NS);
 }
 
-// What the log says, which the victim itself may not have read yet.
+// The victim's newest membership in the log, which the victim itself may not have read yet.
 static const sim_log_member *membership(const sim_cluster *s, uint32_t node) {
     for (uint32_t i = s->checker.members; i-- > 0;) {
         const sim_log_member *m = &s->checker.member[i];
@@ -70,17 +76,18 @@ static bool has_state_of(const sim_cluster *s, uint32_t node, uint16_t index) {
     return m && m->entry.stage == index;
 }
 
-// Dead, and about to start again with its store.
+// True if the process is dead and will restart with its durable log.
 static bool comes_back(const sim_cluster *s, uint32_t node) {
     if (s->node[node].alive || !s->node[node].returns) return false;
     for (uint32_t i = node + 1; i < s->nodes; i++)
-        if (id_equal(&s->node[i].id, &s->node[node].id)) return false;  // it has
+        if (id_equal(&s->node[i].id, &s->node[node].id)) return false;  // it has restarted already
     return true;
 }
 
 static bool is_voter(const sim_node *n, const log_voter *v) { return n->config.store == v->store && id_equal(&n->id, &v->id); }
 
-// `of`: or a stage all whose members go; WIRE_MAX_STAGES: none.
+// True if the voter is available without `victim` and, unless `of` is WIRE_MAX_STAGES, without all
+// members of stage `of`.
 static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
@@ -90,15 +97,16 @@ static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t vic
     return false;
 }
 
-// Who votes alone takes on several at once: not those of whom more than one is dead, and it cannot know yet.
+// A sole voter adds several voters at once. It may add dead ones, because it cannot know yet that
+// more than one is dead.
 static bool may_choose_the_dead(const sim_cluster *s, uint32_t voter, uint32_t victim) {
     for (uint32_t i = 0; i < s->nodes; i++)
         if (i != victim && !s->node[i].alive && s->link[voter][i].up && s->link[voter][victim].up) return true;
     return false;
 }
 
-// All that it was to keep lies in its store, and that is all that was decided. The store of who decided alone may be lost before the others have that,
-// and that they vote.
+// True if the node's durable log holds all committed entries and every record is on stable storage.
+// The log of a sole voter may be lost before the others have these entries and vote.
 static bool remembers(const sim_cluster *s, uint32_t node) {
     const sim_disk *d = &s->node[node].disk;
     for (uint32_t i = 0; i < s->nodes; i++)
@@ -106,7 +114,8 @@ static bool remembers(const sim_cluster *s, uint32_t node) {
     return d->durable == d->records;
 }
 
-// All who vote die at once and come back with their stores: they choose one that has all that was decided.
+// True if some voter has a complete durable log. When all voters die at once and restart with their
+// logs, they elect such a voter.
 static bool voters_remember(const sim_cluster *s) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
@@ -118,7 +127,7 @@ static bool voters_remember(const sim_cluster *s) {
     return false;
 }
 
-// Enough voters stay to decide who is one, whoever each of them believes that they are.
+// True if enough voters stay to decide on membership, by every peer's view of the configuration.
 static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         if (!(s->node[i].alive || comes_back(s, i)) || s->node[i].view.voters == 0) continue;
@@ -126,7 +135,7 @@ static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
         uint32_t here = 0;
         if (voters->count == 1 && s->c->voters > 1 && may_choose_the_dead(s, i, victim)) return false;
         for (uint32_t k = 0; k < voters->count; k++) here += lives_without(s, &voters->voter[k], victim, of);
-        // of several that die at once another one may be chosen before it is known to be dead
+        // of several victims one may be elected before it is known to be dead
         uint32_t count = voters->count;
         count += of < WIRE_MAX_STAGES && s->c->voters > 1;
         if (here < count / 2u + 1) return false;
@@ -142,7 +151,8 @@ static bool is_whole(const sim_cluster *s, uint32_t node, uint16_t index) {
     return true;
 }
 
-// Expelled, it may be the only one that has its stage's state, and comes back with it.
+// True unless the victim is the only holder of its stage's state. After a removal it may be
+// admitted again with that state.
 static bool others_are_whole(const sim_cluster *s, uint32_t victim) {
     if (!s->node[victim].worker || !is_whole(s, victim, s->node[victim].worker->stage)) return true;
     for (uint32_t i = 0; i < s->nodes; i++)
@@ -150,7 +160,8 @@ static bool others_are_whole(const sim_cluster *s, uint32_t victim) {
     return false;
 }
 
-// A checkpoint that a run goes on from lies with its first leader, until somebody of every stage has its state.
+// True if every stage has a member that fetched its state. Until then only the first leader holds
+// the checkpoint that the run resumes.
 static bool all_fetched(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -170,7 +181,7 @@ static bool may_die(const sim_cluster *s, uint32_t victim) {
     const sim_log_member *member_of_log = membership(s, victim);
     if (!member_of_log && s->checker.started) return others_are_whole(s, victim);
     if (!s->checker.started) return true;
-    if (n->view.member != member_of_log->member) return false;  // between two lives
+    if (n->view.member != member_of_log->member) return false;  // between two incarnations
     for (uint32_t i = 0; i < s->nodes; i++)
         if (can_replace(s, victim, i)) return true;
     return false;
@@ -219,7 +230,8 @@ static bool came_back_where_it_was(const sim_cluster *s, uint32_t node) {
     return false;
 }
 
-// Who was to work there may have died when the run was about to begin; its next life is no member yet.
+// True if a stage has no live worker. Its member may have died as the run began, and the new
+// incarnation is no member yet.
 static bool some_stage_is_empty(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -229,14 +241,16 @@ static bool some_stage_is_empty(const sim_cluster *s) {
     return s->checker.started && stages != (1u << s->c->stages) - 1;
 }
 
-// It belongs to the run, though it may be reading the log anew just now: it knows the others.
+// True if this incarnation is a member by the log, though it may be reading the log anew. It knows
+// other peers then.
 static bool is_let_in(const sim_cluster *s, uint32_t node) {
     const sim_log_member *m = membership(s, node);
     return m && m->entry.incarnation == s->node[node].config.random_seed;
 }
 
-// Who is waited for comes back until it is let in, the owner of private data, whoever may be all that a stage has, and who votes: when the only
-// one that it knows has died, or left, its user names another.
+// Restarts peers that wait for an admission when the only peer that they know has died or left:
+// their user names another contact. This holds for owners of private data, for relays of a stage
+// that may be empty, and for voters.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
     static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
     bool relays = loses_stages(s->c) || some_stage_is_empty(s);
@@ -251,17 +265,18 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
         sim_disk_crash(s, i);
         sim_link_die(s, i, false, false);
         restart_plan(s, i, &again);
-        restart_orphans(s, i);  // it may be the only one that somebody else knows
+        restart_orphans(s, i);  // it may be the only contact of another peer
     }
 }
 
-// The last FINAL is there, and all who could have written the last checkpoint were away for longer than anybody is waited for.
-// They find nobody when they come back, until the users of those who have gone send them once more.
+// True if the last FINAL is committed but all peers that could write the last checkpoint were away
+// past every timeout. Restarted peers find no others, until the users of the departed ones start
+// them again.
 static bool left_too_early(const sim_cluster *s) {
     return s->checker.finished && !s->checker.saved_last && s->leader_exit_ns == 0;
 }
 
-// Where a stage may be lost, somebody has to be left who could go there.
+// True if too few relays remain to fill every stage after a stage is lost.
 static bool too_few_stay(const sim_cluster *s, uint32_t but) {
     if (s->node[but].config.kind != MEMBER_RELAY || !loses_stages(s->c)) return false;
     uint32_t others = 0;
@@ -269,7 +284,8 @@ static bool too_few_stay(const sim_cluster *s, uint32_t but) {
     return others + 1u < s->c->stages;
 }
 
-// Of those whose data are their own one stays, or comes back: no user could send somebody else. (Nor do all die for good: can_replace.)
+// True if another data peer stays or restarts in an elastic run: no user can replace
+// private data. can_replace prevents that all die for good.
 bool sim_crash_may_leave(const sim_cluster *s, uint32_t node) {
     bool may = !s->c->elastic;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -279,7 +295,7 @@ bool sim_crash_may_leave(const sim_cluster *s, uint32_t node) {
     return may;
 }
 
-// As the log has it: who is dead is not expelled yet, and another one comes in its place.
+// By the log, in which a dead member counts until its removal; a replacement starts meanwhile.
 static bool every_stage_has_members(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->checker.members; i++)
@@ -287,7 +303,7 @@ static bool every_stage_has_members(const sim_cluster *s) {
     return stages == (1u << s->c->stages) - 1;
 }
 
-// A relay in the place of one, or of a shadow that did its work.
+// Starts a relay that replaces a relay, or a standby that did its work.
 static void send_relay(sim_cluster *s) {
     sim_item *item = sim_item_new(ITEM_START, 0, 0);
     item->kind_of_member = MEMBER_RELAY;
@@ -304,11 +320,13 @@ static bool was_promoted(const sim_cluster *s, uint32_t node) {
     return false;
 }
 
-// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was (who worked elsewhere may have gone there), or
-// could go where nobody is, its user sends somebody else. Whose data are its own may come back itself.
+// A peer that was asked to leave and removed meanwhile exits at once. When its stage is then empty,
+// or too few relays are left to fill an empty stage, its user starts a new peer. An owner of
+// private data may return itself.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
-    static const sim_crash as_it_was = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};  // the log needs a majority of its voters' stores
+    // the log needs the logs of most of its voters
+    static const sim_crash as_it_was = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
     const sim_node *n = &s->node[node];
     if (left_too_early(s) && n->config.kind != MEMBER_SHADOW) {
         restart_orphans(s, node);
@@ -328,8 +346,8 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
     } else if (too_few_stay(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
 }
 
-// What shadows did is done by relays again. Where these have died for good, since somebody else had their state, their users send others. (Where
-// stages are lost, enough stay.)
+// After a rollback relays do the work that standbys did. Where too many relays have died for good,
+// their users start new ones. In cases that lose stages enough relays stay.
 void sim_crash_gone_back(sim_cluster *s) {
     uint32_t relays = 0;
     if (loses_stages(s->c)) return;
@@ -341,7 +359,8 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
     sim_loss_died(s, victim, crash->moment == SIM_BEFORE_MESSAGE ? &s->message : NULL);
     sim_node *n = &s->node[victim];
-    bool waited_for = !s->checker.started || !membership(s, victim);  // a run that has not begun, or a stage, may wait for it
+    // a run that has not begun, or a stage, may wait for it
+    bool waited_for = !s->checker.started || !membership(s, victim);
     s->crash_done[index] = true;
     s->stats->crashes++;
     n->alive = false;
@@ -355,19 +374,20 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     restart_orphans(s, victim);
 }
 
-// All that work for the victim's stage, it last.
+// Kills all workers of the victim's stage, the victim last.
 static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
     uint16_t of = s->node[victim].view.stage;
     bool lost = s->c->crash[index].lost;
-    // behind the last FINAL nobody may be left who could follow, and what it said is in the last checkpoint
+    // after the last FINAL the stage may have no successor; the last checkpoint holds its report
     if (lost || s->checker.finished) s->checker.lost_version[of] = s->checker.version + 1;
     for (uint32_t i = 0; i < s->nodes && s->c->crash[index].stage; i++)
         if (i != victim && (lost ? has_state_of(s, i, of) : works_for(s, i, of))) die(s, i, index);
     s->stats->stage_deaths += s->c->crash[index].stage;
-    if (s->node[victim].alive) die(s, victim, index);  // else it was one that knew nobody but another victim, and begins anew
+    // otherwise it knew only another victim, and has restarted
+    if (s->node[victim].alive) die(s, victim, index);
 }
 
-// Who is the last that could go where a stage is lost, and does not come back, stays.
+// True if the victim is the last relay that could fill a lost stage, and does not restart.
 static bool is_needed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) { return !crash->restart && !crash->lost && too_few_stay(s, victim); }
 
 static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {

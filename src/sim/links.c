@@ -1,12 +1,14 @@
-// Virtual links, with the manners of src/net: a dial is answered once; a message may overtake a payload, never another
-// message; what a link had not delivered when it fell is lost; a newer connection of the same id replaces the older.
+// Virtual links that behave like src/net. A dial gets one answer. A message may overtake a payload,
+// never another message. A broken link loses all that it had not delivered. A newer connection to
+// the same id replaces the older one.
 #include "sim/inside.h"
 
 #include <string.h>
 
 static const uint64_t SECOND = 1000000000;
 
-// A property of the pair, the same in both directions unless links are lopsided; then one way in five is slow.
+// A property of a pair, the same in both directions. Asymmetric links differ by direction, and one
+// direction in five is slow.
 static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_t what, uint64_t most) {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
     if (s->c->lopsided) {
@@ -18,7 +20,7 @@ static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_
     return most / 10 + seed % (most - most / 10 + 1);
 }
 
-// For how long nothing gets through.
+// Time until messages pass again; 0: they do now.
 static uint64_t cut_ns(const sim_cluster *s, uint32_t from, uint32_t to) {
     uint64_t cut = s->node[from].sends_cut_until_ns > s->node[to].hears_cut_until_ns ? s->node[from].sends_cut_until_ns : s->node[to].hears_cut_until_ns;
     uint64_t parted = sim_trouble_parts(s, from, to);
@@ -37,7 +39,7 @@ static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id 
     return SIM_MAX_NODES;
 }
 
-// The newest process that had this address.
+// The newest process with this address.
 static uint32_t node_at(const sim_cluster *s, const char *address) {
     for (uint32_t i = s->nodes; i-- > 0;)
         if (strcmp(s->node[i].config.address, address) == 0) return i;
@@ -75,7 +77,7 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
         sim_trace(s, from, "   lost: no link");
         return;
     }
-    // but for the last word, after which nobody is there to say it again
+    // a shutdown message is never lost by chance, because its sender cannot repeat it
     if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->lost_permille)) {
         s->stats->lost++;
         sim_trace(s, from, "   lost: by chance");
@@ -125,7 +127,8 @@ void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id) {
     down_put(s, s->now, from, to, id, 0, false);
 }
 
-// What was on its way may arrive in part: the first messages of each lane, never one without those before it.
+// Messages on their way may arrive in part: the first ones of each lane, never one without those
+// before it.
 static void link_cut(sim_cluster *s, sim_link *way, bool clean) {
     for (int lane = 0; lane < LANES; lane++) {
         uint64_t last = way->last_ns[lane] > s->now ? way->last_ns[lane] : s->now;
@@ -177,7 +180,7 @@ static void tell_down(sim_cluster *s, uint32_t node, const braid_id *id, bool re
 }
 
 static void tell_up(sim_cluster *s, uint32_t node, uint32_t other, uint32_t connection) {
-    // a link that this end still believes in, of the same peer, falls first
+    // an open link to the same peer falls first
     uint32_t old = node_linked(s, node, &s->node[other].id);
     if (old != SIM_MAX_NODES) {
         s->link[node][old].up = false;
@@ -204,7 +207,8 @@ static void item_dial(sim_cluster *s, const sim_item *item) {
         down_put(s, silent ? s->now + 5 * SECOND : back, dialer, listener, &item->id, 0, !there->alive && !silent);
         return;
     }
-    if (mine->up && mine->connection && theirs->connection == mine->connection) return;  // a dial the other way won
+    // a dial in the other direction won
+    if (mine->up && mine->connection && theirs->connection == mine->connection) return;
     uint32_t connection = ++s->connections;
     theirs->connection = connection;
     theirs->last_ns[LANE_CONTROL] = theirs->last_ns[LANE_BULK] = 0;
@@ -225,7 +229,7 @@ static void item_link_up(sim_cluster *s, const sim_item *item) {
         tell_up(s, item->node, item->from, item->connection);
         return;
     }
-    // its next life may be linked already
+    // its next incarnation may be linked already
     if (node_linked(s, item->node, &s->node[item->from].id) == SIM_MAX_NODES) tell_down(s, item->node, &s->node[item->from].id, false);
 }
 
@@ -233,7 +237,8 @@ static void item_link_down(sim_cluster *s, const sim_item *item) {
     sim_link *mine = &s->link[item->node][item->from];
     if (item->connection == 0) {
         mine->dialing = false;
-        if (node_linked(s, item->node, &item->id) != SIM_MAX_NODES) return;  // it came by itself: that was the answer
+        // the peer connected by itself, which is the answer
+        if (node_linked(s, item->node, &item->id) != SIM_MAX_NODES) return;
     } else {
         if (!mine->up || mine->connection != item->connection) return;
         mine->up = false;
@@ -242,7 +247,8 @@ static void item_link_down(sim_cluster *s, const sim_item *item) {
     tell_down(s, item->node, &item->id, item->refused);
 }
 
-// On one link a message overtakes only tensors; what several peers send comes in any order.
+// Counts reordered messages. On one link a message overtakes only tensors; messages of several
+// senders come in any order.
 static void note_order(sim_cluster *s, const sim_item *item) {
     uint64_t *newest = &s->node[item->node].newest_sent_ns;
     s->stats->reordered += item->sent_ns < *newest;

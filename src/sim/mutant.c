@@ -1,4 +1,4 @@
-// Mistakes put in on purpose between the peers and their world, so that the checkers are seen to notice them.
+// Planted mistakes between the peers and their world. The checkers must notice each.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -27,7 +27,7 @@ bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_res
     return true;
 }
 
-// The sum takes the gradient as soon as the input gradient is there.
+// Adds the weight gradient together with the input gradient, before any COMMIT.
 static void weigh_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
     sim_node *n = &s->node[node];
     if (n->eager_iteration != work->iteration) n->eager = (message_set){{0}};
@@ -49,12 +49,12 @@ static void apply_at_once(sim_cluster *s, uint32_t node, const job *work, const 
 
 static void apply_again(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
     job more = *work;
-    more.iteration++;  // where the blocks are now
+    more.iteration++;  // the version of the blocks now
     job_result ignored;
     s->node[node].worker->run(s->node[node].worker, &more, blobs, &ignored);
 }
 
-// What it sends is rounded, what it applies is not.
+// Keeps another result than the one that it sends.
 static void keep_another(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, blob_id sent) {
     sim_node *n = &s->node[node];
     const sim_buffer *from = sim_blobs_get(&n->blobs, sent);
@@ -88,7 +88,7 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
     bool of_names = s->c->seed % 2 == 1 && mutant == SIM_MUTANT_NONE;
     if (lies && (work->kind == JOB_STATE_GET || (of_names && work->kind == JOB_NAMES_GET))) {
         spoil(s, node, result->out);
-        result->hash64 = 0;  // what it sends is what it names
+        result->hash64 = 0;  // the sent hash matches the corrupt bytes
     }
 }
 

@@ -29,7 +29,7 @@ int64_t sim_routes_cost(const scenario *s, uint32_t from, uint32_t to) {
     return cost_between(s, from, stage_of(s, from), to, stage_of(s, to));
 }
 
-// The swarm at the end, as the planner sees it.
+// The flow at the end of a run in the form that the planner takes.
 typedef struct sight {
     const scenario *s;
     const sim_swarm_report *report;
@@ -52,7 +52,7 @@ static void close_sight(sight *g) {
     free(g->link);
 }
 
-// A peer that carries more than its capacity for a moment may do so in the yardstick, too.
+// The optimum gets the same capacity as the swarm: a peer may exceed its capacity for a moment.
 static void see_peers(sight *g) {
     const sim_swarm_report *r = g->report;
     for (uint32_t i = 0; i < r->peers; i++) {
@@ -101,8 +101,8 @@ static bool open_sight(sight *g) {
     return seen;
 }
 
-// So many units have a way: the fewest that pass between any two stages. A way costs what a link between two stages costs on
-// average, all of them added up: some units may be on the move just now, in one stage and not in the next.
+// The number of units with a path is the smallest number between any two stages. A path costs the
+// sum of the average link costs, because some units may be moving and be counted in one stage only.
 static void look_at_flows(const sight *g, sim_routes *out) {
     uint64_t passes[SCENARIO_MAX_STAGES] = {0};  // into each stage
     double cost[SCENARIO_MAX_STAGES] = {0};

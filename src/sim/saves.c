@@ -1,4 +1,5 @@
-// Checkpoints: what a peer's host is given to save, what lies on its disk afterwards and survives it, and the states that are read from there.
+// Checkpoints: blocks that a peer's host is given to save, complete checkpoints that survive on its
+// disk, and states that are read from them.
 #include "sim/inside.h"
 
 #include "base/sha256.h"
@@ -18,7 +19,7 @@ static void blocks_drop(const sim_cluster *s, sim_buffer ***blocks) {
     *blocks = NULL;
 }
 
-// What was being written, with the names that it was checked by.
+// Drops an unfinished checkpoint, with the names that it was checked by.
 static void written_drop(sim_cluster *s, sim_node *n) {
     blocks_drop(s, &n->saved);
     for (uint32_t i = 0; i < WIRE_MAX_STAGES; i++) {
@@ -32,7 +33,7 @@ void sim_save_drop(sim_cluster *s, uint32_t node) {
     for (uint32_t k = 0; k < SIM_KEPT; k++) blocks_drop(s, &s->node[node].kept[k].block);
 }
 
-// A new life of a peer finds what an older one had saved.
+// Gives a new incarnation the checkpoints of an older one.
 void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from) {
     for (uint32_t k = 0; k < SIM_KEPT && s->node[from].kept[k].block; k++) {
         const sim_kept *older = &s->node[from].kept[k];
@@ -44,7 +45,7 @@ void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from) {
     }
 }
 
-// Puts all blocks of a stage into a worker. Returns how many there are without a gap.
+// Loads all blocks of a stage into a worker. Returns the number of blocks without a gap.
 static uint32_t fill(sim_cluster *s, sim_worker *w, sim_buffer *const *all, uint16_t index, uint64_t version) {
     sim_blobs table = {0};
     const worker_blobs blobs = sim_blobs_access(&table);
@@ -65,7 +66,7 @@ static uint32_t fill(sim_cluster *s, sim_worker *w, sim_buffer *const *all, uint
     return next;
 }
 
-// A checkpoint is right when fresh workers that are filled from it have the states of the one-process run.
+// Verifies a checkpoint: fresh workers loaded from it must have the states of the one-process run.
 static braid_hash verify(sim_cluster *s, sim_buffer *const *saved, uint64_t version) {
     sha256 all;
     sha256_init(&all);
@@ -84,7 +85,7 @@ static braid_hash verify(sim_cluster *s, sim_buffer *const *saved, uint64_t vers
     return sha256_final(&all);
 }
 
-// As a joiner looks at them.
+// Checks blocks against their names, as a joiner does.
 static void check(sim_cluster *s, sim_node *n, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_worker **w = &n->saver[work->stage];
     if (!*w) *w = s->model->open(s->model, work->stage, 1);
@@ -141,7 +142,7 @@ void sim_save_load(sim_cluster *s, uint32_t node, sim_worker *w, const job *work
     else fill(s, w, kept->block, work->stage, work->version);
 }
 
-// Blocks of stages that are not its own: of the checkpoint that the run begins with, or of one that lies here.
+// Blocks of another stage, read from the checkpoint that the run resumes or from one on this disk.
 static void state_from_disk(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_worker *w = s->model->open(s->model, work->stage, 1);
     const job init = {.id = work->id, .kind = JOB_STATE_INIT, .stage = work->stage, .version = work->version};

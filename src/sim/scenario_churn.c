@@ -1,4 +1,5 @@
-// Who comes and goes in a scenario: chances, session lengths, and a trace file of `seconds peer event` lines.
+// Churn of a scenario: probabilities, session lengths, and a trace file of `seconds peer event`
+// lines.
 #include "sim/scenario_read.h"
 
 #include "format/quantity.h"
@@ -92,7 +93,7 @@ static braid_err read_event(const trace_reader *t, char *text, scenario_event *o
     return code == BRAID_OK ? read_event_kind(t, event, &out->kind) : code;
 }
 
-// Stable: what happens at one time keeps the file's order.
+// A stable sort: events of one time keep the file's order.
 static void sort_events(scenario_churn *c) {
     for (uint32_t i = 1; i < c->event_count; i++) {
         scenario_event moved = c->event[i];
@@ -141,7 +142,7 @@ static braid_err read_trace(const scenario_reader *r, const yaml_node *node) {
     return code;
 }
 
-// ---- all of it
+// ---- the whole section
 
 static braid_err read_only(const scenario_reader *r, const yaml_node *node) {
     scenario *s = r->s;
@@ -154,7 +155,7 @@ static braid_err read_only(const scenario_reader *r, const yaml_node *node) {
     return code;
 }
 
-// Who is to come by the trace alone must be in it.
+// A peer that only the trace starts must be in the trace.
 static braid_err check_starts(const scenario_reader *r) {
     const scenario *s = r->s;
     for (uint32_t i = 0; i < s->peers; i++) {

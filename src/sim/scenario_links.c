@@ -1,4 +1,4 @@
-// The network of a scenario: what holds for all links, for certain pairs, and when it is cut.
+// The network of a scenario: links, overrides for certain pairs, and partitions.
 #include "sim/scenario_read.h"
 
 #include "sim/places.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static const double MAX_LATENCY_MS = 60000, MIN_MBPS = 0.001, MAX_MBPS = 1000000, MAX_TIME_S = 31536000;
-// Between two peers of one machine, which need no line.
+// Latency between two peers of one machine, which need no line.
 static const uint64_t INSIDE_MACHINE_NS = 50000;
 static const double MAX_RESETS = 3600;
 
@@ -44,7 +44,8 @@ static bool is_nobody(const scenario_set *set) {
     return any == 0;
 }
 
-// The peer that it names, alone. UINT32_MAX: several, or a group, machine or place, in which there may be but one.
+// The single peer that a node names. UINT32_MAX: several peers, or a group, machine or place, which
+// may hold more than one.
 static uint32_t lone_peer(const scenario_reader *r, const yaml_node *node) {
     const yaml_node *name = node->kind == YAML_LIST && node->children == 1 ? node->first : node;
     const char *near = NULL;
@@ -113,7 +114,7 @@ static braid_err read_pair(scenario_reader *r, const yaml_node *item, uint32_t i
     return BRAID_OK;
 }
 
-// Everybody who is not in `set`.
+// The peers outside `set`.
 static scenario_set others(const scenario *s, const scenario_set *set) {
     scenario_set out = {0};
     for (uint32_t i = 0; i < s->peers; i++)
@@ -165,7 +166,7 @@ braid_err scenario_read_links(scenario_reader *r, const yaml_node *node) {
     return code;
 }
 
-// ---- what holds for a pair
+// ---- the link of a pair
 
 static bool covers(const scenario_set *from, const scenario_set *to, bool one_way, uint32_t a, uint32_t b) {
     return (scenario_set_has(from, a) && scenario_set_has(to, b)) ||

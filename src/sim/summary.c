@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Below this share of the time nobody is called busy.
+// Below this share of the time nothing counts as busy.
 static const double BUSY = 0.5;
 
 const char *sim_limit_name(sim_limit limit) {
@@ -44,13 +44,13 @@ static void sum_times(const scenario *s, const sim_swarm_report *r, sim_summary 
 
 // ---- stages
 
-// A peer of the scenario and what the report says of it.
+// A peer of the scenario and its entry in the report.
 typedef struct pair {
     const scenario_peer *peer;
     const sim_swarm_peer *seen;
 } pair;
 
-// Pairs in the order of the scenario; the report has them by name.
+// Pairs in the order of the scenario; the report is sorted by name.
 static uint32_t pair_up(const scenario *s, const sim_swarm_report *r, pair pairs[SCENARIO_MAX_PEERS]) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->peers; i++) {
@@ -62,7 +62,7 @@ static uint32_t pair_up(const scenario *s, const sim_swarm_report *r, pair pairs
     return count;
 }
 
-// Of the members of a stage, the share that is on this machine: what they exchange with its peers needs no line.
+// The share of a stage's members on this machine. Their transfers to its peers need no line.
 static double local_share(const pair *pairs, uint32_t count, uint16_t stage, uint32_t machine) {
     double members = 0, local = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -73,8 +73,8 @@ static double local_share(const pair *pairs, uint32_t count, uint16_t stage, uin
     return members > 0 ? local / members : 0;
 }
 
-// What a machine's line needs to carry what its peers' microbatches pass on, in seconds: forward the activation, backward
-// the gradient, each as large; both come in and both go out.
+// Seconds of a machine's line for the tensors of its peers' microbatches. The activation goes
+// forward and the gradient backward, equally large; both come in and both go out.
 static void sum_needs(const scenario *s, const pair *pairs, uint32_t count, double up_s[], double down_s[]) {
     memset(up_s, 0, SCENARIO_MAX_MACHINES * sizeof *up_s);
     memset(down_s, 0, SCENARIO_MAX_MACHINES * sizeof *down_s);
@@ -94,7 +94,7 @@ static void sum_stages(const scenario *s, const sim_swarm_report *r, const pair 
                        sim_summary *out) {
     double up_s[SCENARIO_MAX_MACHINES], down_s[SCENARIO_MAX_MACHINES];
     double alive[SCENARIO_MAX_STAGES] = {0}, useful = 0, wasted = 0;
-    // of a peer's time alive, the part in which microbatches were under way
+    // of a peer's time alive, the part with microbatches under way
     double part = r->virtual_ns > 0 ? out->pipeline_s * r->iterations / seconds(r->virtual_ns) : 0;
     sum_needs(s, pairs, count, up_s, down_s);
     for (uint32_t i = 0; i < count; i++) {
@@ -127,13 +127,13 @@ static void sum_stages(const scenario *s, const sim_swarm_report *r, const pair 
     }
 }
 
-// ---- the way of one microbatch, with nobody else about
+// ---- the round trip of one microbatch in an idle swarm
 
 typedef struct round_trip {
     double compute_s, latency_s, send_s;
 } round_trip;
 
-// Adds the mean way from members of one stage to those of another.
+// Adds the mean transfer from members of one stage to those of another.
 static void add_hop(const scenario *s, const pair *pairs, uint32_t count, uint16_t from, uint16_t to,
                     round_trip *trip) {
     double latency = 0, send = 0, ways = 0;
@@ -178,7 +178,7 @@ static round_trip measure_trip(const scenario *s, const pair *pairs, uint32_t co
     return trip;
 }
 
-// ---- what holds it up
+// ---- the bottleneck
 
 // "data peer anna", "the data peers", "stage 2", "stage lower".
 static const char *stage_label(const scenario *s, uint16_t stage, char text[SCENARIO_MAX_NAME + 16]) {
@@ -198,8 +198,8 @@ static void consider(sim_summary *out, sim_limit limit, uint16_t stage, double s
     out->limit_share = share;
 }
 
-// Seconds in which a stage's slowest line carries its share of sums and results: each of k members gives and gets
-// (k - 1) / k of them.
+// Seconds in which a stage's slowest line carries its share of the reduce-scatter and all-gather:
+// each of k members sends and receives (k - 1) / k of the sums and of the results.
 static double sums_s(const scenario *s, const pair *pairs, uint32_t count, uint16_t stage) {
     double members = 0, slowest = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -254,7 +254,7 @@ static void judge(const scenario *s, const pair *pairs, uint32_t count, const ro
     if (out->limit_share < BUSY) judge_idle(s, trip, out);
 }
 
-// ---- and in words
+// ---- text
 
 static double percent(double share) { return 100 * (share < 1 ? share : 1); }
 

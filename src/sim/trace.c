@@ -1,4 +1,4 @@
-// A run in lines: an event that reaches a peer, then, indented, what the peer did about it.
+// A run in lines: an event that reaches a peer, then, indented, the effects of its step.
 //     12.345678 r5#12/s2 <- d0  FORWARD t=3 m=5 s2 a=1 to 4 [1 . 12 .]  (0.8 ms)
 //                     -> d0  ACCEPT t=3 m=5 s2 a=1 forward eta 20.0 ms
 #include "sim/inside.h"
@@ -125,7 +125,7 @@ static void add_entry(line *l, const log_entry *e) {
     }
 }
 
-// Those about one microbatch.
+// Adds a message about one microbatch.
 static bool add_flow_message(line *l, const message *msg) {
     switch (msg->kind) {
     case MESSAGE_FORWARD:
@@ -237,7 +237,7 @@ static void add_tell(line *l, const tell *what) {
     if (what->text) line_add(l, " %s", what->text);
 }
 
-// ---- who
+// ---- names
 
 static const char *name_of(const sim_cluster *s, const braid_id *id) {
     for (uint32_t i = s->nodes; i-- > 0;)

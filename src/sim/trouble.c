@@ -1,5 +1,5 @@
-// What befalls peers that stay alive: a slow one, one that stands still for a while, one that is asked to leave; and joiners
-// that come at a certain moment of an iteration.
+// Faults of peers that stay alive: slow computing, pauses, cuts, clock jumps and requests to leave;
+// and joiners that come at a certain moment of an iteration.
 #include "sim/inside.h"
 
 static const uint64_t SECOND = 1000000000;
@@ -12,7 +12,7 @@ static bool concerns(const sim_cluster *s, const sim_trouble *t, uint32_t node) 
     switch (t->kind) {
     case SIM_SLOW:
     case SIM_PAUSE: return n->config.kind != MEMBER_DATA;
-    // a start would wait for it; one that was expelled may go at once, though its stage has nobody else
+    // A start would wait for it. A removed peer may exit at once, though its stage is then empty.
     case SIM_DRAIN: return n->config.kind != MEMBER_DATA && s->checker.started && sim_check_member_live(s, n->view.member);
     case SIM_CUT:
     case SIM_CUT_ONE_WAY: return (s->c->leader_deaths || !n->config.leader) && s->checker.started;
@@ -20,7 +20,8 @@ static bool concerns(const sim_cluster *s, const sim_trouble *t, uint32_t node) 
     case SIM_PAUSE_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader;
     case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0 && may_leave(s, t, node);
     case SIM_PAUSE_LEADER: return n->view.leads;
-    default: return n->config.leader && n->view.leads && may_leave(s, t, node);  // it may lead no more when it is about to end the run
+    // it may have been deposed when it is about to end the run
+    default: return n->config.leader && n->view.leads && may_leave(s, t, node);
     }
 }
 
@@ -32,7 +33,7 @@ static void drain(sim_cluster *s, uint32_t node, uint64_t away_ns) {
     sim_step(s, node, &e);
 }
 
-// Whoever comes later is on one of the sides, too.
+// Later peers get a side, too.
 static void fall_apart(sim_cluster *s, const sim_trouble *t) {
     s->stats->befell[t->kind]++;
     s->parted.side = rng_next(&s->random);
@@ -49,7 +50,8 @@ uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to) {
     return s->parted.until_ns;
 }
 
-// A second cut, or pause, never ends the first one: what came meanwhile has been put off until that one's end.
+// A second cut or pause never shortens the first: events were delayed until the end of the first
+// one.
 static void at_least_until(uint64_t *until_ns, uint64_t end_ns) {
     if (*until_ns < end_ns) *until_ns = end_ns;
 }

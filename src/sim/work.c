@@ -1,4 +1,4 @@
-// The host's side of jobs: one at a time per peer, on the virtual clock, with the disk of the checkpoint.
+// The host's side of jobs: one at a time per peer, on the virtual clock, with the checkpoint disk.
 #include "sim/inside.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     case JOB_SAVE: base = n->speed / 40 + n->speed / 100 * work->count; break;
     default: base = n->speed / 20; break;
     }
-    // mostly near its mean, now and then much slower, as machines are that others use too
+    // mostly near its mean, now and then much slower, like machines with other users
     uint64_t cost = base - base / 8 + rng_below(&n->random, base / 4 + 1);
     if (rng_below(&n->random, 200) == 0) cost *= 5;
     if (n->slow_until_ns > now_ns) cost *= n->slow_factor;
@@ -73,7 +73,7 @@ static void *blobs_write(void *context, uint64_t bytes, blob_id *blob) {
 
 worker_blobs sim_blobs_access(sim_blobs *blobs) { return (worker_blobs){blobs, blobs_read, blobs_write}; }
 
-// A peer that is moved to another stage begins there with nothing.
+// A peer that is moved to another stage begins there without state.
 static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
@@ -120,7 +120,7 @@ bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     if (work.kind == JOB_STATE_GET) s->stats->state_blocks += work.count;
     result.cost_ns = n->job_ns;
     job_finish(n);
-    bool looks = n->spoilt && work.kind == JOB_STATE_ROOT;  // it is to find out
+    bool looks = n->spoilt && work.kind == JOB_STATE_ROOT;  // this job detects the wrong state
     n->spoilt &= !looks;
     if (!sim_failed(s) && !looks) sim_check_result(s, node, &work, &result);
     *out = result;

@@ -1,23 +1,25 @@
-// What jobs cost and how large payloads are. The model that is simulated is a handful of numbers per block; its sizes on
-// the wire and its times are those of the model that the scenario describes.
+// The cost of jobs and the size of payloads. The simulated model has only a few numbers per block;
+// its times and its sizes on the wire are those of the model that the scenario describes.
 #include "sim/swarm/inside.h"
 
 #include "train/blocks.h"
 
 enum {
-    TOUCHES_PER_UPDATE = 33,    // of an element, in all that `update_ns` stands for
-    FLOPS_PER_TOUCH = 16,       // what else a machine computes meanwhile
-    STATE_BYTES = 12,           // of an element: weight and two moments
+    TOUCHES_PER_UPDATE = 33,    // memory accesses to each element during `update_ns`
+    FLOPS_PER_TOUCH = 16,       // operations of a machine in the time of one access
+    STATE_BYTES = 12,           // per element: weight and two moments
     RESULT_BYTES = 4,
-    JOIN_BYTES_PER_NS = 2,      // copied and hashed
-    EXACT_BYTES = 8, FAST_BYTES = 4,  // of an element of a sum
+    JOIN_BYTES_PER_NS = 2,      // rate of copying and hashing
+    EXACT_BYTES = 8, FAST_BYTES = 4,  // per element of a sum
 };
 
-static const uint64_t JOB_OVERHEAD_NS = 20 * SWARM_US;  // to wake a thread and to be told
+// time to wake a thread and to report the result
+static const uint64_t JOB_OVERHEAD_NS = 20 * SWARM_US;
 
 uint32_t swarm_stage_blocks(const scenario *s, uint16_t index) {
     uint64_t blocks = (s->stage[index].parameters + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
-    if (blocks < s->stage[index].tensors) blocks = s->stage[index].tensors;  // a block is of one tensor
+    // a block belongs to one tensor
+    if (blocks < s->stage[index].tensors) blocks = s->stage[index].tensors;
     if (blocks < 1) return 1;
     return blocks > SIM_FAKE_BLOCKS ? SIM_FAKE_BLOCKS : (uint32_t)blocks;
 }
@@ -26,8 +28,9 @@ static uint64_t elements_of(const swarm *w, uint16_t index, uint32_t blocks) {
     return w->s->stage[index].parameters * blocks / w->core->model->blocks[index];
 }
 
-// What a job costs for each of the elements that it is about, in measured proportions (braid up --measure on one core: hashes
-// cost most). What one member of a stage does in an iteration adds up to 32 to 34 of these, however many members there are.
+// Memory accesses of a job per element, in measured proportions (braid up --measure on one core:
+// hashes cost most). The jobs of one member in an iteration add up to 32 to 34, for any number of
+// members.
 static uint32_t touches(const job *work) {
     switch (work->kind) {
     case JOB_PACK: return 4;
@@ -88,7 +91,7 @@ uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
 
 static uint64_t slower(uint64_t a_bps, uint64_t b_bps) { return a_bps && (!b_bps || a_bps < b_bps) ? a_bps : b_bps; }
 
-// An activation's time from one to another.
+// The time of an activation between two peers.
 static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
     const scenario_machine *a = &s->machine[s->peer[from].machine], *b = &s->machine[s->peer[to].machine];
     scenario_link link;
@@ -97,7 +100,7 @@ static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
     return link.latency_ns + (bps ? s->activation_bytes * 8 * 1000 / (bps / 1000000 + 1) : 0);
 }
 
-// The slowest peer of each stage and the slowest way between two stages.
+// Adds up the slowest peer of each stage and the slowest link between each two stages.
 uint64_t swarm_round_ns(const swarm *w) {
     uint64_t total = 0, slowest = 0, way = 0;
     for (uint16_t at = 0; at < w->s->stages; at++) {

@@ -1,6 +1,7 @@
-// Tensors on their way. Each way carries one at a time, in order; all that are under way share the lines of the machines
-// they leave and enter, max-min fairly: the most crowded line is divided equally among those who cross it, what they
-// cannot use is left to the others, and so on. Rates are worked out again whenever a tensor sets out or is through.
+// Tensors on lines. Each pair sends one tensor at a time in each direction, in order. All of them
+// share the lines of the machines that they leave and enter by max-min fairness: the most loaded
+// line is divided equally, the rest of the other lines likewise among the remaining tensors, and so
+// on. Rates are computed again whenever a tensor starts or ends.
 #include "sim/swarm/inside.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static bool cut(const swarm *w, const swarm_way *way) {
     return w->s->partitions && scenario_cut(w->s, w->peer[way->from].index, w->peer[way->to].index, w->core->now - SWARM_BEGIN_NS);
 }
 
-// The most that this way gets when its lines are divided among those who are not settled.
+// The most that this transfer gets when its lines are divided among the unsettled transfers.
 static uint64_t share(const swarm *w, const swarm_way *way) {
     uint64_t least = way->link.bps ? way->link.bps : NO_LIMIT;
     if (way->local) return least;
@@ -68,14 +69,14 @@ static void rates(swarm *w) {
             any = true;
         }
         if (!any) return;
-        // all whose share is the least one are bounded by a line that is full with them
+        // all transfers with the least share are limited by the same full line
         for (uint32_t i = 0; i < w->shares; i++)
             if (!w->share[i]->settled && share(w, w->share[i]) <= least) settle(w, w->share[i], least);
     }
 }
 
-// ---- whose rates may be others now: those who share a line with a tensor that came or went, and those who share one with
-// them; the rest divide their lines as before
+// ---- transfers with new rates: those that share a line with a tensor that started or ended,
+// directly or through other transfers; the rest keep their rates
 
 static void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size) {
     if (wanted <= *room) return array;
@@ -157,7 +158,7 @@ void swarm_flow_all(swarm *w) {
         if (w->share[i]->rate != w->share[i]->rate_before) way_plan(w, w->share[i]);
 }
 
-// What changes at one time is worked out once, when all of it is known.
+// Changes of one time are handled together, when all of them are known.
 static void lines_plan(swarm *w) {
     if (w->lines_planned) return;
     w->lines_planned = true;

@@ -1,6 +1,7 @@
-// Links between peers, with the manners of src/net: a dial is answered once; a message may overtake a payload, never another
-// message; what a link had not delivered when it fell is lost; a newer connection of the same peer replaces the older.
-// Messages are small: they queue for their sender's line among themselves and do not slow tensors down.
+// Links between peers that behave like src/net. A dial gets one answer. A message may overtake a
+// payload, never another message. A broken link loses all that it had not delivered. A newer
+// connection to the same peer replaces the older one. Messages are small: they queue for their
+// sender's line among themselves and do not slow tensors down.
 #include "sim/swarm/inside.h"
 
 #include <math.h>
@@ -8,8 +9,10 @@
 #include <string.h>
 
 static const uint64_t DIAL_TIMEOUT_NS = 5 * SWARM_S;
-static const uint64_t KERNEL_TIMEOUT_NS = 60 * SWARM_S;  // until the kernel gives up a connection to a machine that is gone
-enum { WIRE_OVERHEAD_BYTES = 90, HANDSHAKE_TRIPS = 3 };  // of one message: TLS, TCP and IP headers
+// time until the kernel gives up a connection to a dead machine
+static const uint64_t KERNEL_TIMEOUT_NS = 60 * SWARM_S;
+// bytes per message: TLS, TCP and IP headers
+enum { WIRE_OVERHEAD_BYTES = 90, HANDSHAKE_TRIPS = 3 };
 
 static swarm_way **way_slot(const swarm *w, uint32_t from, uint32_t to) { return &w->way[(size_t)from * w->peers + to]; }
 
@@ -40,7 +43,7 @@ static bool cut(const swarm *w, uint32_t from, uint32_t to) {
     return w->s->partitions && scenario_cut(w->s, w->peer[from].index, w->peer[to].index, w->core->now - SWARM_BEGIN_NS);
 }
 
-// When a partition begins or ends next.
+// The time at which the next partition begins or ends.
 static uint64_t next_change(const swarm *w) {
     uint64_t now = w->core->now - SWARM_BEGIN_NS, next = UINT64_MAX;
     for (uint32_t i = 0; i < w->s->partitions; i++) {
@@ -69,7 +72,7 @@ void swarm_arrive_at(swarm *w, swarm_way *way, swarm_item *item, uint64_t at_ns)
     swarm_put(w, at, item);
 }
 
-// When the last bit of a message has left.
+// The time at which the last bit of a message has left.
 static uint64_t control_leaves(swarm *w, swarm_way *way, uint64_t bytes) {
     swarm_machine *a = &w->machine[w->peer[way->from].s->machine], *b = &w->machine[w->peer[way->to].s->machine];
     uint64_t bits = bytes * 8 * SWARM_S, now = w->core->now;
@@ -89,7 +92,8 @@ void swarm_send(swarm *w, uint32_t from, const effect *e) {
     swarm_way *way = to == SWARM_NOBODY ? NULL : *way_slot(w, from, to);
     if (!way || !way->up) return;
     const swarm_way *theirs = *way_slot(w, to, from);
-    if (!theirs || theirs->connection != way->connection) {  // its end is gone: this is lost, and a living machine says so
+    // the other end is gone: the message is lost, and a living machine answers with a reset
+    if (!theirs || theirs->connection != way->connection) {
         if (!w->peer[to].silent && !cut(w, from, to)) down_put(w, w->core->now + 2 * way_ns(w, way), from, to, way->connection, false);
         return;
     }
@@ -143,7 +147,7 @@ void swarm_dial(swarm *w, uint32_t from, const braid_id *id) {
     way->dialing = true;
     swarm_item *item = swarm_item_new(SWARM_DIAL, to, 0);
     item->other = from;
-    item->life = w->peer[from].life;  // of whom dials
+    item->life = w->peer[from].life;  // incarnation of the dialer
     swarm_put(w, w->core->now + way_ns(w, way) * HANDSHAKE_TRIPS, item);
 }
 
@@ -184,7 +188,7 @@ static void tell_down(swarm *w, uint32_t who, uint32_t other, bool refused) {
 
 static void tell_up(swarm *w, uint32_t who, uint32_t other, uint32_t connection) {
     swarm_way *mine = way_of(w, who, other);
-    if (mine->up) {  // a link that this end still believes in falls first
+    if (mine->up) {  // an open link to the same peer falls first
         mine->up = false;
         swarm_flow_clear(w, mine);
         tell_down(w, who, other, false);
@@ -197,7 +201,7 @@ static void tell_up(swarm *w, uint32_t who, uint32_t other, uint32_t connection)
     swarm_step(w, who, &e);
 }
 
-// Each connection has its own fate: of the two names and how many they have had.
+// Draws the time at which a connection breaks, from both names and the number of their connections.
 static void reset_plan(swarm *w, uint32_t listener, uint32_t dialer, uint32_t connection) {
     swarm_way *way = way_of(w, dialer, listener);
     if (w->s->resets <= 0) return;
@@ -232,7 +236,8 @@ void swarm_dialed(swarm *w, swarm_item *item) {
         down_put(w, refused ? back : w->core->now + DIAL_TIMEOUT_NS, dialer, listener, 0, refused);
         return;
     }
-    if (mine->up && mine->connection && theirs->connection == mine->connection) return;  // a dial the other way won
+    // a dial in the other direction won
+    if (mine->up && mine->connection && theirs->connection == mine->connection) return;
     uint32_t connection = ++w->connections;
     theirs->connection = connection;
     theirs->last_ns[LANE_CONTROL] = theirs->last_ns[LANE_BULK] = 0;
@@ -263,7 +268,7 @@ void swarm_do_link(swarm *w, swarm_item *item) {
     swarm_way *mine = way_of(w, item->peer, item->other);
     if (item->serial == 0) {
         mine->dialing = false;
-        if (mine->up) return;  // it came by itself: that was the answer
+        if (mine->up) return;  // the peer connected by itself, which is the answer
     } else {
         if (!mine->up || mine->connection != item->serial) return;
         mine->up = false;

@@ -1,6 +1,7 @@
-// Machines and what runs on them. All tasks of a machine advance at one pace: the full one while its cores suffice, else
-// cores / threads. A machine therefore keeps one clock of work done per task, and a task is over when that clock
-// reaches its end: no task is touched when another comes or goes. Integers throughout.
+// Machines and their tasks. All tasks of a machine advance at one pace: full speed while there are
+// enough cores, else cores / threads. So a machine keeps one clock of work done per task, and a
+// task ends when that clock reaches its end. No task is updated when another one starts or ends.
+// Integers throughout.
 #include "sim/swarm/inside.h"
 
 static swarm_machine *machine_of(const swarm *w, uint32_t who) { return &w->machine[w->peer[who].s->machine]; }

@@ -1,5 +1,5 @@
-// Processes: how a peer's life begins and ends, what goes into its step function and what comes out of it. One loop per
-// who, as in src/node: a message costs it time, and what comes meanwhile waits.
+// Processes: start and end of an incarnation, inputs and effects of a peer's step function. Each
+// peer has one event loop, as in src/node: a message costs it time, and later events wait.
 #include "sim/swarm/inside.h"
 
 #include "base/sha256.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STEPS_AT_ONCE = 5000 };  // of one peer at one virtual time: more is a livelock
+enum { MAX_STEPS_AT_ONCE = 5000 };  // limit for one peer at one virtual time; more is a livelock
 
 static sim_node *node_of(const swarm *w, uint32_t who) { return &w->core->node[w->peer[who].node]; }
 
@@ -105,7 +105,8 @@ static void tick_plan(swarm *w, uint32_t who) {
     item->life = p->life;
     item->serial = p->tick_serial;
     if (at < w->core->now) at = w->core->now;
-    swarm_put(w, at + rng_below(&node_of(w, who)->random, SWARM_MS / 2), item);  // timers are late, never early
+    // timers are late, never early
+    swarm_put(w, at + rng_below(&node_of(w, who)->random, SWARM_MS / 2), item);
 }
 
 static void life_over(swarm *w, uint32_t who, bool silent);
@@ -143,7 +144,8 @@ static void job_done(swarm *w, uint32_t who) {
     job_result result;
     timeline_job(w, who, &work, p->job_started_ns, w->core->now, false);
     p->busy_ns += w->core->now - p->job_started_ns;
-    n->job_ns = w->core->now - p->job_started_ns;  // what a process measures: others on its machine included
+    // measured time, like a real process: it includes other peers on the machine
+    n->job_ns = w->core->now - p->job_started_ns;
     if (!sim_job_run(w->core, p->node, &result)) return;
     if (work.kind <= JOB_WEIGHT) p->compute_ns += result.cost_ns;
     if (work.kind == JOB_WEIGHT) swarm_note_weight(w, who, &work);
@@ -195,7 +197,7 @@ static uint64_t handling_ns(swarm *w, const swarm_item *item) {
     return cost + p->s->message_ns + (item->payload ? item->wire_bytes * p->s->megabyte_ns / 1000000 : 0);
 }
 
-// Does what waits, until something takes time.
+// Handles waiting events until one takes time.
 static void inbox_work(swarm *w, uint32_t who) {
     swarm_peer *p = &w->peer[who];
     uint32_t life = p->life;
@@ -231,10 +233,11 @@ void swarm_loop_done(swarm *w, uint32_t who) {
     inbox_work(w, who);
 }
 
-// ---- a life
+// ---- incarnations
 
 static void *memory_new(size_t bytes, void **allocation) {
-    *allocation = calloc(1, bytes + 64);  // fresh pages: what a peer never touches costs nothing
+    // fresh pages: memory that a peer never touches costs nothing
+    *allocation = calloc(1, bytes + 64);
     BRAID_ALLOCATED(*allocation, bytes + 64);
     return (void *)(((uintptr_t)*allocation + 63) & ~(uintptr_t)63);
 }
@@ -249,8 +252,8 @@ static void node_clear(swarm *w, uint32_t node) {
     n->peer = NULL;
 }
 
-// A node whose life matters to nobody any more, or a fresh one. Of a dead peer that is still a member the checkers must
-// know what it counted.
+// Takes a node of an incarnation that no check needs any more, or a fresh one. The checkers need a
+// dead peer's node as long as it is a member, because of its sum.
 static uint32_t node_take(swarm *w) {
     sim_cluster *core = w->core;
     for (uint32_t i = 0; i < core->nodes; i++) {

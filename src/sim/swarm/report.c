@@ -1,4 +1,4 @@
-// What is counted while the swarm runs, and the report at its end.
+// Counters of a running swarm, and the report at its end.
 #include "sim/swarm/inside.h"
 
 #include "base/bitset.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- compute that counted and that did not
+// ---- useful and wasted compute
 
 static void totals(const swarm *w, uint64_t *useful, uint64_t *wasted) {
     *useful = *wasted = 0;
@@ -21,7 +21,7 @@ static void totals(const swarm *w, uint64_t *useful, uint64_t *wasted) {
     }
 }
 
-// A peer books what it computed when it learns what counted, which is before FINAL.
+// Books the compute of an iteration. A peer learns which of its work counted before FINAL.
 static void book(swarm *w, sim_swarm_iteration *of) {
     uint64_t useful, wasted;
     totals(w, &useful, &wasted);
@@ -33,7 +33,8 @@ static void book(swarm *w, sim_swarm_iteration *of) {
 
 static uint64_t *dead_ns(const swarm *w, uint16_t index, uint32_t m) { return &w->dead_ns[(size_t)index * w->s->microbatches + m]; }
 
-// Whether its sum is needed is not known yet: who had handed it on before it died has lost nothing.
+// Records a death. Whether its sum is needed is not known yet: a sum that others have fetched is
+// not lost.
 static void note_death(swarm *w, uint32_t who, uint64_t held_ns) {
     swarm_peer *p = &w->peer[who];
     const peer_view *view = &w->core->node[p->node].view;
@@ -43,7 +44,7 @@ static void note_death(swarm *w, uint32_t who, uint64_t held_ns) {
     w->now.lost_held_ns += held_ns;
     for (uint32_t m = 0; m < w->s->microbatches && counted > 0; m++)
         if (bitset_has(view->k.words, m)) *dead_ns(w, view->stage, m) = (view->useful_ns - p->useful_before_ns) / counted;
-    // who comes back and dies once more was gone already
+    // only the first death of an iteration counts
     if (w->now.died_ns != NULL && w->now.died_ns[p->index] == UINT64_MAX) w->now.died_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
 }
 
@@ -53,7 +54,7 @@ void swarm_note_life_over(swarm *w, uint32_t who) {
     uint64_t booked = n->view.useful_ns + n->view.wasted_ns, held = p->compute_ns > booked ? p->compute_ns - booked : 0;
     p->up_ns += w->core->now - p->started_ns;
     p->useful_ns += n->view.useful_ns;
-    p->wasted_ns += n->view.wasted_ns + held;  // what it held is gone with it
+    p->wasted_ns += n->view.wasted_ns + held;  // work that it held is lost with it
     if (!n->exited) note_death(w, who, held);
 }
 
@@ -78,7 +79,7 @@ static uint16_t *who_is_there(const swarm *w) {
     return there;
 }
 
-// Of each peer: SIM_SWARM_ABSENT, or never.
+// An array with SIM_SWARM_ABSENT, or "never", for each peer.
 static void *of_nobody(const swarm *w, size_t bytes) {
     void *each = malloc(w->peers * bytes);
     BRAID_ALLOCATED(each, w->peers * bytes);
@@ -94,7 +95,8 @@ void swarm_iteration_free(sim_swarm_iteration *i) {
     i->died_ns = i->joined_ns = NULL;
 }
 
-// What happened before the run began, or in an iteration that it went back from, counts in the one that begins now.
+// Begins an iteration. Events before the start of the run, or in an iteration that was rolled back,
+// count in the one that begins now.
 static void iteration_begins(swarm *w, uint64_t iteration) {
     const sim_swarm_iteration before = w->now;
     swarm_iteration_free(&w->now);
@@ -123,7 +125,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     w->now.microbatches = w->counted;
     w->last_ns = w->core->now - w->begun_ns;
     out->iteration[out->iterations++] = w->now;
-    w->now = (sim_swarm_iteration){0};  // what it held is the report's
+    w->now = (sim_swarm_iteration){0};  // its arrays belong to the report now
     timeline_iteration_over(w);
     if (w->options->iteration) show_iteration(w);
     iteration_begins(w, final->iteration + 1);
@@ -206,7 +208,7 @@ static uint32_t whose(const swarm *w, member_id id) {
 }
 
 static void flows_report(const swarm *w, sim_swarm_report *out) {
-    enum { MOST = 512 };  // of one peer
+    enum { MOST = 512 };  // per peer
     peer_flow flow[MOST];
     for (uint32_t i = 0; i < w->peers; i++) {
         uint32_t count = w->peer[i].alive ? peer_flows(w->core->node[w->peer[i].node].peer, flow, MOST) : 0;

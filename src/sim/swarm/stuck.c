@@ -1,4 +1,4 @@
-// Why a swarm that gets no further does not: the stage in which nobody is at work, and since when.
+// The reason of a stall: the stage without a worker, and since when.
 #include "sim/swarm/inside.h"
 
 #include <stdio.h>
@@ -9,11 +9,11 @@ static double seconds(uint64_t ns) { return (double)(ns - SWARM_BEGIN_NS) / 1e9;
 
 static uint16_t stage_of(const swarm_peer *p) { return p->ever_member || p->s->data ? p->stage : p->s->stage; }
 
-// What keeps a peer from its stage's work, and since when.
+// The reason why a peer does not work for its stage, and since when.
 typedef struct absence {
     uint32_t who;
     uint64_t since_ns;
-    const char *what, *mend;  // what: NULL, it is at work; or it is about to be, having started or come back
+    const char *what, *mend;  // `what` is NULL if it is at work, or about to be after a start
 } absence;
 
 static absence absence_of(const swarm *w, uint32_t who) {
@@ -29,7 +29,7 @@ static absence absence_of(const swarm *w, uint32_t who) {
 
 typedef enum attendance { AT_WORK, NOBODY_NOW, NOBODY_EVER } attendance;
 
-// `last`: who was the last there, of NOBODY_NOW.
+// `last`: the last peer that left, for NOBODY_NOW.
 static attendance attendance_of(const swarm *w, uint16_t index, absence *last) {
     bool any = false;
     for (uint32_t i = 0; i < w->peers; i++) {
@@ -42,7 +42,7 @@ static attendance attendance_of(const swarm *w, uint16_t index, absence *last) {
     return any ? NOBODY_NOW : NOBODY_EVER;
 }
 
-// The stage that has been without anybody for longest.
+// Describes the stage that has been empty for longest.
 static void say_why(const swarm *w, char text[WHY_TEXT]) {
     uint64_t first_ns = UINT64_MAX;
     snprintf(text, WHY_TEXT, "somebody lives in every stage; does a partition keep them from each other?");

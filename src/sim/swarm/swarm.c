@@ -8,9 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-static const uint64_t FAREWELL_NS = 15 * SWARM_S;  // after the leader has left: for the others to do so
+// time for the others to leave after the leader has left
+static const uint64_t FAREWELL_NS = 15 * SWARM_S;
 static const uint64_t PATIENCE_NS = 120 * SWARM_S;
-enum { PATIENCE_ROUNDS = 30, PROGRESS_EVERY = 2048, MOST_EVENTS = 50 * 1000 * 1000 };  // of one iteration
+// per iteration
+enum { PATIENCE_ROUNDS = 30, PROGRESS_EVERY = 2048, MOST_EVENTS = 50 * 1000 * 1000 };
 
 // ---- small things
 
@@ -77,7 +79,8 @@ uint32_t swarm_find(const swarm *w, const braid_id *id) { return w->at[id_slot(w
 
 static int by_name(const void *a, const void *b) { return strcmp((*(scenario_peer *const *)a)->name, (*(scenario_peer *const *)b)->name); }
 
-// Peers in the order of their names, whatever the scenario's: names and seed decide everything.
+// Peers in the order of their names, whatever their order in the scenario: names and seed decide
+// everything.
 static void peers_open(swarm *w) {
     const scenario *s = w->s;
     const scenario_peer **sorted = calloc(s->peers, sizeof(scenario_peer *));
@@ -133,7 +136,7 @@ static void machines_open(swarm *w) {
 
 static uint64_t start_of_run(const swarm *w) { return w->peer[w->leader].s->start_ns; }
 
-// The longest way, for those who ask whether a word may still be under way.
+// Sets the largest latency, by which checkers decide whether a message may still be on its way.
 static void shape_ways(const scenario *s, sim_case *shape) {
     for (uint32_t i = 0; i < s->peers; i++) {
         for (uint32_t k = 0; k < s->peers; k++) {
@@ -187,7 +190,7 @@ static void core_open(swarm *w, sim_model *model) {
     core->c = &w->shape;
     core->model = model;
     core->report = calloc(1, sizeof *core->report);
-    // the living, and the dead who are still members: of each peer one at most
+    // the living, and dead peers that are still members: at most one node of each peer
     core->node_capacity = 2 * w->peers + 1;
     core->node = calloc(core->node_capacity, sizeof *core->node);
     BRAID_ALLOCATED(core->report && core->node, core->node_capacity * sizeof *core->node);
@@ -287,7 +290,7 @@ static void tell_progress(swarm *w) {
     w->options->progress(w->options->context, &p);
 }
 
-// Who still has to start is waited for.
+// Fails a run without progress. A peer that is still to start extends the time limit.
 static void check_patience(swarm *w) {
     if (w->out->events - w->begun_events > MOST_EVENTS)
         sim_fail(w->core, "iteration %llu does not end: %d million events, and it began at %.1f s; do peers come and go faster than they can fetch "
@@ -296,12 +299,12 @@ static void check_patience(swarm *w) {
     swarm_fail_stuck(w);
 }
 
-// Of what comes after the last FINAL (the hash of the weights is made, all say goodbye) only the rules are of interest.
+// True when the run may stop: after the last FINAL only SIM_CHECK_RULES has more to check.
 static bool seen_enough(const swarm *w) {
     return w->options->check == SIM_CHECK_LIVENESS && w->out->iterations == w->s->iterations;
 }
 
-// What a partition holds back is still to be said: nobody who is cut off is quiet.
+// Messages delayed by a partition are still on their way, so routing is not settled meanwhile.
 static void note_partitions(swarm *w) {
     uint64_t now = w->core->now - SWARM_BEGIN_NS;
     for (uint32_t i = 0; i < w->s->partitions; i++) {

@@ -1,5 +1,6 @@
-// A timeline in Chrome's trace format, which Perfetto opens: a track per peer with what it computed, an arrow per microbatch
-// through the slices of its forwards and backwards, a span per tensor on its way, a mark for whatever befell a peer.
+// A timeline in Chrome's trace format, which Perfetto opens: a track per peer with its jobs, an
+// arrow per microbatch through its forward and backward slices, a span per tensor in transfer, a
+// mark per fault.
 #include "sim/swarm/inside.h"
 
 #include <errno.h>
@@ -9,7 +10,8 @@
 
 enum { PEERS_PID = 1, TENSORS_PID = 2 };
 
-// An arrow is drawn from point to point; the newest is kept back until it is known whether it was the last.
+// An arrow is drawn from point to point. The newest point is held back, because the last one is
+// marked.
 typedef struct arrow {
     uint64_t iteration, at_ns;
     uint32_t peer;
@@ -23,7 +25,7 @@ struct timeline {
     arrow *arrow;  // [microbatches]
 };
 
-// What follows is one event; microseconds with three decimals are exact nanoseconds.
+// Begins one event; microseconds with three decimals are exact nanoseconds.
 static FILE *event_open(timeline *t, const char *phase, uint32_t pid, uint32_t tid, uint64_t at_ns) {
     uint64_t ns = at_ns - SWARM_BEGIN_NS;
     fprintf(t->file, "%s\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%" PRIu64 ".%03u", t->any ? "," : "", phase, pid, tid, ns / 1000, (unsigned)(ns % 1000));
