@@ -25,19 +25,19 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
 
 typedef struct sim_campaign {
     uint64_t first, count;   // seeds
-    bool real, flaps, odd;   // odd: unusual runs (sim_case_add_oddities)
+    bool real, flaps, odd;   // odd: unusual runs (sim_case_make_unusual)
     bool partitions;         // the swarm is partitioned for a while
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // the leader dies, too
     // with leader_deaths: most dead peers restart soon with their durable logs
-    bool comebacks;
+    bool restarting;
     bool short_stores;       // voters compact their durable logs after a few entries
     bool slow_stores;        // durable logs are slow now and then
-    bool crowded;            // few relays, with one slot or two
+    bool scarce_slots;            // few relays, with one slot or two
     bool private_data;       // each data peer has private data, and restarts after a death
     bool elastic;            // with private data: iterations do not wait for missing owners
     // with elastic: some data peers are asked to leave, some microbatches are void
-    bool leavers;
+    bool departures;
     bool stage_deaths;       // standbys keep every stage, and all workers of a stage die at once
     bool stage_losses;       // a stage dies with its standbys, and the run rolls back
     bool carried;            // tensors take relayed transfers
@@ -53,16 +53,16 @@ typedef struct sim_campaign {
 typedef struct sim_campaign_result {
     uint64_t runs, real, failures, crashes, joins, repairs, events, messages;
     uint64_t repairs_in[REPAIR_PHASES];
-    uint64_t leaders, leader_deaths, left_out, voided, leavers;  // as in sim_stats
+    uint64_t leaders, leader_deaths, left_out, voided, departures;  // as in sim_stats
     double leaderless_s, most_leaderless_s;
     uint64_t stage_deaths, promotions, rollbacks, again_iterations, shortened, recalled;
     uint64_t first_failure;  // lowest seed of a failed run
     char first_why[SIM_MAX_REPORT];  // and its violation
     double virtual_hours;
     uint64_t most_ticks;     // most of one peer in one virtual second
-    uint64_t quiet_looks, routed, unrouted, relay_jobs, again;
+    uint64_t route_checks, routed, unrouted, relay_jobs, again;
     // as in sim_stats
-    uint64_t befell[SIM_TROUBLES], link_falls, returns, lost, doubled, delayed, reordered;
+    uint64_t fault_count[SIM_TROUBLES], link_falls, returns, lost, doubled, delayed, reordered;
     uint64_t quiet;          // runs without any fault
 } sim_campaign_result;
 

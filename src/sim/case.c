@@ -20,7 +20,7 @@ const char *sim_trouble_name(sim_trouble_kind kind) {
     static const char *const names[SIM_TROUBLES] = {"a relay slows down", "a relay pauses", "a data peer pauses", "the leader pauses",
                                                     "a relay is asked to leave", "a data peer is asked to leave", "the run is asked to end",
                                                     "a peer is cut off", "a peer is cut off in one direction", "a clock jumps",
-                                                    "the swarm falls apart", "the swarm falls apart in one direction"};
+                                                    "a partition", "a partition in one direction"};
     return kind < SIM_TROUBLES ? names[kind] : "?";
 }
 
@@ -46,10 +46,10 @@ sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uin
                       .payload_ns = 10 * MILLISECOND, .compute_ns = 20 * MILLISECOND};
 }
 
-uint64_t sim_case_quiet_ns(const sim_case *c) {
+uint64_t sim_case_faultless_ns(const sim_case *c) {
     uint64_t round_trip = 2 * (c->latency_ns + c->jitter_ns + c->payload_ns);
     uint64_t flow = c->stages * 2 * (round_trip + 2 * c->compute_ns);
-    if (c->lopsided) round_trip *= 5;
+    if (c->asymmetric) round_trip *= 5;
     return 5 * SECOND + (c->iterations - c->start_version) * (c->microbatches * (flow + 8 * c->compute_ns) + 20 * round_trip);
 }
 
@@ -107,7 +107,7 @@ sim_case sim_case_random(uint64_t seed, bool real) {
     c.jitter_ns = between(&r, 0, 20) * MILLISECOND;
     c.payload_ns = between(&r, 0, 40) * MILLISECOND;
     c.compute_ns = between(&r, 2, 60) * MILLISECOND;
-    uint64_t span = sim_case_quiet_ns(&c) / 2;
+    uint64_t span = sim_case_faultless_ns(&c) / 2;
     c.crashes = (uint32_t)between(&r, 0, 6);
     for (uint32_t i = 0; i < c.crashes; i++) random_crash(&r, &c, span, &c.crash[i]);
     c.joins = (uint32_t)between(&r, 0, 3);
@@ -118,30 +118,30 @@ sim_case sim_case_random(uint64_t seed, bool real) {
 void sim_case_add_flaps(sim_case *c) {
     rng r = {rng_seed(c->seed, 78)};
     c->flaps = (uint32_t)between(&r, 1, 8);
-    for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
+    for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_faultless_ns(c) / 2);
 }
 
 // All tensors of an iteration may queue for one slow line. A relayed transfer takes two links, and
 // is repeated once where the forwarder corrupts it. After 4 s the owner asks, and the sender tries
 // another receiver.
-static bool looks_slow(const sim_case *c) {
-    uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1), legs = 1u + (c->carried_percent > 0) + c->spoiled;
+static bool may_look_dead(const sim_case *c) {
+    uint64_t slowest_ns = c->payload_ns * (c->asymmetric ? SIM_ASYMMETRY : 1), legs = 1u + (c->carried_percent > 0) + c->forwarder_corrupts;
     return legs * c->microbatches * slowest_ns > 4 * SECOND;
 }
 
-bool sim_case_quiet(const sim_case *c) {
+bool sim_case_is_faultless(const sim_case *c) {
     bool faults = c->crashes || c->flaps || c->lost_permille || c->doubled_permille || c->doubled_tensors || c->troubles || c->rough || c->mutant != SIM_MUTANT_NONE;
-    return !faults && !looks_slow(c);
+    return !faults && !may_look_dead(c);
 }
 
-static void odd_shape(rng *r, sim_case *c) {
+static void unusual_shape(rng *r, sim_case *c) {
     c->stages = (uint16_t)between(r, 1, 4);
     uint32_t hidden = c->stages - 1u;
     c->relays = (uint32_t)between(r, hidden, 3 * hidden);
     c->data_peers = (uint32_t)between(r, 1, 3);
     c->slots = c->data_peers * (uint32_t)between(r, 1, 2);
     c->fast = rng_below(r, 3) == 0;
-    c->lopsided = rng_below(r, 3) == 0;
+    c->asymmetric = rng_below(r, 3) == 0;
     if (rng_below(r, 4) == 0) c->relay_capacity = c->data_capacity = 1;
     c->start_version = rng_below(r, 3) ? 0 : between(r, 1, 3);
     c->iterations += (uint32_t)c->start_version;
@@ -149,7 +149,7 @@ static void odd_shape(rng *r, sim_case *c) {
     if (rng_below(r, 40) == 0) c->iterations += 140;
 }
 
-static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
+static void random_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
     t->kind = (sim_trouble_kind)rng_below(r, SIM_CLOCK_JUMPS + 1);
     if (t->kind == SIM_DRAIN_LEADER && rng_below(r, 2)) t->kind = SIM_PAUSE;
     if (c->data_peers == 1 && (t->kind == SIM_PAUSE_DATA || t->kind == SIM_DRAIN_DATA)) t->kind = SIM_SLOW;
@@ -158,18 +158,18 @@ static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble
     t->for_ns = between(r, 3 * SECOND, t->kind == SIM_PAUSE_DATA ? 7 * SECOND : 15 * SECOND);
 }
 
-void sim_case_add_carriers(sim_case *c) {
+void sim_case_add_forwarders(sim_case *c) {
     c->carried_percent = 50;
-    c->spoiled = c->seed % 4 == 0;
+    c->forwarder_corrupts = c->seed % 4 == 0;
 }
 
-void sim_case_add_oddities(sim_case *c) {
+void sim_case_make_unusual(sim_case *c) {
     static const uint8_t arrivals[] = {MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_GET, MESSAGE_DATA, MESSAGE_COMMIT};
     rng r = {rng_seed(c->seed, 79)};
-    odd_shape(&r, c);
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    unusual_shape(&r, c);
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     c->troubles = (uint32_t)rng_below(&r, 4);
-    for (uint32_t i = 0; i < c->troubles; i++) odd_trouble(&r, c, span, &c->trouble[i]);
+    for (uint32_t i = 0; i < c->troubles; i++) random_trouble(&r, c, span, &c->trouble[i]);
     c->arrivals = (uint32_t)rng_below(&r, 3);
     for (uint32_t i = 0; i < c->arrivals; i++) c->arrival[i] = (sim_arrival){arrivals[rng_below(&r, sizeof arrivals)], c->start_version + rng_below(&r, 3)};
     if (rng_below(&r, 3)) c->crashes = (uint32_t)rng_below(&r, 3);
@@ -203,7 +203,7 @@ static void data_moment(rng *r, sim_crash *crash) {
 void sim_case_add_data_deaths(sim_case *c) {
     static const sim_trouble_kind kinds[] = {SIM_PAUSE_DATA, SIM_PAUSE_DATA, SIM_DRAIN_DATA, SIM_CUT, SIM_CUT, SIM_CUT_ONE_WAY, SIM_CUT_ONE_WAY, SIM_CLOCK_JUMPS, SIM_PAUSE, SIM_SLOW};
     rng r = {rng_seed(c->seed, 80)};
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     c->data_deaths = true;
     c->data_peers = (uint32_t)between(&r, 2, 4);
     c->slots = c->data_peers * (uint32_t)between(&r, 1, 2);
@@ -229,7 +229,7 @@ static void leader_moment(rng *r, const sim_case *c, sim_crash *crash) {
     *crash = (sim_crash){.leader = true, .iteration = rng_below(r, c->iterations) + c->start_version, .skip = (uint32_t)rng_below(r, rng_below(r, 3) ? 4 : 30)};
     crash->moment = (sim_moment)between(r, SIM_AT_TIME, SIM_MOMENTS - 1);
     crash->kind = crash->moment >= SIM_BEFORE_JOB ? jobs[rng_below(r, sizeof jobs)] : messages[rng_below(r, sizeof messages)];
-    crash->at_ns = between(r, 0, sim_case_quiet_ns(c) / 2);
+    crash->at_ns = between(r, 0, sim_case_faultless_ns(c) / 2);
     crash->machine = rng_below(r, 3) == 0;
     crash->restart = rng_below(r, 2) == 0;
     crash->same_id = rng_below(r, 4) != 0;
@@ -244,10 +244,10 @@ void sim_case_add_leader_deaths(sim_case *c) {
     c->voters = rng_below(&r, 3) ? 5 : 3;
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) leader_moment(&r, c, &c->crash[c->crashes++]);
     for (uint32_t i = (uint32_t)rng_below(&r, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
-        c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
+        c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_faultless_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
 }
 
-void sim_case_add_comebacks(sim_case *c) {
+void sim_case_add_restarts(sim_case *c) {
     static const uint8_t messages[] = {MESSAGE_APPEND, MESSAGE_APPENDED, MESSAGE_VOTE, MESSAGE_VOTED, MESSAGE_LOG, MESSAGE_JOIN, MESSAGE_HAND_OVER, MESSAGE_LEAVE, MESSAGE_LEADER};
     static const sim_trouble_kind kinds[] = {SIM_DRAIN, SIM_DRAIN_DATA, SIM_DRAIN, SIM_CUT, SIM_CUT_ONE_WAY, SIM_PAUSE_LEADER, SIM_PARTITION};
     rng r = {rng_seed(c->seed, 87)};
@@ -267,7 +267,7 @@ void sim_case_add_comebacks(sim_case *c) {
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble_kind kind = kinds[rng_below(&r, sizeof kinds / sizeof *kinds)];
         if (kind == SIM_DRAIN_DATA && c->data_peers == 1) kind = SIM_DRAIN;
-        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 12 * SECOND)};
+        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_faultless_ns(c) / 2), between(&r, SECOND, 12 * SECOND)};
     }
     c->store_entries = (uint32_t)between(&r, 1, 6);
 }
@@ -277,7 +277,7 @@ void sim_case_shorten_stores(sim_case *c) {
     c->store_entries = (uint32_t)between(&r, 1, 12);
 }
 
-void sim_case_add_crowds(sim_case *c, bool real) {
+void sim_case_add_scarce_slots(sim_case *c, bool real) {
     rng r = {rng_seed(c->seed, 88)};
     uint32_t hidden = c->stages - 1u;
     c->relay_capacity = rng_below(&r, 4) ? 1 : 2;
@@ -313,7 +313,7 @@ static void stage_moment(rng *r, sim_crash *crash) {
 
 void sim_case_add_stage_deaths(sim_case *c) {
     rng r = {rng_seed(c->seed, 82)};
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     c->shadows = (uint32_t)between(&r, 1, 2);
     c->shadow_peers = (uint32_t)((c->stages - 1u) * c->shadows + between(&r, 0, 2));
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) {
@@ -327,7 +327,7 @@ void sim_case_add_stage_deaths(sim_case *c) {
 
 void sim_case_add_stage_losses(sim_case *c) {
     rng r = {rng_seed(c->seed, 86)};
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     uint32_t first = c->crashes;
     if (c->data_deaths) {  // the checkpoint that the run began with may be lost for good
         c->iterations -= (uint32_t)c->start_version;
@@ -354,7 +354,7 @@ void sim_case_add_partitions(sim_case *c) {
     rng r = {rng_seed(c->seed, 82)};
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble_kind kind = rng_below(&r, 2) ? SIM_PARTITION : SIM_PARTITION_ONE_WAY;
-        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, rng_below(&r, 2) ? 25 * SECOND : 8 * SECOND)};
+        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_faultless_ns(c) / 2), between(&r, SECOND, rng_below(&r, 2) ? 25 * SECOND : 8 * SECOND)};
     }
 }
 
@@ -372,20 +372,20 @@ void sim_case_make_elastic(sim_case *c) {
     }
 }
 
-static sim_trouble random_leaver(rng *r, sim_trouble_kind kind, uint64_t at_ns) {
+static sim_trouble random_departure(rng *r, sim_trouble_kind kind, uint64_t at_ns) {
     return (sim_trouble){kind, 1, at_ns, rng_below(r, 2) ? between(r, MILLISECOND, 20 * SECOND) : 0};
 }
 
-void sim_case_add_leavers(sim_case *c, bool real) {
+void sim_case_add_departures(sim_case *c, bool real) {
     rng r = {rng_seed(c->seed, 89)};
-    uint64_t span = sim_case_quiet_ns(c) / 4;
+    uint64_t span = sim_case_faultless_ns(c) / 4;
     // a peer leaves at the end of an iteration, and may return in a later one
     c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);
     for (uint32_t i = 0; i < c->troubles; i++)
-        if (c->trouble[i].kind == SIM_PAUSE_DATA && rng_below(&r, 2)) c->trouble[i] = random_leaver(&r, SIM_DRAIN_DATA, c->trouble[i].at_ns);
+        if (c->trouble[i].kind == SIM_PAUSE_DATA && rng_below(&r, 2)) c->trouble[i] = random_departure(&r, SIM_DRAIN_DATA, c->trouble[i].at_ns);
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
-        c->trouble[c->troubles++] = random_leaver(&r, SIM_DRAIN_DATA, between(&r, 0, span));
-    if (c->leader_deaths && rng_below(&r, 8) == 0 && c->troubles < SIM_MAX_TROUBLES) c->trouble[c->troubles++] = random_leaver(&r, SIM_DRAIN_LEADER, between(&r, 0, span));
+        c->trouble[c->troubles++] = random_departure(&r, SIM_DRAIN_DATA, between(&r, 0, span));
+    if (c->leader_deaths && rng_below(&r, 8) == 0 && c->troubles < SIM_MAX_TROUBLES) c->trouble[c->troubles++] = random_departure(&r, SIM_DRAIN_LEADER, between(&r, 0, span));
     if (!real && rng_below(&r, 4)) c->void_percent = (uint32_t)between(&r, 5, 30);
 }
 
@@ -406,25 +406,25 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
         else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
                  x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
-        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->lost ? ", a stage is lost" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
+        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->lost ? ", a stage is lost" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", machine dies" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " with its identity and its log" : " with its identity");
     }
     if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
     if (c->private_data) ADD("  private data%s\n", c->elastic ? ", elastic" : "");
     if (c->void_percent) ADD("  of 100 microbatches %u are void\n", c->void_percent);
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
-    if (c->store_entries) ADD("  stores are begun anew after %u entries\n", c->store_entries);
-    if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
-    if (c->doubled_tensors) ADD("  of 1,000 tensors %u come twice\n", c->doubled_tensors);
-    if (c->slow_stores) ADD("  stores are slow now and then\n");
-    if (c->fast || c->lopsided || c->start_version || c->awaited)
-        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);
+    if (c->store_entries) ADD("  logs are compacted after %u entries\n", c->store_entries);
+    if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u are duplicated\n", c->lost_permille, c->doubled_permille);
+    if (c->doubled_tensors) ADD("  of 1,000 tensors %u are duplicated\n", c->doubled_tensors);
+    if (c->slow_stores) ADD("  logs are slow now and then\n");
+    if (c->fast || c->asymmetric || c->start_version || c->awaited)
+        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->asymmetric ? "asymmetric links, " : "", c->start_version, c->awaited);
     if (c->routing != ROUTER_MINCOST) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");
-    if (c->plan_first) ADD("  first ways are planned\n");
-    if (c->objective == ROUTER_BOTTLENECK) ADD("  for the lightest heaviest link\n");
+    if (c->plan_first) ADD("  the first paths are planned\n");
+    if (c->objective == ROUTER_BOTTLENECK) ADD("  objective: the least bottleneck\n");
     for (uint32_t i = 0; i < c->troubles; i++)
         ADD("  %s at %.3f s (%u times, %.1f s)\n", sim_trouble_name(c->trouble[i].kind), (double)c->trouble[i].at_ns / 1e9 + 1, c->trouble[i].factor, (double)c->trouble[i].for_ns / 1e9);
     for (uint32_t i = 0; i < c->arrivals; i++) ADD("  joiner at %s of iteration %" PRIu64 "\n", message_kind_name(c->arrival[i].kind), c->arrival[i].iteration);
-    for (uint32_t i = 0; i < c->flaps; i++) ADD("  a link falls at %.3f s\n", (double)c->flap_ns[i] / 1e9 + 1);
+    for (uint32_t i = 0; i < c->flaps; i++) ADD("  a link breaks at %.3f s\n", (double)c->flap_ns[i] / 1e9 + 1);
 #undef ADD
 }

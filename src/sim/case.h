@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16, SIM_MAX_TROUBLES = 8, SIM_MAX_ARRIVALS = 4, SIM_LOPSIDED = 8 };
+enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16, SIM_MAX_TROUBLES = 8, SIM_MAX_ARRIVALS = 4, SIM_ASYMMETRY = 8 };
 
 // The moment of a crash, relative to an action of the victim.
 typedef enum sim_moment {
@@ -142,7 +142,7 @@ typedef struct sim_case {
     uint32_t eval_every, eval_microbatches;      // held-out losses between iterations; 0: none
     uint32_t checkpoint_every;
     // checkpoints on disk are readable but hold another state than was saved
-    bool spoilt_saves;
+    bool wrong_checkpoints;
     uint32_t crashes, joins;
     sim_crash crash[SIM_MAX_CRASHES];
     uint64_t join_ns[SIM_MAX_JOINS];
@@ -156,7 +156,7 @@ typedef struct sim_case {
     // blocks of each stage's state; 0: a few, from the seed. Fake kernels only
     uint32_t blocks;
     // the first relays, which send wrong state; with an odd seed also wrong names
-    uint32_t liars;
+    uint32_t corrupt_donors;
     // joiners already have the checkpoint of `start_version`
     bool copies;
     // slow enough that living peers may be suspected and their work repaired
@@ -164,7 +164,7 @@ typedef struct sim_case {
     // not reproducible mode; sums of fake kernels are exact all the same
     bool fast;
     // links differ by direction, and some are much slower than others
-    bool lopsided;
+    bool asymmetric;
     bool data_deaths;                            // data peers other than the leader may die, too
     bool leader_deaths;                          // the leader may die, too
     // each of the first data peers has a shard of its own
@@ -186,11 +186,11 @@ typedef struct sim_case {
     uint32_t shadows, shadow_peers;
     uint8_t carried_percent;                     // share of tensors that take a relayed transfer
     // the first relay corrupts the tensors that it forwards
-    bool spoiled;
+    bool forwarder_corrupts;
     uint32_t awaited;                            // joiners that must be there before the run starts
     uint8_t routing, objective;                  // router_algorithm, router_objective
     bool plan_first;                             // router_config.plan_first
-    bool looks_again;                            // a tick right after each step must have no effect
+    bool check_late_decisions;                            // a tick right after each step must have no effect
     sim_mutant mutant;
 } sim_case;
 
@@ -203,11 +203,11 @@ sim_case sim_case_random(uint64_t seed, bool real);
 void sim_case_add_flaps(sim_case *c);
 // Makes half of all tensors relayed transfers in pieces. In every fourth case the forwarder
 // corrupts them.
-void sim_case_add_carriers(sim_case *c);
+void sim_case_add_forwarders(sim_case *c);
 // Turns the case into an unusual run: one or two stages, single slots, fast mode, a resumed
 // checkpoint, asymmetric links, pauses, slow peers, departures, losses in several stages at once.
 // Fake kernels only.
-void sim_case_add_oddities(sim_case *c);
+void sim_case_make_unusual(sim_case *c);
 // Makes data peers die, restart and be cut off as often as relays do. Messages are lost and
 // duplicated, clocks jump.
 void sim_case_add_data_deaths(sim_case *c);
@@ -215,12 +215,12 @@ void sim_case_add_data_deaths(sim_case *c);
 void sim_case_add_leader_deaths(sim_case *c);
 // Makes most dead peers restart soon with their durable log, many during a vote or an admission.
 // Some peers leave, and logs are compacted after very few entries.
-void sim_case_add_comebacks(sim_case *c);
+void sim_case_add_restarts(sim_case *c);
 // Makes voters compact their logs after a few entries.
 void sim_case_shorten_stores(sim_case *c);
 // Gives relays one slot or two, data peers more, and a stage hardly more than one relay. The case
 // exercises waits for slots and evictions. `real` as above.
-void sim_case_add_crowds(sim_case *c, bool real);
+void sim_case_add_scarce_slots(sim_case *c, bool real);
 // Gives each data peer private data, so that it restarts with its identity. Call this last.
 void sim_case_make_private(sim_case *c);
 // Adds standbys for every stage. At some moments all workers of a stage die at once.
@@ -235,12 +235,12 @@ void sim_case_add_partitions(sim_case *c);
 void sim_case_make_elastic(sim_case *c);
 // Asks data peers to leave; half of them return. Where leaders die the run may be asked to end. On
 // fake kernels (not `real`) some microbatches are void.
-void sim_case_add_leavers(sim_case *c, bool real);
+void sim_case_add_departures(sim_case *c, bool real);
 // True for a run without deaths, pauses, departures and broken links, and without links so slow that
 // they look dead. Such a run may repair nothing.
-bool sim_case_quiet(const sim_case *c);
+bool sim_case_is_faultless(const sim_case *c);
 // A rough upper bound for the virtual time of a run without faults.
-uint64_t sim_case_quiet_ns(const sim_case *c);
+uint64_t sim_case_faultless_ns(const sim_case *c);
 // Writes a description in several lines.
 void sim_case_describe(const sim_case *c, char *text, size_t capacity);
 const char *sim_moment_name(sim_moment moment);

@@ -41,13 +41,13 @@ static void check_weight(sim_cluster *s, uint32_t node, const job *work) {
     if (!work->minus && !empty && bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is in the sum already");
     if (work->m >= s->c->microbatches) job_fail(s, node, work, "a microbatch that is not planned");
     if (s->node[node].config.kind == MEMBER_DATA) return;  // an owner sends no COMMIT to itself
-    if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "nobody committed it");
+    if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "it has no COMMIT");
 }
 
 // I7: results are applied only after FINAL, with the factors of FINAL.
 static void check_apply(sim_cluster *s, uint32_t node, const job *work) {
     const log_final *final = &s->checker.final;
-    if (sim_check_is_past(s, node)) return;
+    if (sim_check_is_rolled_back(s, node)) return;
     if (!s->checker.has_final || work->iteration > final->iteration) {
         job_fail(s, node, work, "I7: there is no FINAL of this iteration");
         return;
@@ -104,7 +104,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         if (s->checker.watch[node].sum_iteration != work->iteration) job_fail(s, node, work, "the sum is of another iteration");
         break;
     case JOB_REDUCE:
-        if (sim_check_is_past(s, node)) break;
+        if (sim_check_is_rolled_back(s, node)) break;
         if (!s->checker.closed || s->checker.close.iteration < work->iteration) job_fail(s, node, work, "before CLOSE");
         else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration && !s->c->elastic) job_fail(s, node, work, "it has not read CLOSE");
         else if (s->checker.close.iteration == work->iteration && s->node[node].view.log_position >= s->checker.close_index && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
@@ -140,7 +140,7 @@ static void note_weight(sim_cluster *s, uint32_t node, const job *work) {
 static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
     const sim_worker *worker_here = s->node[node].worker;
     // the job comes too late to matter
-    if (sim_check_is_past(s, node) || work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;
+    if (sim_check_is_rolled_back(s, node) || work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;
     if (worker_here->reduced_known && memcmp(&worker_here->reduced, &s->checker.close.counted, sizeof worker_here->reduced) != 0)
         job_fail(s, node, work, "I6: the parts added do not cover what CLOSE counts");
 }
@@ -152,7 +152,7 @@ static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_r
     if (result->failed) return;
     for (uint32_t b = work->first; b < work->first + work->count && b < blocks; b++) {
         if (kept && !(result->hash64 >> (b - work->first) & 1)) continue;
-        if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block goes back");
+        if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block returns to an older version");
         w->block_version[b] = result->version;
     }
 }
@@ -206,7 +206,7 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
         }
         break;
     case JOB_STATE_INIT:
-        if (!outdated && sim_check_lies(s, node) != result->version) sim_check_given_up(s, node);
+        if (!outdated && sim_check_kept_version(s, node) != result->version) sim_check_discarded(s, node);
         for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS && !outdated; b++) w->block_version[b] = result->version;
         break;
     case JOB_STATE_KEEP:

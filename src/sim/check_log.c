@@ -143,7 +143,7 @@ static void check_run(sim_cluster *s, const log_entry *entry) {
     k->version = run->start_version;
     k->closed = k->has_final = k->finished = false;
     memset(k->commit, 0, (size_t)s->c->microbatches * s->c->stages * sizeof *k->commit);
-    sim_crash_gone_back(s);
+    sim_crash_after_rollback(s);
 }
 
 static bool is_member(const sim_checker *k, const braid_id *id) {
@@ -153,7 +153,7 @@ static bool is_member(const sim_checker *k, const braid_id *id) {
 }
 
 // True if the only owner of some private data is gone.
-static bool lacks_data(const sim_cluster *s) {
+static bool lacks_private_data(const sim_cluster *s) {
     for (uint16_t share = 0; share < s->run.shares && !s->c->elastic; share++)
         if (!is_member(&s->checker, &s->checker.share[share])) return true;
     return false;
@@ -161,7 +161,7 @@ static bool lacks_data(const sim_cluster *s) {
 
 void sim_check_unfinished(sim_cluster *s, uint32_t node) {
     sim_checker *k = &s->checker;
-    if (!k->drained || !lacks_data(s)) sim_fail(s, "%s ends the run in an iteration that could be waited for", s->node[node].name);
+    if (!k->drained || !lacks_private_data(s)) sim_fail(s, "%s ends the run in an iteration that could be waited for", s->node[node].name);
     k->given_up = true;
 }
 
@@ -180,14 +180,14 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     switch (entry->kind) {
     case LOG_RUN:
-        if (k->ended) sim_fail(s, "a run that has ended goes back");
+        if (k->ended) sim_fail(s, "a run that has ended rolls back");
         check_run(s, entry);
         break;
     case LOG_MEMBER: member_added(s, entry); break;
     case LOG_PROMOTE: check_promotion(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;
     case LOG_OWNER:
-        k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index};
+        k->owner[k->owners++ % SIM_MAX_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index};
         k->slot_owner[entry->u.owner.slot] = entry->u.owner.member;
         sim_check_owner(s, &entry->u.owner);
         break;
@@ -205,7 +205,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
         k->given_up = false;
         k->version = entry->u.final.iteration + 1;
         k->finished = entry->u.final.last;
-        sim_check_made(s);
+        sim_check_version_made(s);
         break;
     case LOG_END: check_ending(s); break;
     default: break;
@@ -229,7 +229,7 @@ void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry) {
         return;
     }
     if (entry->index != k->committed + 1) {
-        sim_fail(s, "%s goes on with entry %llu, and nobody knows those behind %llu", s->node[node].name, (unsigned long long)entry->index, (unsigned long long)k->committed);
+        sim_fail(s, "%s applies entry %llu, and no peer has applied those after %llu", s->node[node].name, (unsigned long long)entry->index, (unsigned long long)k->committed);
         return;
     }
     if (entry->index >= k->entries_room) {

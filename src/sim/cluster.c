@@ -86,14 +86,14 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     if (what->kind == TELL_REPAIR) {
         s->stats->repairs++;
         if (what->phase < REPAIR_PHASES) s->stats->repairs_in[what->phase]++;
-        if (sim_case_quiet(s->c)) sim_fail(s, "%s repairs t=%llu m=%u stage %u though nothing happened", s->node[node].name, (unsigned long long)what->iteration, what->m, what->stage);
+        if (sim_case_is_faultless(s->c)) sim_fail(s, "%s repairs t=%llu m=%u stage %u in a run without faults", s->node[node].name, (unsigned long long)what->iteration, what->m, what->stage);
     }
     if (what->kind == TELL_END && s->checker.saved_last && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
     if (what->kind == TELL_UNFINISHED) sim_check_unfinished(s, node);
     if (what->kind == TELL_LIED) {
         s->stats->lies++;
-        if (s->c->liars == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s says that member %llu lied, and nobody does", s->node[node].name, (unsigned long long)what->member);
+        if (s->c->corrupt_donors == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s reports that member %llu sent wrong data, and none did", s->node[node].name, (unsigned long long)what->member);
     }
     // a joiner may arrive at the end of the run, or at stages that are full
     bool late = node >= s->c->data_peers + s->c->relays + s->c->shadow_peers || s->checker.finished || s->checker.drained;
@@ -104,18 +104,18 @@ static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     sim_node *n = &s->node[node];
     peer_look(n->peer, &n->view);
     bool unsaved = s->stats->saves_given_up > 0 && s->checker.saved_last;
-    if (failed && n->view.member != 0 && !unsaved) sim_fail(s, "%s gives up", n->name);
+    if (failed && n->view.member != 0 && !unsaved) sim_fail(s, "%s exits with an error", n->name);
     n->exited = true;
     n->alive = false;
     if (n->view.leads) {
         s->leader_exit_ns = s->now;
         for (uint32_t i = 0; i < s->nodes; i++) {
-            const sim_link *way = &s->link[node][i];
-            s->node[i].missed_end = !way->up || !s->link[i][node].up || way->cut_ns[LANE_CONTROL] != UINT64_MAX;
+            const sim_link *direction = &s->link[node][i];
+            s->node[i].missed_end = !direction->up || !s->link[i][node].up || direction->cut_ns[LANE_CONTROL] != UINT64_MAX;
         }
     }
     sim_link_die(s, node, false, true);
-    sim_crash_left(s, node);
+    sim_crash_after_departure(s, node);
 }
 
 static void effect_do(sim_cluster *s, uint32_t node, const effect *e) {
@@ -180,13 +180,13 @@ static const char *effect_text(const effect *e) {
 
 // A step must take every decision that its inputs allow. If a tick at the same time still has an
 // effect, a decision was left to the next timer.
-static void look_again(sim_cluster *s, uint32_t node) {
+static void check_no_late_decision(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const event tick = {.kind = EVENT_TICK};
     effect late;
-    if (!s->c->looks_again || !n->alive || sim_failed(s)) return;
+    if (!s->c->check_late_decisions || !n->alive || sim_failed(s)) return;
     peer_step(n->peer, s->now + n->clock_ahead_ns, &tick);
-    if (peer_next_effect(n->peer, &late)) sim_fail(s, "%s lets %s wait for a timer, though all that it needs is there", n->name, effect_text(&late));
+    if (peer_next_effect(n->peer, &late)) sim_fail(s, "%s leaves %s to a timer, though all its inputs are there", n->name, effect_text(&late));
 }
 
 void sim_step(sim_cluster *s, uint32_t node, const event *e) {
@@ -200,7 +200,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     peer_step(n->peer, s->now + n->clock_ahead_ns, e);
     effect next;
     while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
-    look_again(s, node);
+    check_no_late_decision(s, node);
     peer_look(n->peer, &n->view);
     if (n->alive) leader_look(s, node);
     if (sim_failed(s) || (!n->alive && !n->exited)) return;
@@ -249,7 +249,7 @@ static void memory_free(void *memory, size_t bytes) {
 uint32_t sim_leader(const sim_cluster *s) { return s->leader; }
 
 // The peer that a joiner contacts: the first leader, or another member when that leader is gone.
-static uint32_t sponsor(const sim_cluster *s) {
+static uint32_t contact_of(const sim_cluster *s) {
     if (s->node[0].alive || s->nodes == 1) return 0;
     for (uint32_t i = 0; i < s->nodes; i++)
         if (s->node[i].alive && s->node[i].view.member != 0) return i;
@@ -259,7 +259,7 @@ static uint32_t sponsor(const sim_cluster *s) {
 }
 
 // A peer asks for the same data shard in each incarnation.
-static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
+static uint16_t shard_wanted(const sim_cluster *s, uint32_t index) {
     for (uint32_t i = 0; i < s->c->data_peers && i < s->nodes; i++)
         if (id_equal(&s->node[i].id, &s->node[index].id)) return (uint16_t)(i + 1);
     return 0;
@@ -267,7 +267,7 @@ static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
 
 void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host) {
     if (s->nodes == s->node_capacity) return;
-    uint32_t ask = sponsor(s);
+    uint32_t ask = contact_of(s);
     uint32_t index = s->nodes++;
     sim_node *n = &s->node[index];
     n->random.state = rng_seed(s->c->seed, 1000 + index);
@@ -286,7 +286,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     if (store_of != SIM_MAX_NODES && s->node[store_of].returns) memcpy(n->config.address, s->node[store_of].config.address, sizeof n->config.address);
     memcpy(n->config.leader_address, s->node[ask].config.address, sizeof n->config.leader_address);
     n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each incarnation
-    n->config.share = share_wished(s, index);
+    n->config.share = shard_wanted(s, index);
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
     n->started_ns = s->now;
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
@@ -298,7 +298,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
     for (uint32_t i = index; id && i-- > 0;)
         if (id_equal(&s->node[i].id, id) && !n->kept[0].block) sim_save_recall(s, index, i);
-    sim_check_life(s, index);
+    sim_check_incarnation(s, index);
     event e = {.kind = EVENT_TICK};
     sim_step(s, index, &e);
 }
@@ -331,7 +331,7 @@ static void item_do(sim_cluster *s, sim_item *item) {
 static void tick_do(sim_cluster *s, void *tick) {
     uint32_t node = tick_node(tick);
     const sim_node *n = &s->node[node];
-    uint64_t until = sim_trouble_stands_until(s, node);
+    uint64_t until = sim_trouble_paused_until(s, node);
     event e = {.kind = EVENT_TICK};
     if (until) sim_queue_put(&s->queue, until, tick);
     else if (n->alive && tick_serial(tick) == n->tick_serial) sim_step(s, node, &e);
@@ -353,7 +353,7 @@ static void run_describe(sim_cluster *s) {
 }
 
 // A pause delays events of the paused peer; events of the whole cluster take place all the same.
-static bool put_off(sim_cluster *s, sim_item *item) {
+static bool defer_if_paused(sim_cluster *s, sim_item *item) {
     bool to_all = item->kind == ITEM_START || item->kind == ITEM_KILL || item->kind == ITEM_FLAP || item->kind == ITEM_TROUBLE;
     return !to_all && sim_trouble_defers(s, item);
 }
@@ -385,7 +385,7 @@ static void run_loop(sim_cluster *s) {
         if (++s->stats->events > MAX_EVENTS) sim_fail(s, "too many events");
         if (is_tick(item)) {
             if (!sim_failed(s)) tick_do(s, item);
-        } else if (sim_failed(s) || !put_off(s, item)) {
+        } else if (sim_failed(s) || !defer_if_paused(s, item)) {
             if (!sim_failed(s)) item_do(s, item);
             item_free(item);
         }
@@ -437,7 +437,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->stats = &report->stats;
     s->random.state = rng_seed(c->seed, 1);
     s->now = SECOND;
-    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
+    s->limit_ns = s->now + 120 * SECOND + sim_case_faultless_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
     for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL, SIM_MAX_NODES, NULL);

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { SIM_MAX_REPORT = 1024, SIM_KEPT_LOSSES = 48 };
+enum { SIM_MAX_REPORT = 1024, SIM_MAX_LOSSES = 48 };
 
 // The state of a microbatch when a peer that took part in it died.
 typedef enum sim_loss_phase {
@@ -50,12 +50,12 @@ typedef struct sim_stats {
     // runs that ended without the private data of their last iteration
     uint32_t unfinished;
     uint64_t left_out, voided;       // microbatches that an elastic run skipped; void microbatches
-    uint32_t leavers;                // data peers that left an elastic run before its end
+    uint32_t departures;                // data peers that left an elastic run before its end
     uint32_t leaders, leader_deaths;  // changes of leader; elections after the death of a leader
     uint32_t stage_deaths, promotions;  // deaths of whole stages; promoted standbys
     uint32_t rollbacks;              // rollbacks to an older version
     uint64_t again_iterations;       // iterations that rollbacks repeat
-    uint32_t befell[SIM_TROUBLES];   // how often each fault occurred
+    uint32_t fault_count[SIM_TROUBLES];   // how often each fault occurred
     // broken connections between living peers; restarts with the same identity
     uint32_t link_falls, returns;
     uint64_t lost, doubled;          // messages lost and duplicated at random
@@ -66,14 +66,14 @@ typedef struct sim_stats {
     uint32_t shortened, recalled;
     uint32_t longest_store;      // most entries after a log's snapshot
     uint64_t leaderless_ns, most_leaderless_ns;  // time from a leader's death to the next leader
-    uint64_t quiet_looks;        // checks of settled routes
+    uint64_t route_checks;        // checks of settled routes
     uint64_t state_blocks, lies;  // blocks of state that were sent; corrupt chunks and names
     uint64_t saves_given_up;         // checkpoints abandoned because the agreed state was not sent
     uint32_t joined;             // joiners and restarted peers that received their stage's state
     uint64_t most_join_ns;       // longest time from the start of such a process until then
     uint64_t routed, unrouted;   // microbatches sent along the routers' units, and otherwise
-    uint32_t losses;             // at most SIM_KEPT_LOSSES are recorded
-    sim_loss loss[SIM_KEPT_LOSSES];
+    uint32_t losses;             // at most SIM_MAX_LOSSES are recorded
+    sim_loss loss[SIM_MAX_LOSSES];
 } sim_stats;
 
 typedef struct sim_report {

@@ -306,21 +306,21 @@ static void results_check(fake_worker *w, uint64_t iteration, uint32_t first, ui
 }
 
 // True sums in fast mode depend on the order of the parts.
-static bool of_one_round(const fake_worker *w, uint32_t first, uint32_t count) {
+static bool of_one_attempt(const fake_worker *w, uint32_t first, uint32_t count) {
     for (uint32_t b = first + 1; w->model->config.fast && b < first + count; b++)
         if (w->result_round[b] != w->result_round[first]) return false;
     return true;
 }
 
-static void round_check(fake_worker *w, uint32_t first, uint32_t count) {
-    if (!of_one_round(w, first, count)) fake_complain(w, "results of blocks from %u on are of more than one round", first);
+static void attempt_check(fake_worker *w, uint32_t first, uint32_t count) {
+    if (!of_one_attempt(w, first, count)) fake_complain(w, "results of blocks from %u on are of more than one round", first);
 }
 
 static void run_result_get(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
     if (!range_check(w, work)) return;
     // results of the requested version; the peer itself may be one iteration ahead
     results_check(w, work->version, work->first, work->count);
-    round_check(w, work->first, work->count);
+    attempt_check(w, work->first, work->count);
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
     fake_header *header = (fake_header *)(void *)out - 1;
     header->iteration = work->version;
@@ -334,7 +334,7 @@ static void run_result_get(fake_worker *w, const job *work, const worker_blobs *
 static braid_hash results_root(const fake_worker *w) {
     const size_t bytes = w->blocks * sizeof(uint64_t);
     const braid_hash parts[2] = {sha256_of(w->result, bytes), sha256_of(w->result_round, bytes)};
-    return of_one_round(w, 0, w->blocks) ? parts[0] : sha256_of(parts, sizeof parts);
+    return of_one_attempt(w, 0, w->blocks) ? parts[0] : sha256_of(parts, sizeof parts);
 }
 
 static void run_norm(fake_worker *w, const job *work, job_result *result) {
@@ -365,7 +365,7 @@ static uint64_t float_bits(float f) {
 }
 
 static void run_apply(fake_worker *w, const job *work) {
-    if (!work->skip) round_check(w, 0, w->blocks);
+    if (!work->skip) attempt_check(w, 0, w->blocks);
     for (uint32_t b = 0; b < w->blocks; b++) {
         fake_state *state = &w->state[b];
         if (state->version != work->iteration) continue;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    SIM_KEPT_OWNERS = 256,
+    SIM_MAX_OWNERS = 256,
     SIM_MAX_NODES = 48,
     SIM_MAX_STAGE_BLOCKS = SIM_FAKE_BLOCKS,
     // expelled members are dropped from the table when it is full
@@ -66,14 +66,14 @@ typedef struct sim_disk {
 } sim_disk;
 
 // A complete checkpoint on a peer's disk.
-typedef struct sim_kept {
+typedef struct sim_checkpoint {
     uint64_t version;
     braid_hash weights;
     sim_buffer **block;      // layout of sim_node's `saved`; NULL: no checkpoint
-} sim_kept;
+} sim_checkpoint;
 
 // like a real host, which keeps the previous checkpoint until the next is complete
-enum { SIM_KEPT = 2 };
+enum { SIM_MAX_CHECKPOINTS = 2 };
 
 typedef struct sim_node {
     char name[SIM_NAME];
@@ -92,17 +92,17 @@ typedef struct sim_node {
     uint64_t slow_until_ns, slow_factor;
     uint64_t paused_until_ns;
     // messages sent or received in a cut arrive when it ends
-    uint64_t sends_cut_until_ns, hears_cut_until_ns;
+    uint64_t sends_cut_until_ns, receives_cut_until_ns;
     uint64_t clock_ahead_ns;
     uint64_t newest_sent_ns;  // latest send time of all messages that arrived
     sim_disk disk;
     // [stages][blocks]: input of JOB_SAVE, at its first block; NULL: nothing saved
     sim_buffer **saved;
     // checks blocks against the names of JOB_SAVE_NAMES; NULL: no names yet
-    sim_worker *saver[WIRE_MAX_STAGES];
-    sim_kept kept[SIM_KEPT];  // the newest first
+    sim_worker *name_checker[WIRE_MAX_STAGES];
+    sim_checkpoint kept[SIM_MAX_CHECKPOINTS];  // the newest first
     // began with a state that differs from the saved one; no root has been computed yet
-    bool spoilt;
+    bool state_is_wrong;
     bool asked_to_leave;
     uint64_t away_ns;        // time until it restarts after it left; 0: it does not return
     uint64_t tick_serial, steps_now, stepped_ns;
@@ -190,7 +190,7 @@ typedef struct sim_owner {
 
 typedef struct sim_checker {
     // ring buffer of the newest entries: entry i lies at i modulo its size
-    sim_owner owner[SIM_KEPT_OWNERS];
+    sim_owner owner[SIM_MAX_OWNERS];
     uint32_t owners;
     member_id slot_owner[WIRE_MAX_SLOTS];  // newest owner of each slot
     log_close *closes;        // elastic runs: the last CLOSE of each iteration
@@ -222,7 +222,7 @@ typedef struct sim_checker {
     braid_hash saved_hash;
     bool saved_last;
     // time of the last routing message; time of the last check of settled routes
-    uint64_t route_said_ns, route_looked_ns;
+    uint64_t route_message_ns, route_check_ns;
 } sim_checker;
 
 typedef struct sim_cluster {
@@ -255,7 +255,7 @@ typedef struct sim_cluster {
         uint64_t over_ns;         // time at which every delayed message has arrived
         // nodes with the bit receive messages of the others, but theirs do not arrive
         bool one_way;
-    } parted;
+    } partition;
     bool any_route;                               // no routing rule is checked
     message message;              // the message of the current event; effects may point into it
     message sent;                 // the message of the current effect
@@ -320,7 +320,7 @@ void sim_save_drop(sim_cluster *s, uint32_t node);
 // peer_config.mutants; 0: the simulator makes the mistake itself
 uint64_t sim_mutant_of_core(sim_mutant mutant);
 // True: the job is not run, and `result` claims that it was.
-bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result);
+bool sim_mutant_skips_job(sim_cluster *s, uint32_t node, const job *work, job_result *result);
 void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result);
 // Writes another message to send instead to `bytes` and returns its size; 0: send the message as it
 // is.
@@ -332,8 +332,8 @@ bool sim_mutant_loses(const sim_cluster *s, const message *msg);
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind);
 void sim_crash_timed(sim_cluster *s, uint32_t index);
 void sim_crash_plan(sim_cluster *s);
-void sim_crash_left(sim_cluster *s, uint32_t node);  // a peer left the run
-void sim_crash_gone_back(sim_cluster *s);            // the run rolled back
+void sim_crash_after_departure(sim_cluster *s, uint32_t node);  // a peer left the run
+void sim_crash_after_rollback(sim_cluster *s);            // the run rolled back
 // True if the peer may leave for good: in an elastic run another data peer must stay.
 bool sim_crash_may_leave(const sim_cluster *s, uint32_t node);
 // True if the other members of the stage can go on without this peer.
@@ -345,9 +345,9 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index);
 // Called when a message of `kind` is sent: starts the joiners that are due at it.
 void sim_trouble_arrivals(sim_cluster *s, uint8_t kind);
 // End of the cut between `from` and `to`; 0: messages pass.
-uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to);
+uint64_t sim_trouble_cut_until(const sim_cluster *s, uint32_t from, uint32_t to);
 // End of the peer's pause; 0: it is not paused, or dead.
-uint64_t sim_trouble_stands_until(const sim_cluster *s, uint32_t node);
+uint64_t sim_trouble_paused_until(const sim_cluster *s, uint32_t node);
 // True: the peer is paused, and the item was rescheduled.
 bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 
@@ -355,7 +355,7 @@ bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 void sim_check_open(sim_cluster *s);
 void sim_check_close(sim_cluster *s);
 // Clears the record of a node when a new incarnation begins.
-void sim_check_life(sim_cluster *s, uint32_t node);
+void sim_check_incarnation(sim_cluster *s, uint32_t node);
 void sim_check_step(sim_cluster *s, uint32_t node);
 // Counts wake-ups before a step. A peer may wake itself only when it has something to do.
 void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
@@ -365,19 +365,19 @@ void sim_check_unfinished(sim_cluster *s, uint32_t node);
 bool sim_check_member_live(const sim_cluster *s, member_id member);
 bool sim_check_is_shadow(const sim_cluster *s, member_id member);
 // True if the peer has not read the newest rollback yet; its work is discarded.
-bool sim_check_is_past(const sim_cluster *s, uint32_t node);
+bool sim_check_is_rolled_back(const sim_cluster *s, uint32_t node);
 // The version of the whole state that its worker holds, from any membership; UINT64_MAX: none.
-uint64_t sim_check_lies(const sim_cluster *s, uint32_t node);
+uint64_t sim_check_kept_version(const sim_cluster *s, uint32_t node);
 // --- check_needed.c
 // After a step: state that the peer no longer claims must exist at another peer.
 void sim_check_needed(sim_cluster *s, uint32_t node);
 // Called before a worker's state is discarded.
-void sim_check_given_up(sim_cluster *s, uint32_t node);
+void sim_check_discarded(sim_cluster *s, uint32_t node);
 // Called when the log removes a member, sets a slot's owner or makes a version, and when a leader
 // appends an entry.
 void sim_check_expelled(sim_cluster *s, const sim_log_member *gone);
 void sim_check_owner(sim_cluster *s, const log_owner *entry);
-void sim_check_made(sim_cluster *s);
+void sim_check_version_made(sim_cluster *s);
 void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);

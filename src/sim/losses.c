@@ -12,7 +12,7 @@ const char *sim_loss_name(sim_loss_phase phase) {
 }
 
 static void loss_add(sim_cluster *s, const sim_loss *loss) {
-    if (s->stats->losses == SIM_KEPT_LOSSES) return;
+    if (s->stats->losses == SIM_MAX_LOSSES) return;
     sim_loss *to = &s->stats->loss[s->stats->losses++];
     *to = *loss;
     to->iteration = s->checker.version;

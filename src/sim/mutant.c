@@ -13,7 +13,7 @@ uint64_t sim_mutant_of_core(sim_mutant mutant) {
 
 static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }
 
-bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
+bool sim_mutant_skips_job(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
     sim_node *n = &s->node[node];
     if (s->c->mutant == SIM_MUTANT_SHADOW_SKIPS && n->view.shadow && work->kind == JOB_APPLY && work->iteration == 1) {
         *result = (job_result){.id = work->id, .kind = work->kind};
@@ -28,7 +28,7 @@ bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_res
 }
 
 // Adds the weight gradient together with the input gradient, before any COMMIT.
-static void weigh_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
+static void add_weight_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
     sim_node *n = &s->node[node];
     if (n->eager_iteration != work->iteration) n->eager = (message_set){{0}};
     n->eager_iteration = work->iteration;
@@ -55,7 +55,7 @@ static void apply_again(sim_cluster *s, uint32_t node, const job *work, const wo
 }
 
 // Keeps another result than the one that it sends.
-static void keep_another(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, blob_id sent) {
+static void keep_other_result(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, blob_id sent) {
     sim_node *n = &s->node[node];
     const sim_buffer *from = sim_blobs_get(&n->blobs, sent);
     if (!from) return;
@@ -71,7 +71,7 @@ static void keep_another(sim_cluster *s, uint32_t node, const job *work, const w
     sim_blobs_release(&n->blobs, put.in);
 }
 
-static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
+static void corrupt(sim_cluster *s, uint32_t node, blob_id out) {
     sim_buffer *bytes = out ? sim_blobs_get(&s->node[node].blobs, out) : NULL;
     if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
 }
@@ -80,14 +80,14 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
     sim_mutant mutant = s->c->mutant;
     if (mutant == SIM_MUTANT_SHADOW_TWICE && s->node[node].view.shadow && work->kind == JOB_APPLY && work->iteration == 1) apply_again(s, node, work, blobs);
     if (!is_relay(s, node)) return;
-    if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) weigh_at_once(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) add_weight_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
-    if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_another(s, node, work, blobs, result->out);
-    if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
-    bool lies = mutant == SIM_MUTANT_WRONG_STATE || node - s->c->data_peers < s->c->liars;
+    if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_other_result(s, node, work, blobs, result->out);
+    if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) corrupt(s, node, result->out);
+    bool corrupts_state = mutant == SIM_MUTANT_WRONG_STATE || node - s->c->data_peers < s->c->corrupt_donors;
     bool of_names = s->c->seed % 2 == 1 && mutant == SIM_MUTANT_NONE;
-    if (lies && (work->kind == JOB_STATE_GET || (of_names && work->kind == JOB_NAMES_GET))) {
-        spoil(s, node, result->out);
+    if (corrupts_state && (work->kind == JOB_STATE_GET || (of_names && work->kind == JOB_NAMES_GET))) {
+        corrupt(s, node, result->out);
         result->hash64 = 0;  // the sent hash matches the corrupt bytes
     }
 }

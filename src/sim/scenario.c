@@ -213,7 +213,7 @@ static void insert_everywhere(scenario *s, uint32_t at, uint32_t like) {
         set_insert(&s->partition[i].from, at, like);
         set_insert(&s->partition[i].to, at, like);
     }
-    set_insert(&s->churn.who, at, like);
+    set_insert(&s->churn.subjects, at, like);
     for (uint32_t i = 0; i < s->churn.event_count; i++) s->churn.event[i].peer += s->churn.event[i].peer >= at;
 }
 

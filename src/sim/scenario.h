@@ -134,7 +134,7 @@ typedef enum scenario_sessions { SESSIONS_NONE, SESSIONS_EXPONENTIAL, SESSIONS_W
 // Churn of relays, and of data peers by name, except the leader. The kinds may be combined. An
 // event without effect, such as a crash of a dead peer, is ignored.
 typedef struct scenario_churn {
-    scenario_set who;             // peers subject to `crash`, `rejoin` and `sessions`
+    scenario_set subjects;             // peers subject to `crash`, `rejoin` and `sessions`
     // in each iteration, for each living and each dead relay: 0 .. 1, at a uniform moment
     double crash, rejoin;
     // a crash or the end of a session is a SCENARIO_KILL, else a SCENARIO_CRASH
@@ -225,8 +225,8 @@ braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t inde
 // The data peer that leads: the first by name.
 uint32_t scenario_leader(const scenario *s);
 
-static inline bool scenario_set_has(const scenario_set *set, uint32_t who) {
-    return (set->word[who / 64] >> (who % 64) & 1) != 0;
+static inline bool scenario_set_has(const scenario_set *set, uint32_t index) {
+    return (set->word[index / 64] >> (index % 64) & 1) != 0;
 }
 
 #endif

@@ -379,6 +379,6 @@ braid_err scenario_read_peers(scenario_reader *r, const yaml_node *node) {
     if (code != BRAID_OK) return code;
     if (r->s->data_peers == 0)
         return yaml_fail(r->file, node, r->error,
-                         "stage 0 has no peer: somebody must have the data; add one with 'role: data'");
+                         "stage 0 has no peer, and one must have the data; add one with 'role: data'");
     return check_stages(r);
 }

@@ -221,15 +221,15 @@ static braid_err read_one(const scenario_reader *r, const yaml_node *node, const
                          text, text);
     const char *near = nearest(r->s, text);
     if (near != NULL)
-        return yaml_fail(r->file, node, r->error, "%s: nobody is called '%s'; did you mean '%s'?", name, text, near);
+        return yaml_fail(r->file, node, r->error, "%s: no peer is called '%s'; did you mean '%s'?", name, text, near);
     return yaml_fail(r->file, node, r->error,
-                     "%s: nobody is called '%s': name peers, groups, machines or places of this file", name, text);
+                     "%s: no peer is called '%s': name peers, groups, machines or places of this file", name, text);
 }
 
 braid_err scenario_read_who(const scenario_reader *r, const yaml_node *node, const char *name, scenario_set *out) {
     *out = (scenario_set){0};
     if (node->kind != YAML_LIST) return read_one(r, node, name, out);
-    if (node->children == 0) return yaml_fail(r->file, node, r->error, "%s is an empty list: name somebody", name);
+    if (node->children == 0) return yaml_fail(r->file, node, r->error, "%s is an empty list: name a peer", name);
     if (node->children > SCENARIO_MAX_PEERS)
         return yaml_fail(r->file, node, r->error, "%s names more than %d: name a group", name, SCENARIO_MAX_PEERS);
     braid_err code = BRAID_OK;

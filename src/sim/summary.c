@@ -258,7 +258,7 @@ static void judge(const scenario *s, const pair *pairs, uint32_t count, const ro
 
 static double percent(double share) { return 100 * (share < 1 ? share : 1); }
 
-static void say_compute(const scenario *s, const char *who, sim_summary *out) {
+static void say_compute(const scenario *s, const char *label, sim_summary *out) {
     const sim_stage_summary *at = &out->stage[out->limit_stage];
     char number[32];
     snprintf(number, sizeof number, at->peers == 1 ? "its one peer works" : "each of its %u peers works", at->peers);
@@ -268,20 +268,20 @@ static void say_compute(const scenario *s, const char *who, sim_summary *out) {
         out->text, sizeof out->text,
         "the computing of %s: %s %.0f %% of the time in which microbatches are under way, %.2f s of each iteration. %s "
         "would help.",
-        who, number, percent(out->limit_share), at->compute * out->pipeline_s,
+        label, number, percent(out->limit_share), at->compute * out->pipeline_s,
         data ? "Faster ones" : "Faster peers there, more of them, or fewer blocks in that stage");
 }
 
-static void say_line(const scenario *s, const char *who, const char *way, sim_summary *out) {
+static void say_line(const scenario *s, const char *label, const char *way, sim_summary *out) {
     char size[QUANTITY_TEXT];
     snprintf(
         out->text, sizeof out->text,
         "the lines of %s: to carry the microbatches' activations and gradients (%s each) at full rate, they are busy "
         "%.0f %% of the time %s. Faster lines or a narrower model would help.",
-        who, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way);
+        label, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way);
 }
 
-static void say_idle(const scenario *s, const char *who, const round_trip *trip, sim_summary *out) {
+static void say_idle(const scenario *s, const char *label, const round_trip *trip, sim_summary *out) {
     double busiest = 0;
     for (uint16_t i = 0; i < s->stages; i++)
         if (out->stage[i].compute > busiest) busiest = out->stage[i].compute;
@@ -289,11 +289,11 @@ static void say_idle(const scenario *s, const char *who, const round_trip *trip,
         snprintf(
             out->text, sizeof out->text,
             "the room in %s: it holds at most %u at once of an iteration's %u microbatches, so that they wait although "
-            "nobody computes more than %.0f %% of the time. More 'capacity' there would help.",
-            who, out->stage[out->limit_stage].capacity, s->microbatches, percent(busiest));
+            "no peer computes more than %.0f %% of the time. More 'capacity' there would help.",
+            label, out->stage[out->limit_stage].capacity, s->microbatches, percent(busiest));
     else
         snprintf(out->text, sizeof out->text,
-                 "the distance: nobody computes more than %.0f %% of the time, and one microbatch alone needs %.2f s "
+                 "the distance: no peer computes more than %.0f %% of the time, and one microbatch alone needs %.2f s "
                  "there and "
                  "back (%.2f s of computing, %.2f s of latency, %.2f s of sending). More microbatches an iteration "
                  "would fill "
@@ -302,7 +302,7 @@ static void say_idle(const scenario *s, const char *who, const round_trip *trip,
                  trip->send_s);
 }
 
-static void say_update(const scenario *s, const char *who, sim_summary *out) {
+static void say_update(const scenario *s, const char *label, sim_summary *out) {
     char size[QUANTITY_TEXT];
     uint64_t bytes = s->stage[out->limit_stage].parameters * (s->reproducible ? 12 : 8);
     if (out->limit == SIM_LIMIT_SUMS)
@@ -312,25 +312,25 @@ static void say_update(const scenario *s, const char *who, sim_summary *out) {
             "peers "
             "exchange sums and results of %s. More microbatches an iteration make it rarer; faster lines, a smaller "
             "stage%s would shorten it.",
-            percent(out->limit_share), who, quantity_size_text(bytes, size), s->reproducible ? " or 'mode: fast'" : "");
+            percent(out->limit_share), label, quantity_size_text(bytes, size), s->reproducible ? " or 'mode: fast'" : "");
     else
         snprintf(
             out->text, sizeof out->text,
             "the update: %.0f %% of an iteration passes after its last microbatch with adding sums and applying them, "
             "most of it in %s, which has %.1f million parameters. More microbatches an iteration make it rarer.",
-            percent(out->limit_share), who, (double)s->stage[out->limit_stage].parameters / 1e6);
+            percent(out->limit_share), label, (double)s->stage[out->limit_stage].parameters / 1e6);
 }
 
 static void say(const scenario *s, const round_trip *trip, sim_summary *out) {
-    char label[SCENARIO_MAX_NAME + 16];
-    const char *who = stage_label(s, out->limit_stage, label);
+    char text[SCENARIO_MAX_NAME + 16];
+    const char *label = stage_label(s, out->limit_stage, text);
     switch (out->limit) {
-    case SIM_LIMIT_COMPUTE: say_compute(s, who, out); return;
-    case SIM_LIMIT_UP: say_line(s, who, "sending", out); return;
-    case SIM_LIMIT_DOWN: say_line(s, who, "receiving", out); return;
+    case SIM_LIMIT_COMPUTE: say_compute(s, label, out); return;
+    case SIM_LIMIT_UP: say_line(s, label, "sending", out); return;
+    case SIM_LIMIT_DOWN: say_line(s, label, "receiving", out); return;
     case SIM_LIMIT_SUMS:
-    case SIM_LIMIT_UPDATE: say_update(s, who, out); return;
-    default: say_idle(s, who, trip, out); return;
+    case SIM_LIMIT_UPDATE: say_update(s, label, out); return;
+    default: say_idle(s, label, trip, out); return;
     }
 }
 

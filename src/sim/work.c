@@ -78,7 +78,7 @@ static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
     if (n->worker && n->worker->stage != index) {
-        sim_check_given_up(s, node);
+        sim_check_discarded(s, node);
         n->worker->free(n->worker);
         n->worker = NULL;
         w->sum = (message_set){{0}};
@@ -110,18 +110,18 @@ bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     } else {
         sim_worker *w = worker_of(s, node, work.stage);
         bool from_disk = work.kind == JOB_STATE_INIT && work.version != s->c->start_version;
-        bool spoilt = from_disk && s->c->spoilt_saves;
-        if (from_disk && !spoilt) sim_save_load(s, node, w, &work, &result);
-        else if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
+        bool state_is_wrong = from_disk && s->c->wrong_checkpoints;
+        if (from_disk && !state_is_wrong) sim_save_load(s, node, w, &work, &result);
+        else if (!sim_mutant_skips_job(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
         sim_mutant_job(s, node, &work, &blobs, &result);
-        n->spoilt |= spoilt;
+        n->state_is_wrong |= state_is_wrong;
         if (w->complaint[0]) sim_fail(s, "%s: job %s: %s", n->name, sim_job_name(work.kind), w->complaint);
     }
     if (work.kind == JOB_STATE_GET) s->stats->state_blocks += work.count;
     result.cost_ns = n->job_ns;
     job_finish(n);
-    bool looks = n->spoilt && work.kind == JOB_STATE_ROOT;  // this job detects the wrong state
-    n->spoilt &= !looks;
+    bool looks = n->state_is_wrong && work.kind == JOB_STATE_ROOT;  // this job detects the wrong state
+    n->state_is_wrong &= !looks;
     if (!sim_failed(s) && !looks) sim_check_result(s, node, &work, &result);
     *out = result;
     return !sim_failed(s);

@@ -1,6 +1,6 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules.
 //     sim_sim_cluster                          the tests
-//     sim_sim_cluster --seeds FROM:COUNT [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--short-stores] [--slow-stores] [--comebacks]
+//     sim_sim_cluster --seeds FROM:COUNT [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--short-stores] [--slow-stores] [--restarting]
 //         [--carried] [--doubled-tensors] [--crowded] [--private | --elastic [--leavers]]
 //         [--processes N] [--mutant NAME] [--trace]
 //     sim_sim_cluster --soak FROM:COUNT        schedules of every kind, with a line after every 500
@@ -176,7 +176,7 @@ static const scenario scenarios[] = {
     {"dies after apply", dies_after_apply, 0},
     {"a joiner dies", joiner_dies, 0},
     {"a donor dies", donor_dies, 0},
-    {"comes back as itself at once", comes_back_as_itself, 0},
+    {"comes back with its identity at once", comes_back_as_itself, 0},
     {"neighbours die", neighbours_die, 0},
     {"repair where all slots are full", repair_with_full_slots, 0},
 };
@@ -251,12 +251,12 @@ static void check_befell(const sim_campaign_result *r) {
     static const struct {
         sim_trouble_kind kind;
         uint32_t schedules;  // in so many once
-    } befell[] = {{SIM_SLOW, 23}, {SIM_PAUSE, 22}, {SIM_PAUSE_DATA, 11}, {SIM_PAUSE_LEADER, 11}, {SIM_DRAIN, 110}, {SIM_DRAIN_DATA, 48},
+    } fault_count[] = {{SIM_SLOW, 23}, {SIM_PAUSE, 22}, {SIM_PAUSE_DATA, 11}, {SIM_PAUSE_LEADER, 11}, {SIM_DRAIN, 110}, {SIM_DRAIN_DATA, 48},
                   {SIM_DRAIN_LEADER, 320}, {SIM_CUT, 13}, {SIM_CUT_ONE_WAY, 12}, {SIM_CLOCK_JUMPS, 20}, {SIM_PARTITION, 7}, {SIM_PARTITION_ONE_WAY, 8}};
-    for (size_t i = 0; i < sizeof befell / sizeof *befell; i++) {
-        uint64_t times = r->befell[befell[i].kind];
-        if (times * befell[i].schedules >= r->runs) continue;
-        fail_msg("%s: only %llu times in %llu schedules", sim_trouble_name(befell[i].kind), (unsigned long long)times, (unsigned long long)r->runs);
+    for (size_t i = 0; i < sizeof fault_count / sizeof *fault_count; i++) {
+        uint64_t times = r->fault_count[fault_count[i].kind];
+        if (times * fault_count[i].schedules >= r->runs) continue;
+        fail_msg("%s: only %llu times in %llu schedules", sim_trouble_name(fault_count[i].kind), (unsigned long long)times, (unsigned long long)r->runs);
     }
     assert_true(r->link_falls > r->runs * 8 / 10);
     assert_true(r->returns > r->runs * 4 / 10);
@@ -362,20 +362,20 @@ static void test_what_is_about_to_be_expelled_makes_nothing(void **state) {
 // The only one that has a stage's state was asked to leave, lost its place in the log, and gets a state of that instead: it comes in again before it goes.
 static void test_who_leaves_and_begins_afresh_comes_in_again(void **state) {
     (void)state;
-    one_passes((sim_campaign){.flaps = true, .short_stores = true, .leader_deaths = true, .comebacks = true, .doubled_tensors = true}, 12211244);
+    one_passes((sim_campaign){.flaps = true, .short_stores = true, .leader_deaths = true, .restarting = true, .doubled_tensors = true}, 12211244);
 }
 
 // All is computed when half of the swarm hears the other half 16 s late. Those who vote are patient from then on, and stand for election a minute and a
 // half later: nobody has gone home by then.
 static void test_nobody_goes_home_before_the_patient_stand(void **state) {
     (void)state;
-    one_passes((sim_campaign){.carried = true, .flaps = true, .partitions = true, .leader_deaths = true, .comebacks = true}, 14507882);
+    one_passes((sim_campaign){.carried = true, .flaps = true, .partitions = true, .leader_deaths = true, .restarting = true}, 14507882);
 }
 
 // A shadow that did the work of a stage comes back with its store and leads, and is not needed as a shadow. What it was goes before another one is promoted.
 static void test_who_leads_is_not_what_it_was(void **state) {
     (void)state;
-    one_passes((sim_campaign){.carried = true, .stage_deaths = true, .flaps = true, .leader_deaths = true, .comebacks = true}, 15108871);
+    one_passes((sim_campaign){.carried = true, .stage_deaths = true, .flaps = true, .leader_deaths = true, .restarting = true}, 15108871);
 }
 
 // Each of two relays with one slot holds what waits for the other's; the activation of one came as planned, its gradient in a repair, which may evict.
@@ -387,7 +387,7 @@ static void test_a_repaired_gradient_evicts_for_its_activation(void **state) {
 // The same, where that microbatch had been there before, was evicted, and came home all the same: its gradient comes as that of any.
 static void test_any_gradient_evicts_for_its_activation(void **state) {
     (void)state;
-    one_passes((sim_campaign){.crowded = true, .carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 1228);
+    one_passes((sim_campaign){.scarce_slots = true, .carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 1228);
 }
 
 // The store of who decided alone is lost before the others have stored that they vote; then they must not all die, for nobody would know of the run.
@@ -405,22 +405,22 @@ static void test_what_was_left_is_taken_up_in_part(void **state) {
 // Gradients queue before one carrier's slow line for longer than their owner waits for news, and a tensor takes so long that another one is tried.
 static void test_slow_lines_are_no_fault(void **state) {
     (void)state;
-    one_passes((sim_campaign){.real = true, .carried = true, .crowded = true}, 17004727);
-    one_passes((sim_campaign){.crowded = true, .odd = true}, 17114654);
+    one_passes((sim_campaign){.real = true, .carried = true, .scarce_slots = true}, 17004727);
+    one_passes((sim_campaign){.scarce_slots = true, .odd = true}, 17114654);
 }
 
 // The only relay of a stage died, and the shadow that did its work was to leave, was cut off, and went when it heard that it was expelled.
 static void test_a_relay_comes_when_a_promoted_shadow_goes(void **state) {
     (void)state;
-    one_passes((sim_campaign){.real = true, .comebacks = true, .stage_deaths = true, .flaps = true, .short_stores = true, .leader_deaths = true}, 18231800);
+    one_passes((sim_campaign){.real = true, .restarting = true, .stage_deaths = true, .flaps = true, .short_stores = true, .leader_deaths = true}, 18231800);
 }
 
 // Who comes again reads a log that says on the way that the run was complete once, and who voted then. And the run goes on from a checkpoint whose reader
 // is gone: relays whose logs begin afresh come back each to the stage of which it alone has the state. And all data peers die while who votes reads the log anew.
 static void test_who_reads_the_log_anew_stays_what_it_was(void **state) {
     (void)state;
-    one_passes((sim_campaign){.real = true, .comebacks = true, .stage_losses = true, .partitions = true, .leader_deaths = true}, 19203886);
-    one_passes((sim_campaign){.carried = true, .comebacks = true, .partitions = true, .odd = true, .leader_deaths = true}, 20007909);
+    one_passes((sim_campaign){.real = true, .restarting = true, .stage_losses = true, .partitions = true, .leader_deaths = true}, 19203886);
+    one_passes((sim_campaign){.carried = true, .restarting = true, .partitions = true, .odd = true, .leader_deaths = true}, 20007909);
     one_passes((sim_campaign){.real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 21005452);
 }
 
@@ -429,7 +429,7 @@ static void test_who_reads_the_log_anew_stays_what_it_was(void **state) {
 static void test_what_waits_is_not_sent_again(void **state) {
     (void)state;
     const uint64_t seeds[] = {1008, 1175, 1709};
-    for (uint32_t i = 0; i < 3; i++) one_passes((sim_campaign){.crowded = true}, seeds[i]);
+    for (uint32_t i = 0; i < 3; i++) one_passes((sim_campaign){.scarce_slots = true}, seeds[i]);
 }
 
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
@@ -470,8 +470,8 @@ static bool parse_switch(const char *argument, options *o) {
         const char *name;
         bool *at;
     } all[] = {{"--real", &c->real}, {"--flaps", &c->flaps}, {"--odd", &c->odd}, {"--partitions", &c->partitions}, {"--data-deaths", &c->data_deaths},
-               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--leavers", &c->leavers}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried},
-               {"--comebacks", &c->comebacks}, {"--slow-stores", &c->slow_stores}, {"--crowded", &c->crowded}, {"--doubled-tensors", &c->doubled_tensors}};
+               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--leavers", &c->departures}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried},
+               {"--comebacks", &c->restarting}, {"--slow-stores", &c->slow_stores}, {"--crowded", &c->scarce_slots}, {"--doubled-tensors", &c->doubled_tensors}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(argument, all[i].name) == 0) return *all[i].at = true;
     return false;
@@ -508,7 +508,7 @@ static bool parse(int count, char **arguments, options *o) {
         fprintf(stderr, "--odd makes runs that the real kernels of these tests do not have (one stage, fast mode, from a checkpoint): leave out --real\n");
         return false;
     }
-    if (o->campaign.leavers && !o->campaign.elastic) {
+    if (o->campaign.departures && !o->campaign.elastic) {
         fprintf(stderr, "--leavers are of elastic runs: add --elastic\n");
         return false;
     }
@@ -548,7 +548,7 @@ static void print_result(const sim_campaign_result *r) {
            (unsigned long long)r->leaders, (unsigned long long)r->repairs, (unsigned long long)r->repairs_in[0], (unsigned long long)r->repairs_in[1],
            (unsigned long long)r->repairs_in[2], (unsigned long long)r->repairs_in[3], (unsigned long long)r->events, (unsigned long long)r->most_ticks,
            (unsigned long long)r->quiet, r->virtual_hours, (unsigned long long)r->routed, (unsigned long long)(r->routed + r->unrouted),
-           (unsigned long long)r->quiet_looks, (unsigned long long)r->relay_jobs, (unsigned long long)r->again, (unsigned long long)r->stage_deaths,
+           (unsigned long long)r->route_checks, (unsigned long long)r->relay_jobs, (unsigned long long)r->again, (unsigned long long)r->stage_deaths,
            (unsigned long long)r->promotions, (unsigned long long)r->rollbacks, (unsigned long long)r->again_iterations, (unsigned long long)r->shortened, (unsigned long long)r->recalled,
            (unsigned long long)r->left_out, (unsigned long long)r->voided);
     printf("  %s\n", troubles);

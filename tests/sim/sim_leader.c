@@ -219,7 +219,7 @@ static const sim_campaign once_stuck[] = {
     // who had read of its expulsion was sent the state of a log that ends before, and took itself for that member again
     {.first = 13238452, .real = true, .flaps = true, .partitions = true, .short_stores = true},
     // who led stood still, was replaced, and heard the last FINAL, END and goodbye while it still took itself for the leader: it waited for ever
-    {.first = 17174697, .real = true, .comebacks = true, .stage_deaths = true, .flaps = true, .partitions = true, .short_stores = true},
+    {.first = 17174697, .real = true, .restarting = true, .stage_deaths = true, .flaps = true, .partitions = true, .short_stores = true},
     // one knew nobody but its leader, whose next life waited to be let in by it, and so believed nobody who led by then
     {.first = 17208289, .carried = true, .slow_stores = true, .flaps = true, .odd = true, .short_stores = true},
     // two were cut off while all others who vote were replaced; who led died, and they believed nobody of those who were left

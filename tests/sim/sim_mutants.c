@@ -55,7 +55,7 @@ static const planted all[] = {
 };
 
 static void notice(const planted *p) {
-    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .crowded = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
+    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .scarce_slots = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
                                    .data_deaths = p->kind == DATA, .partitions = p->kind == PARTED, .mutant = p->mutant};
     campaign_notices_as(campaign, p->most, kind_flags[p->kind], p->as ? p->as : "");
 }

@@ -168,16 +168,16 @@ static void test_random_elastic(void **state) {
     random_schedules((sim_campaign){.data_deaths = true, .elastic = true});
 }
 
-static void leavers(sim_campaign campaign) {
+static void departures(sim_campaign campaign) {
     static const uint64_t count[CAMPAIGN_KINDS] = {RANDOM_LEAVERS, RANDOM_LEAVERS, RANDOM_LEAVERS};
     sim_campaign_result r[CAMPAIGN_KINDS];
-    campaign.elastic = campaign.leavers = true;
+    campaign.elastic = campaign.departures = true;
     campaign_kinds_pass(campaign, count, MOST_STEPS, r);
     for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
-        print_message("%llu data peers left, %llu microbatches were left out and %llu void\n", (unsigned long long)r[kind].leavers, (unsigned long long)r[kind].left_out,
+        print_message("%llu data peers left, %llu microbatches were left out and %llu void\n", (unsigned long long)r[kind].departures, (unsigned long long)r[kind].left_out,
                       (unsigned long long)r[kind].voided);
-        assert_true(r[kind].befell[SIM_DRAIN_DATA] > RANDOM_LEAVERS * 7 / 10);
-        assert_true(r[kind].leavers > RANDOM_LEAVERS / 5);
+        assert_true(r[kind].fault_count[SIM_DRAIN_DATA] > RANDOM_LEAVERS * 7 / 10);
+        assert_true(r[kind].departures > RANDOM_LEAVERS / 5);
         assert_true(r[kind].left_out > RANDOM_LEAVERS * 3);
         if (kind != CAMPAIGN_REAL) assert_true(r[kind].voided > RANDOM_LEAVERS);
     }
@@ -186,8 +186,8 @@ static void leavers(sim_campaign campaign) {
 // Data peers leave, some for good, and what is void is neither counted nor left out.
 static void test_random_leavers(void **state) {
     (void)state;
-    leavers((sim_campaign){.data_deaths = true});
-    leavers((sim_campaign){.leader_deaths = true, .partitions = true});
+    departures((sim_campaign){.data_deaths = true});
+    departures((sim_campaign){.leader_deaths = true, .partitions = true});
 }
 
 // A microbatch that overflowed, was summed and is left out skips nothing: what counts is what one process makes of the rest.

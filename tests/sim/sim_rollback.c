@@ -63,7 +63,7 @@ static void test_spoilt_checkpoints_are_not_used(void **state) {
     for (uint32_t i = 0; i < DEATHS; i += 3) {
         sim_case c = case_of(i, 4, 2);
         sim_report report;
-        c.spoilt_saves = true;
+        c.wrong_checkpoints = true;
         case_run(&bench, "spoilt checkpoints", &c, i % 2 == 0, "", &report);
         check_went_back("spoilt checkpoints", &report, 2, 3, 6);
     }

@@ -414,7 +414,7 @@ static void test_a_swarm_that_is_stuck(void **state) {
     free_with_events(s);
     assert_true(report.failed);
     assert_non_null(strstr(report.text, "iteration 0 makes no progress"));
-    assert_non_null(strstr(report.text, "nobody has been at work in stage 1 since one-1 died at 3.0 s: keep another peer there"));
+    assert_non_null(strstr(report.text, "no peer has worked in stage 1 since one-1 died at 3.0 s: keep another peer there"));
     assert_string_equal(report.replay, "the command");
     assert_true(report.iterations < 4);
     sim_swarm_report_free(&report);
@@ -443,14 +443,14 @@ static void expect_stuck(const char *more, bool paused, const char *words) {
 
 static void test_why_a_swarm_is_stuck(void **state) {
     (void)state;
-    expect_stuck("", true, "nobody has been at work in stage 2 since two was paused at 3.0 s: keep another peer there, or let this one come back");
+    expect_stuck("", true, "no peer has worked in stage 2 since two was paused at 3.0 s: keep another peer there, or let this one come back");
     expect_stuck("links: {partitions: [{from: two, start_s: 3, stop_s: 9000}]}\n", false,
-                 "nobody has been at work in stage 2 since two was cut off at 3.0 s: keep another peer there, or end the partition");
+                 "no peer has worked in stage 2 since two was cut off at 3.0 s: keep another peer there, or end the partition");
     expect_stuck("links: {partitions: [{from: two}]}\n", false,
-                 "the run does not start, nothing has happened since 0.2 s; nobody has been at work in stage 2 since two was cut off at 0.0 s");
-    expect_stuck("links: {partitions: [{from: two}]}\n", false, "nobody has ever come to stage 2: does a partition keep those away");
+                 "the run does not start, nothing has happened since 0.2 s; no peer has worked in stage 2 since two was cut off at 0.0 s");
+    expect_stuck("links: {partitions: [{from: two}]}\n", false, "no peer has ever reached stage 2: does a partition cut off those");
     expect_stuck("links: {partitions: [{from: one, to: two, start_s: 3}]}\n", false,
-                 "somebody lives in every stage; does a partition keep them from each other?");
+                 "every stage has a live peer; does a partition keep them from each other?");
 }
 
 // Peers that share a machine slow each other down; with a core each they do not.

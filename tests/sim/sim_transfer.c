@@ -85,7 +85,7 @@ static void two_die(sim_case *c) {
 }
 
 static void one_lies(sim_case *c) {
-    c->liars = 1;
+    c->corrupt_donors = 1;
     c->rough = true;
 }
 
@@ -156,11 +156,11 @@ static void test_trouble(void **state) {
 
 // ---- checkpoints
 
-static sim_case saving(uint64_t seed, uint32_t relays, uint32_t liars) {
+static sim_case saving(uint64_t seed, uint32_t relays, uint32_t corrupt_donors) {
     sim_case c = sim_case_plain(seed, 2, 1, relays, 4, 4);
     c.blocks = 40;
     c.checkpoint_every = 1;
-    c.liars = liars;
+    c.corrupt_donors = corrupt_donors;
     c.rough = true;
     return c;
 }

@@ -5,7 +5,7 @@ static const uint64_t MILLISECOND = 1000000;
 
 static void look(void **state, const char *name, sim_case c) {
     sim_report report;
-    c.looks_again = true;
+    c.check_late_decisions = true;
     case_run(*state, name, &c, false, "", &report);
 }
 
@@ -67,12 +67,12 @@ static void test_troubles(void **state) {
         sim_case c = sim_case_random(seed, false);
         switch (seed % 8) {
         case 1: sim_case_add_flaps(&c); break;
-        case 2: sim_case_add_oddities(&c); break;
+        case 2: sim_case_make_unusual(&c); break;
         case 3: sim_case_add_data_deaths(&c); break;
         case 4: sim_case_add_leader_deaths(&c); break;
         case 5: sim_case_add_stage_deaths(&c); break;
         case 6: sim_case_add_partitions(&c); break;
-        case 7: sim_case_add_carriers(&c); break;
+        case 7: sim_case_add_forwarders(&c); break;
         default: sim_case_make_private(&c); break;
         }
         if (seed % 16 == 0) sim_case_make_elastic(&c);

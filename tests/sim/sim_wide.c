@@ -137,7 +137,7 @@ static void test_with_slow_lines(void **state) {
     assert_near("links: {jitter_ms: 1, up_mbps: 200, down_mbps: 200, pairs: [{from: [v1, l2], to: [v2, l3], mbps: 10}]}\n", 24, 1.03);
 }
 
-// Two more come to a stage of 15 and make it crowded; some die, and it is not. Every rule holds meanwhile, and in whatever order
+// Two more come to a stage of 15 and make it large; some die, and it is not. Every rule holds meanwhile, and in whatever order
 // they are listed, it is the same swarm.
 static const char growing[] =
     "model: demo\n"

@@ -50,8 +50,8 @@ static uint32_t touches(const job *work) {
     }
 }
 
-static uint64_t update_ns(const swarm *w, uint32_t who, const job *work) {
-    const scenario_peer *p = w->peer[who].s;
+static uint64_t update_ns(const swarm *w, uint32_t number, const job *work) {
+    const scenario_peer *p = w->peer[number].s;
     uint16_t index = work->stage < w->s->stages ? work->stage : 0;
     uint64_t elements = work->count ? elements_of(w, index, work->count) : w->s->stage[index].parameters;
     uint64_t whole = w->s->stage[index].parameters ? w->s->stage[index].parameters : 1;
@@ -60,15 +60,15 @@ static uint64_t update_ns(const swarm *w, uint32_t who, const job *work) {
     return (uint64_t)((double)(uint64_t)touched * FLOPS_PER_TOUCH * 1e9 / p->flops);
 }
 
-uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work) {
-    uint32_t index = w->peer[who].index;
+uint64_t swarm_job_ns(const swarm *w, uint32_t number, const job *work) {
+    uint32_t index = w->peer[number].index;
     switch (work->kind) {
     case JOB_FORWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_FORWARD);
     case JOB_LOSS: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_LOSS);
     case JOB_BACKWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_BACKWARD);
     case JOB_WEIGHT: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_WEIGHT);
     case JOB_JOIN: return JOB_OVERHEAD_NS + (work->count > 0 ? elements_of(w, work->stage, work->count) * RESULT_BYTES : w->s->activation_bytes) / JOIN_BYTES_PER_NS;
-    default: return JOB_OVERHEAD_NS + update_ns(w, who, work);
+    default: return JOB_OVERHEAD_NS + update_ns(w, number, work);
     }
 }
 
@@ -92,7 +92,7 @@ uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
 static uint64_t slower(uint64_t a_bps, uint64_t b_bps) { return a_bps && (!b_bps || a_bps < b_bps) ? a_bps : b_bps; }
 
 // The time of an activation between two peers.
-static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
+static uint64_t arc_delay_ns(const scenario *s, uint32_t from, uint32_t to) {
     const scenario_machine *a = &s->machine[s->peer[from].machine], *b = &s->machine[s->peer[to].machine];
     scenario_link link;
     scenario_link_of(s, from, to, &link);
@@ -101,8 +101,8 @@ static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
 }
 
 // Adds up the slowest peer of each stage and the slowest link between each two stages.
-uint64_t swarm_round_ns(const swarm *w) {
-    uint64_t total = 0, slowest = 0, way = 0;
+uint64_t swarm_round_trip_ns(const swarm *w) {
+    uint64_t total = 0, slowest = 0, arc = 0;
     for (uint16_t at = 0; at < w->s->stages; at++) {
         uint64_t worst = 0;
         for (uint32_t i = 0; i < w->s->peers; i++) {
@@ -119,8 +119,8 @@ uint64_t swarm_round_ns(const swarm *w) {
     }
     for (uint32_t i = 0; i < w->s->peers; i++)
         for (uint32_t k = 0; k < w->s->peers; k++) {
-            uint64_t one = i == k ? 0 : way_ns(w->s, i, k);
-            way = one > way ? one : way;
+            uint64_t one = i == k ? 0 : arc_delay_ns(w->s, i, k);
+            arc = one > arc ? one : arc;
         }
-    return total + slowest + 2 * way * w->s->stages;
+    return total + slowest + 2 * arc * w->s->stages;
 }

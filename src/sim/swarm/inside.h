@@ -10,7 +10,7 @@
 #include "sim/scenario.h"
 #include "sim/swarm.h"
 
-#define SWARM_NOBODY UINT32_MAX
+#define SWARM_NO_PEER UINT32_MAX
 #define SWARM_US ((uint64_t)1000)
 #define SWARM_MS ((uint64_t)1000000)
 #define SWARM_S ((uint64_t)1000000000)
@@ -30,7 +30,7 @@ typedef struct swarm_item {
     struct swarm_item *next;  // next item of a waiting list
     swarm_item_kind kind;
     uint32_t peer, other;     // receiver and sender of the event
-    uint32_t life;            // incarnation of `peer`
+    uint32_t incarnation;            // incarnation of `peer`
     uint64_t serial;          // number of the connection, tick, transfer or machine completion
     uint8_t what;             // a scenario_event_kind
     bool refused;
@@ -61,8 +61,8 @@ typedef enum swarm_task_kind { TASK_JOB, TASK_LOOP, TASKS } swarm_task_kind;
 
 // The tensors on a machine's line, in any order.
 typedef struct swarm_line {
-    struct swarm_way **way;
-    uint32_t ways, room;
+    struct swarm_arc **arc;
+    uint32_t arcs, room;
     uint64_t seen;        // number of the last search that reached this line
     bool touched;         // a tensor has started or ended since rates were computed
 } swarm_line;
@@ -84,7 +84,7 @@ typedef struct swarm_machine {
 // ---- links
 
 // One end's view of a link, and the direction from it to the other end.
-typedef struct swarm_way {
+typedef struct swarm_arc {
     uint32_t from, to;
     bool up, dialing;
     uint32_t connection;      // 0: none
@@ -102,7 +102,7 @@ typedef struct swarm_way {
     uint64_t at_ns;           // time for which `left` is valid
     uint64_t set_out_ns;      // start of the first payload
     uint64_t serial;
-} swarm_way;
+} swarm_arc;
 
 typedef struct swarm_busy {
     uint32_t count;
@@ -119,10 +119,10 @@ typedef struct swarm_peer {
     // silent: its machine died, and nothing answers there
     bool leader, alive, paused, silent, ever_member;
     // reason why it is dead or paused, "died"; NULL: it is alive and active
-    const char *gone;
-    uint64_t gone_ns;         // time since which `gone` holds
-    uint32_t life;
-    uint32_t node;            // index of its node; SWARM_NOBODY when dead
+    const char *inactive;
+    uint64_t inactive_ns;         // time since which `inactive` holds
+    uint32_t incarnation;
+    uint32_t node;            // index of its node; SWARM_NO_PEER when dead
     uint16_t stage;
     uint64_t started_ns, tick_serial;
     swarm_task task[TASKS];
@@ -151,22 +151,22 @@ struct swarm {
     swarm_peer *peer;         // [peers], by name
     uint32_t peers, leader;
     uint32_t *by_index;       // [peers]: index by name of each peer of the scenario
-    uint32_t *at;             // hash table of ids: index into peer, or SWARM_NOBODY
+    uint32_t *at;             // hash table of ids: index into peer, or SWARM_NO_PEER
     uint32_t slots;           // size of that table, a power of two
     swarm_machine *machine;   // [machines]
-    swarm_way **way;          // [peers][peers]; NULL: never linked
-    swarm_way **flow;         // [flows]: links with a tensor in transfer, in any order
+    swarm_arc **arc;          // [peers][peers]; NULL: never linked
+    swarm_arc **flow;         // [flows]: links with a tensor in transfer, in any order
     uint32_t flows, flow_room;
     uint64_t set_out, looks;
     swarm_line **touched;     // [touches]: lines that need new rates
     uint32_t touches, touch_room;
     // [shares]: links that share these lines, directly or through other links
-    swarm_way **share;
+    swarm_arc **share;
     uint32_t shares, share_room;
     bool lines_planned, all_touched;
     uint32_t connections;
     uint64_t begun_ns, begun_events;  // start of the current iteration
-    uint64_t progress_ns, patience_ns;
+    uint64_t progress_ns, stall_ns;
     uint64_t last_ns;         // duration of the previous iteration
     uint64_t leader_exit_ns;
     uint32_t counted;         // microbatches in the newest CLOSE
@@ -180,7 +180,7 @@ struct swarm {
 };
 
 // --- swarm.c
-swarm_item *swarm_item_new(swarm_item_kind kind, uint32_t who, uint32_t bytes);
+swarm_item *swarm_item_new(swarm_item_kind kind, uint32_t number, uint32_t bytes);
 void swarm_item_free(swarm_item *item);
 void swarm_put(swarm *w, uint64_t at_ns, swarm_item *item);
 uint32_t swarm_find(const swarm *w, const braid_id *id);
@@ -192,22 +192,22 @@ void swarm_busy_add(swarm_busy *b, uint64_t now_ns);
 void swarm_busy_remove(swarm_busy *b, uint64_t now_ns);
 
 // --- process.c: a peer's incarnations, steps and effects
-void swarm_start(swarm *w, uint32_t who);
-void swarm_die(swarm *w, uint32_t who, bool machine);
-void swarm_leave(swarm *w, uint32_t who);
-void swarm_pause(swarm *w, uint32_t who);
-void swarm_resume(swarm *w, uint32_t who);
+void swarm_start(swarm *w, uint32_t number);
+void swarm_die(swarm *w, uint32_t number, bool machine);
+void swarm_leave(swarm *w, uint32_t number);
+void swarm_pause(swarm *w, uint32_t number);
+void swarm_resume(swarm *w, uint32_t number);
 // Delivers an event to a peer, when its loop is free and it is not paused. Takes the item over.
 void swarm_input(swarm *w, swarm_item *item);
-void swarm_loop_done(swarm *w, uint32_t who);
-void swarm_step(swarm *w, uint32_t who, const event *e);
+void swarm_loop_done(swarm *w, uint32_t number);
+void swarm_step(swarm *w, uint32_t number, const event *e);
 
 // --- links.c
 void swarm_send(swarm *w, uint32_t from, const effect *e);
 void swarm_dial(swarm *w, uint32_t from, const braid_id *id);
-void swarm_hang_up(swarm *w, uint32_t from, const braid_id *id);
+void swarm_close_link(swarm *w, uint32_t from, const braid_id *id);
 // Ends the links of a dead peer. `silent`: the other ends notice it only after a long time.
-void swarm_links_die(swarm *w, uint32_t who, bool silent);
+void swarm_close_all_links(swarm *w, uint32_t number, bool silent);
 bool swarm_linked(const swarm *w, uint32_t one, uint32_t other);  // both ends know the connection
 void swarm_dialed(swarm *w, swarm_item *item);
 // A connection breaks though both ends live.
@@ -215,43 +215,43 @@ void swarm_reset(swarm *w, const swarm_item *item);
 // A message arrives. True: the item was delayed or dropped; else it is delivered to the peer.
 bool swarm_arrives(swarm *w, swarm_item *item);
 void swarm_do_link(swarm *w, swarm_item *item);
-void swarm_arrive_at(swarm *w, swarm_way *way, swarm_item *item, uint64_t at_ns);
+void swarm_arrive_at(swarm *w, swarm_arc *arc, swarm_item *item, uint64_t at_ns);
 
 // --- flows.c: tensors share the lines
-void swarm_flow_add(swarm *w, swarm_way *way, swarm_item *item);
-void swarm_flow_clear(swarm *w, swarm_way *way);
+void swarm_flow_add(swarm *w, swarm_arc *arc, swarm_item *item);
+void swarm_flow_clear(swarm *w, swarm_arc *arc);
 void swarm_flow_done(swarm *w, const swarm_item *item);
 // Computes all rates again, because a partition begins or ends.
 void swarm_flow_all(swarm *w);
 
 // --- machine.c
-void swarm_task_start(swarm *w, uint32_t who, swarm_task_kind kind, uint64_t work_ns, uint32_t threads);
+void swarm_task_start(swarm *w, uint32_t number, swarm_task_kind kind, uint64_t work_ns, uint32_t threads);
 // the remaining work stays in left_ps
-void swarm_task_stop(swarm *w, uint32_t who, swarm_task_kind kind);
-void swarm_task_go_on(swarm *w, uint32_t who, swarm_task_kind kind);
+void swarm_task_stop(swarm *w, uint32_t number, swarm_task_kind kind);
+void swarm_task_resume(swarm *w, uint32_t number, swarm_task_kind kind);
 void swarm_machine_item(swarm *w, const swarm_item *item);
 
 // --- cost.c
-uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work);
+uint64_t swarm_job_ns(const swarm *w, uint32_t number, const job *work);
 bool swarm_carries_blocks(const message *msg);
 uint64_t swarm_payload_bytes(const swarm *w, const message *msg);
 uint32_t swarm_stage_blocks(const scenario *s, uint16_t index);
 // A rough time for one microbatch through all stages and back in an idle swarm.
-uint64_t swarm_round_ns(const swarm *w);
+uint64_t swarm_round_trip_ns(const swarm *w);
 
 // --- churn.c
 void swarm_churn_plan(swarm *w);       // plans the events of the scenario
 void swarm_churn_iteration(swarm *w);  // called at the begin of an iteration
-void swarm_churn_started(swarm *w, uint32_t who);
+void swarm_churn_started(swarm *w, uint32_t number);
 void swarm_churn_item(swarm *w, const swarm_item *item);
 
 // --- report.c
 void swarm_note_committed(swarm *w, const log_entry *entry);
-void swarm_note_tell(swarm *w, uint32_t who, const tell *what);
+void swarm_note_tell(swarm *w, uint32_t number, const tell *what);
 // it has added the weight gradient of a microbatch to its sum
-void swarm_note_weight(swarm *w, uint32_t who, const job *work);
+void swarm_note_weight(swarm *w, uint32_t number, const job *work);
 // called before its node is released
-void swarm_note_life_over(swarm *w, uint32_t who);
+void swarm_note_incarnation_end(swarm *w, uint32_t number);
 void swarm_iteration_free(sim_swarm_iteration *i);
 void swarm_report(swarm *w);
 
@@ -260,10 +260,10 @@ void swarm_fail_stuck(swarm *w);
 
 // --- timeline.c
 braid_err timeline_open(swarm *w, const char *path, timeline **out, braid_error *error);
-void timeline_job(swarm *w, uint32_t who, const job *work, uint64_t start_ns, uint64_t end_ns, bool cut_short);
-void timeline_flow(swarm *w, const swarm_way *way, const swarm_item *item, bool begins);
-// SWARM_NOBODY: a mark for the whole swarm
-void timeline_instant(swarm *w, uint32_t who, const char *what);
+void timeline_job(swarm *w, uint32_t number, const job *work, uint64_t start_ns, uint64_t end_ns, bool cut_short);
+void timeline_flow(swarm *w, const swarm_arc *arc, const swarm_item *item, bool begins);
+// SWARM_NO_PEER: a mark for the whole swarm
+void timeline_instant(swarm *w, uint32_t number, const char *what);
 void timeline_iteration_over(swarm *w);
 braid_err timeline_close(swarm *w, braid_error *error);
 
