@@ -1,4 +1,5 @@
-// No decision waits for a timer once all its inputs are there: a second tick right after each step of a peer has no effect.
+// No decision waits for a timer once all its inputs are there: a second tick right after each step
+// of a peer has no effect.
 #include "case_run.h"
 
 static const uint64_t MILLISECOND = 1000000;
@@ -25,7 +26,8 @@ static void test_data_peers(void **state) {
     }
 }
 
-// Several members of each stage, blocks that each of them adds up, and an fp32 sum that depends on the round.
+// Several members of each stage, blocks that each of them adds up, and an fp32 sum that depends on
+// the attempt.
 static void test_reduction(void **state) {
     for (uint64_t seed = 51; seed <= 62; seed++) {
         sim_case c = sim_case_plain(seed, 3, 2, 8, 8, 4);
@@ -61,8 +63,8 @@ static void test_joiners_and_shadows(void **state) {
     }
 }
 
-// Whoever dies, leaves or is cut off: what the others then decide does not wait either.
-static void test_troubles(void **state) {
+// After deaths, departures and cuts the remaining peers' decisions do not wait either.
+static void test_deaths_departures_and_cuts(void **state) {
     for (uint64_t seed = 1001; seed <= 1160; seed++) {
         sim_case c = sim_case_random(seed, false);
         switch (seed % 8) {
@@ -96,7 +98,7 @@ int main(void) {
         cmocka_unit_test(test_one_relay),              cmocka_unit_test(test_relays),
         cmocka_unit_test(test_data_peers),             cmocka_unit_test(test_reduction),
         cmocka_unit_test(test_losses_and_checkpoints), cmocka_unit_test(test_joiners_and_shadows),
-        cmocka_unit_test(test_troubles),
+        cmocka_unit_test(test_deaths_departures_and_cuts),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
