@@ -1,4 +1,4 @@
-// What braid-bench t2 and t3 show: a table, JSON lines, a drawing.
+// The output of braid-bench t2 and t3: a table, JSON lines, a drawing.
 #include "bench/cli/t2_inside.h"
 #include "bench/cli/plot.h"
 #include "format/json.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static double goodput(const t2_row *r) { return figures_part(r->oracle_s, r->iterations_s); }
-// Of an oracle that gives nothing to do to those who will die.
+// Goodput of an oracle that gives no work to peers that will die.
 static double goodput_of_fewer(const t2_row *r) { return figures_part(r->oracle_s + r->fewer_s, r->iterations_s); }
 static double lost_counted(const t2_row *r) { return figures_part(r->lost_counted_s, r->needed_s); }
 static double lost_held(const t2_row *r) { return figures_part(r->lost_held_s, r->needed_s); }
@@ -34,7 +34,7 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
            figures_mean(&r->repairs), r->hash);
 }
 
-// Where the rest went, for the goodput says only how much it is.
+// Prints where the remaining time went; the goodput says only how much it is.
 static void print_account(const t2_row *r, const char *cell, const char *system) {
     double n = r->minutes.count;
     printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n",

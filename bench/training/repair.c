@@ -5,7 +5,8 @@
 
 static const uint64_t MILLISECOND = 1000000;
 
-// Somebody dies when the others have known him for longer than a new line is given before silence expels.
+// The death comes when the links are old enough that the longer limit for new ones no longer
+// applies.
 enum { DIES_IN = 4, ITERATIONS = 6 };
 
 typedef struct moment {

@@ -251,8 +251,8 @@ static void test_once_failed_schedules_pass(void **state) {
         // the harness killed the leader when the last FINAL rested on the leader's own report
         // alone, which no other peer had received
         {.first = 9702988, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true},
-        // a repair for a dead owner held a relay's only slot and waited for the new owner's, whose
-        // holder waited for the relay's
+        // a repair for a dead owner held a relay's only slot and waited for the new owner's
+        // slot, and that slot's holder waited for the relay's
         {.first = 9704749, .carried = true, .partitions = true, .odd = true},
         // promoted standbys were removed while they were cut off, and not admitted again, because
         // nothing had been applied yet

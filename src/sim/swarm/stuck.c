@@ -13,7 +13,7 @@ static uint16_t stage_of(const swarm_peer *p) { return p->ever_member || p->s->d
 typedef struct absence {
     uint32_t number;
     uint64_t since_ns;
-    const char *what, *mend;  // `what` is NULL if it is at work, or about to be after a start
+    const char *what, *mend;  // both NULL if the peer is at work, or about to be after a start
 } absence;
 
 static absence absence_of(const swarm *w, uint32_t number) {
