@@ -47,7 +47,7 @@ static sim_case case_of(const repair_case *c) {
 
 uint64_t repair_round_trip_ns(const repair_case *c) {
     sim_case made = case_of(c);
-    return 2 * (made.latency_ns + made.jitter_ns) + made.payload_ns;
+    return 2 * (made.net.latency_ns + made.net.jitter_ns) + made.net.payload_ns;
 }
 
 void repair_run(const repair_case *c, sim_report *report) {

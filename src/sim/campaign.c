@@ -55,8 +55,8 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
         return;
     }
     sim_fake_config config = {.seed = c->seed, .stages = c->stages, .microbatches = c->microbatches,
-                              .void_percent = c->void_percent, .overflow_percent = c->overflow_percent, .fast = c->fast};
-    for (uint16_t i = 0; i < c->stages; i++) config.blocks[i] = c->blocks;
+                              .void_percent = c->fake.void_percent, .overflow_percent = c->fake.overflow_percent, .fast = c->fake.fast};
+    for (uint16_t i = 0; i < c->stages; i++) config.blocks[i] = c->fake.blocks;
     sim_model *model = sim_fake_new(&config);
     sim_reference *reference = sim_reference_new(model, c->start_version, c->iterations, c->microbatches);
     sim_cluster_run(c, model, reference, trace, report);
@@ -122,8 +122,8 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
     if (campaign->restarting) sim_case_add_restarts(&c);
     if (campaign->short_stores) sim_case_shorten_stores(&c);
-    c.slow_stores = campaign->slow_stores;
-    if (campaign->doubled_tensors) c.doubled_tensors = DOUBLED_TENSORS;
+    c.net.slow_stores = campaign->slow_stores;
+    if (campaign->doubled_tensors) c.net.doubled_tensors = DOUBLED_TENSORS;
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->stage_losses) sim_case_add_stage_losses(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);

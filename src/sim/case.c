@@ -42,14 +42,14 @@ const char *sim_job_name(job_kind kind) {
 
 sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uint32_t relays, uint32_t microbatches, uint32_t iterations) {
     return (sim_case){.seed = seed, .stages = stages, .data_peers = data_peers, .relays = relays, .microbatches = microbatches, .iterations = iterations,
-                      .slots = data_peers, .data_capacity = 4, .relay_capacity = 4, .latency_ns = 20 * MILLISECOND, .jitter_ns = 2 * MILLISECOND,
-                      .payload_ns = 10 * MILLISECOND, .compute_ns = 20 * MILLISECOND};
+                      .slots = data_peers, .data_capacity = 4, .relay_capacity = 4, .compute_ns = 20 * MILLISECOND,
+                      .net = {.latency_ns = 20 * MILLISECOND, .jitter_ns = 2 * MILLISECOND, .payload_ns = 10 * MILLISECOND}};
 }
 
 uint64_t sim_case_faultless_ns(const sim_case *c) {
-    uint64_t round_trip = 2 * (c->latency_ns + c->jitter_ns + c->payload_ns);
+    uint64_t round_trip = 2 * (c->net.latency_ns + c->net.jitter_ns + c->net.payload_ns);
     uint64_t flow = c->stages * 2 * (round_trip + 2 * c->compute_ns);
-    if (c->asymmetric) round_trip *= 5;
+    if (c->net.asymmetric) round_trip *= 5;
     return 5 * SECOND + (c->iterations - c->start_version) * (c->microbatches * (flow + 8 * c->compute_ns) + 20 * round_trip);
 }
 
@@ -95,17 +95,17 @@ static void random_shape(rng *r, sim_case *c, bool real) {
     if (rng_below(r, 3) == 0) c->eval_every = c->eval_microbatches = (uint32_t)between(r, 1, 2);
     if (rng_below(r, 3) == 0) c->checkpoint_every = (uint32_t)between(r, 1, 2);
     if (real || rng_below(r, 4)) return;
-    c->void_percent = (uint32_t)between(r, 0, 20);
-    c->overflow_percent = (uint32_t)between(r, 0, 3);
+    c->fake.void_percent = (uint32_t)between(r, 0, 20);
+    c->fake.overflow_percent = (uint32_t)between(r, 0, 3);
 }
 
 sim_case sim_case_random(uint64_t seed, bool real) {
     rng r = {rng_seed(seed, 77)};
     sim_case c = {.seed = seed};
     random_shape(&r, &c, real);
-    c.latency_ns = between(&r, 1, 60) * MILLISECOND;
-    c.jitter_ns = between(&r, 0, 20) * MILLISECOND;
-    c.payload_ns = between(&r, 0, 40) * MILLISECOND;
+    c.net.latency_ns = between(&r, 1, 60) * MILLISECOND;
+    c.net.jitter_ns = between(&r, 0, 20) * MILLISECOND;
+    c.net.payload_ns = between(&r, 0, 40) * MILLISECOND;
     c.compute_ns = between(&r, 2, 60) * MILLISECOND;
     uint64_t span = sim_case_faultless_ns(&c) / 2;
     c.crashes = (uint32_t)between(&r, 0, 6);
@@ -125,12 +125,12 @@ void sim_case_add_flaps(sim_case *c) {
 // is repeated once where the forwarder corrupts it. After 4 s the owner asks, and the sender tries
 // another receiver.
 static bool may_look_dead(const sim_case *c) {
-    uint64_t slowest_ns = c->payload_ns * (c->asymmetric ? SIM_ASYMMETRY : 1), legs = 1u + (c->carried_percent > 0) + c->forwarder_corrupts;
+    uint64_t slowest_ns = c->net.payload_ns * (c->net.asymmetric ? SIM_ASYMMETRY : 1), legs = 1u + (c->net.carried_percent > 0) + c->net.forwarder_corrupts;
     return legs * c->microbatches * slowest_ns > 4 * SECOND;
 }
 
 bool sim_case_is_faultless(const sim_case *c) {
-    bool faults = c->crashes || c->flaps || c->lost_permille || c->doubled_permille || c->doubled_tensors || c->troubles || c->rough || c->mutant != SIM_MUTANT_NONE;
+    bool faults = c->crashes || c->flaps || c->net.lost_permille || c->net.doubled_permille || c->net.doubled_tensors || c->troubles || c->rough || c->mutant != SIM_MUTANT_NONE;
     return !faults && !may_look_dead(c);
 }
 
@@ -140,8 +140,8 @@ static void unusual_shape(rng *r, sim_case *c) {
     c->relays = (uint32_t)between(r, hidden, 3 * hidden);
     c->data_peers = (uint32_t)between(r, 1, 3);
     c->slots = c->data_peers * (uint32_t)between(r, 1, 2);
-    c->fast = rng_below(r, 3) == 0;
-    c->asymmetric = rng_below(r, 3) == 0;
+    c->fake.fast = rng_below(r, 3) == 0;
+    c->net.asymmetric = rng_below(r, 3) == 0;
     if (rng_below(r, 4) == 0) c->relay_capacity = c->data_capacity = 1;
     c->start_version = rng_below(r, 3) ? 0 : between(r, 1, 3);
     c->iterations += (uint32_t)c->start_version;
@@ -159,8 +159,8 @@ static void random_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trou
 }
 
 void sim_case_add_forwarders(sim_case *c) {
-    c->carried_percent = 50;
-    c->forwarder_corrupts = c->seed % 4 == 0;
+    c->net.carried_percent = 50;
+    c->net.forwarder_corrupts = c->seed % 4 == 0;
 }
 
 void sim_case_make_unusual(sim_case *c) {
@@ -183,9 +183,9 @@ void sim_case_make_unusual(sim_case *c) {
     }
     for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration += c->start_version;
     static const uint8_t routings[] = {ROUTER_MINCOST, ROUTER_MINCOST, ROUTER_GWTF, ROUTER_SWARM};
-    c->routing = routings[rng_mix(c->seed) % sizeof routings];
-    c->objective = c->routing == ROUTER_SWARM ? ROUTER_SUM : rng_mix(c->seed) / sizeof routings % ROUTER_OBJECTIVES;
-    c->plan_first = c->routing == ROUTER_MINCOST && c->objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
+    c->router.routing = routings[rng_mix(c->seed) % sizeof routings];
+    c->router.objective = c->router.routing == ROUTER_SWARM ? ROUTER_SUM : rng_mix(c->seed) / sizeof routings % ROUTER_OBJECTIVES;
+    c->router.plan_first = c->router.routing == ROUTER_MINCOST && c->router.objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
     if (rng_below(&r, 8) == 0) c->awaited = c->stages > 1;
     if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
 }
@@ -217,8 +217,8 @@ void sim_case_add_data_deaths(sim_case *c) {
         // resumes in the middle of the failover
         if (t->kind == SIM_PAUSE_DATA && rng_below(&r, 2)) t->for_ns = between(&r, 10 * SECOND, 12 * SECOND);
     }
-    if (rng_below(&r, 3) == 0) c->lost_permille = (uint32_t)between(&r, 1, 20);
-    if (rng_below(&r, 3) == 0) c->doubled_permille = (uint32_t)between(&r, 1, 200);
+    if (rng_below(&r, 3) == 0) c->net.lost_permille = (uint32_t)between(&r, 1, 20);
+    if (rng_below(&r, 3) == 0) c->net.doubled_permille = (uint32_t)between(&r, 1, 200);
 }
 
 // The moments at which a leader decides, or receives what a decision needs.
@@ -284,7 +284,7 @@ void sim_case_add_scarce_slots(sim_case *c, bool real) {
     if (rng_below(&r, 4)) c->data_capacity = (uint32_t)between(&r, 2, 8);
     if (rng_below(&r, 2)) c->relays = (uint32_t)between(&r, hidden, 2 * hidden);
     if (rng_below(&r, 2) && !real) c->microbatches = (uint32_t)between(&r, 6, 12);
-    if (rng_below(&r, 2) && c->iterations < 20) c->payload_ns = between(&r, 40, 1000) * MILLISECOND;
+    if (rng_below(&r, 2) && c->iterations < 20) c->net.payload_ns = between(&r, 40, 1000) * MILLISECOND;
     if (rng_below(&r, 3) == 0 && c->iterations < 20) c->compute_ns = between(&r, 60, 500) * MILLISECOND;
 }
 
@@ -363,7 +363,7 @@ void sim_case_make_elastic(sim_case *c) {
     sim_case_make_private(c);
     c->elastic = true;
     c->patience_ns = between(&r, 1, 20) * SECOND;
-    c->void_percent = 0;
+    c->fake.void_percent = 0;
     for (uint32_t i = 0; i < c->crashes; i++) {
         sim_crash *x = &c->crash[i];
         if (!x->data && !x->leader) continue;
@@ -386,7 +386,7 @@ void sim_case_add_departures(sim_case *c, bool real) {
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
         c->trouble[c->troubles++] = random_departure(&r, SIM_DRAIN_DATA, between(&r, 0, span));
     if (c->leader_deaths && rng_below(&r, 8) == 0 && c->troubles < SIM_MAX_TROUBLES) c->trouble[c->troubles++] = random_departure(&r, SIM_DRAIN_LEADER, between(&r, 0, span));
-    if (!real && rng_below(&r, 4)) c->void_percent = (uint32_t)between(&r, 5, 30);
+    if (!real && rng_below(&r, 4)) c->fake.void_percent = (uint32_t)between(&r, 5, 30);
 }
 
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
@@ -398,8 +398,8 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     } while (0)
     ADD("seed %" PRIu64 ": %u stages, %u data peers (capacity %u, %u slots), %u relays (capacity %u), %u microbatches, %u iterations\n", c->seed, c->stages,
         c->data_peers, c->data_capacity, c->slots, c->relays, c->relay_capacity, c->microbatches, c->iterations);
-    ADD("  links up to %.0f + %.0f ms, payloads up to %.0f ms, F about %.0f ms; mutant %s\n", (double)c->latency_ns / 1e6, (double)c->jitter_ns / 1e6,
-        (double)c->payload_ns / 1e6, (double)c->compute_ns / 1e6, sim_mutant_name(c->mutant));
+    ADD("  links up to %.0f + %.0f ms, payloads up to %.0f ms, F about %.0f ms; mutant %s\n", (double)c->net.latency_ns / 1e6, (double)c->net.jitter_ns / 1e6,
+        (double)c->net.payload_ns / 1e6, (double)c->compute_ns / 1e6, sim_mutant_name(c->mutant));
     if (c->eval_every || c->checkpoint_every) ADD("  held-out loss every %u, checkpoint every %u iterations\n", c->eval_every, c->checkpoint_every);
     for (uint32_t i = 0; i < c->crashes; i++) {
         const sim_crash *x = &c->crash[i];
@@ -411,17 +411,17 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
     if (c->private_data) ADD("  private data%s\n", c->elastic ? ", elastic" : "");
-    if (c->void_percent) ADD("  of 100 microbatches %u are void\n", c->void_percent);
+    if (c->fake.void_percent) ADD("  of 100 microbatches %u are void\n", c->fake.void_percent);
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
     if (c->store_entries) ADD("  logs are compacted after %u entries\n", c->store_entries);
-    if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u are duplicated\n", c->lost_permille, c->doubled_permille);
-    if (c->doubled_tensors) ADD("  of 1,000 tensors %u are duplicated\n", c->doubled_tensors);
-    if (c->slow_stores) ADD("  logs are slow now and then\n");
-    if (c->fast || c->asymmetric || c->start_version || c->awaited)
-        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->asymmetric ? "asymmetric links, " : "", c->start_version, c->awaited);
-    if (c->routing != ROUTER_MINCOST) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");
-    if (c->plan_first) ADD("  the first paths are planned\n");
-    if (c->objective == ROUTER_BOTTLENECK) ADD("  objective: the least bottleneck\n");
+    if (c->net.lost_permille || c->net.doubled_permille) ADD("  of 1,000 messages %u are lost, %u are duplicated\n", c->net.lost_permille, c->net.doubled_permille);
+    if (c->net.doubled_tensors) ADD("  of 1,000 tensors %u are duplicated\n", c->net.doubled_tensors);
+    if (c->net.slow_stores) ADD("  logs are slow now and then\n");
+    if (c->fake.fast || c->net.asymmetric || c->start_version || c->awaited)
+        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fake.fast ? "fast, " : "", c->net.asymmetric ? "asymmetric links, " : "", c->start_version, c->awaited);
+    if (c->router.routing != ROUTER_MINCOST) ADD("  routed by %s\n", c->router.routing == ROUTER_GWTF ? "gwtf" : "swarm");
+    if (c->router.plan_first) ADD("  the first paths are planned\n");
+    if (c->router.objective == ROUTER_BOTTLENECK) ADD("  objective: the least bottleneck\n");
     for (uint32_t i = 0; i < c->troubles; i++)
         ADD("  %s at %.3f s (%u times, %.1f s)\n", sim_trouble_name(c->trouble[i].kind), (double)c->trouble[i].at_ns / 1e9 + 1, c->trouble[i].factor, (double)c->trouble[i].for_ns / 1e9);
     for (uint32_t i = 0; i < c->arrivals; i++) ADD("  joiner at %s of iteration %" PRIu64 "\n", message_kind_name(c->arrival[i].kind), c->arrival[i].iteration);

@@ -131,14 +131,41 @@ typedef enum sim_mutant {
     SIM_MUTANTS
 } sim_mutant;
 
+// The links of a case, their message faults, and relayed transfers.
+typedef struct sim_case_network {
+    uint64_t latency_ns, jitter_ns, payload_ns;  // upper bounds for one link
+    // links differ by direction, and some are much slower than others
+    bool asymmetric;
+    uint32_t lost_permille, doubled_permille;    // rates for messages without a payload
+    uint32_t doubled_tensors;                    // rate for messages with a payload, per 1,000
+    // for two of three peers one record in eight takes up to 1.5 s
+    bool slow_stores;
+    uint8_t carried_percent;                     // share of tensors that take a relayed transfer
+    // the first relay corrupts the tensors that it forwards
+    bool forwarder_corrupts;
+} sim_case_network;
+
+// Properties of fake kernels; real kernels ignore them.
+typedef struct sim_case_fake {
+    // shares of microbatches with a loss that is not finite, or with an overflowing sum
+    uint32_t void_percent, overflow_percent;
+    // blocks of each stage's state; 0: a few, from the seed
+    uint32_t blocks;
+    // not reproducible mode; sums of fake kernels are exact all the same
+    bool fast;
+} sim_case_fake;
+
+typedef struct sim_case_routing {
+    uint8_t routing, objective;                  // router_algorithm, router_objective
+    bool plan_first;                             // router_config.plan_first
+} sim_case_routing;
+
 typedef struct sim_case {
     uint64_t seed;
     uint16_t stages;
     uint32_t data_peers, relays, microbatches, iterations, slots;
     uint32_t data_capacity, relay_capacity;
-    uint64_t latency_ns, jitter_ns, payload_ns;  // upper bounds for one link
     uint64_t compute_ns;                         // approximate time of one F
-    uint32_t void_percent, overflow_percent;     // fake kernels only
     uint32_t eval_every, eval_microbatches;      // held-out losses between iterations; 0: none
     uint32_t checkpoint_every;
     // checkpoints on disk are readable but hold another state than was saved
@@ -153,18 +180,12 @@ typedef struct sim_case {
     sim_arrival arrival[SIM_MAX_ARRIVALS];
     // first version of a run that resumes a checkpoint; fake kernels only
     uint64_t start_version;
-    // blocks of each stage's state; 0: a few, from the seed. Fake kernels only
-    uint32_t blocks;
     // the first relays, which send wrong state; with an odd seed also wrong names
     uint32_t corrupt_donors;
     // joiners already have the checkpoint of `start_version`
     bool copies;
     // slow enough that living peers may be suspected and their work repaired
     bool rough;
-    // not reproducible mode; sums of fake kernels are exact all the same
-    bool fast;
-    // links differ by direction, and some are much slower than others
-    bool asymmetric;
     bool data_deaths;                            // data peers other than the leader may die, too
     bool leader_deaths;                          // the leader may die, too
     // each of the first data peers has a shard of its own
@@ -178,19 +199,13 @@ typedef struct sim_case {
     uint32_t store_entries;
     // how many of the joiners, the last ones, are data peers
     uint32_t data_joins;
-    uint32_t lost_permille, doubled_permille;    // rates for messages without a payload
-    uint32_t doubled_tensors;                    // rate for messages with a payload, per 1,000
-    // for two of three peers one record in eight takes up to 1.5 s
-    bool slow_stores;
     // standbys wanted for each stage; standby processes
     uint32_t shadows, shadow_peers;
-    uint8_t carried_percent;                     // share of tensors that take a relayed transfer
-    // the first relay corrupts the tensors that it forwards
-    bool forwarder_corrupts;
     uint32_t awaited;                            // joiners that must be there before the run starts
-    uint8_t routing, objective;                  // router_algorithm, router_objective
-    bool plan_first;                             // router_config.plan_first
     bool check_late_decisions;                            // a tick right after each step must have no effect
+    sim_case_network net;
+    sim_case_fake fake;
+    sim_case_routing router;
     sim_mutant mutant;
 } sim_case;
 

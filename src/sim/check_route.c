@@ -25,9 +25,9 @@ static uint32_t node_of(const sim_cluster *s, member_id id) {
 
 // Longer than any message takes, and than a peer needs to check its capacity again.
 static uint64_t settle_ns(const sim_cluster *s) {
-    uint64_t delay = (s->c->latency_ns + s->c->jitter_ns) * (s->c->asymmetric ? SIM_ASYMMETRY : 1);
+    uint64_t delay = (s->c->net.latency_ns + s->c->net.jitter_ns) * (s->c->net.asymmetric ? SIM_ASYMMETRY : 1);
     // a lost message is noticed at the next one, which may be lost too
-    uint64_t until_missed = s->c->lost_permille ? 8 * SECOND : 0;
+    uint64_t until_missed = s->c->net.lost_permille ? 8 * SECOND : 0;
     return 600 * MILLISECOND + 2 * delay + until_missed;
 }
 
@@ -64,7 +64,7 @@ static void check_source(sim_cluster *s, uint32_t data) {
     bool there = true;
     for (uint32_t i = 0; i < s->nodes && there; i++)
         if (active_router(s, i)) there = add_flows(s, i, s->node[data].view.member, f);
-    if (there && !f->whole && s->c->routing != ROUTER_GWTF)  // gwtf keeps paths that carry nothing
+    if (there && !f->whole && s->c->router.routing != ROUTER_GWTF)  // gwtf keeps paths that carry nothing
         sim_fail(s, "routing has settled, and a unit of %s has no path", s->node[data].name);
     for (uint32_t i = 0; there && i < pairs; i++)
         if (f->sent[i] != f->taken[i])
@@ -83,12 +83,12 @@ static void check_demand(sim_cluster *s) {
         room[n->view.stage] += n->view.route_capacity;
         if (n->view.stage == 0) demand += n->view.route_capacity;
         if (n->view.stage == 0) sent += n->view.route_units;
-        if (n->view.route_units > n->view.route_capacity && s->c->routing != ROUTER_GWTF)
+        if (n->view.route_units > n->view.route_capacity && s->c->router.routing != ROUTER_GWTF)
             sim_fail(s, "routing has settled, and %s carries %u units of %u", n->name, n->view.route_units, n->view.route_capacity);
     }
     for (uint16_t i = 1; i < s->c->stages; i++)
         if (room[i] < demand) return;
-    if (sent < demand && s->c->routing == ROUTER_MINCOST) sim_fail(s, "routing has settled, and %llu of %llu units are sent where there is room for all", (unsigned long long)sent, (unsigned long long)demand);
+    if (sent < demand && s->c->router.routing == ROUTER_MINCOST) sim_fail(s, "routing has settled, and %llu of %llu units are sent where there is room for all", (unsigned long long)sent, (unsigned long long)demand);
 }
 
 // True if every router is reachable, knows its neighbours, and these are active.
@@ -145,7 +145,7 @@ void sim_check_route(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     const peer_view *v = &n->view;
     sim_watch *w = &s->checker.watch[node];
-    if (v->routes && v->stage > 0 && v->route_units > v->route_bound && units_carried(n) > v->route_bound && s->c->routing != ROUTER_GWTF)
+    if (v->routes && v->stage > 0 && v->route_units > v->route_bound && units_carried(n) > v->route_bound && s->c->router.routing != ROUTER_GWTF)
         sim_fail(s, "the router of %s carries %u units of %u", n->name, units_carried(n), v->route_bound);
     if (v->route_changes != w->route_changes || v->routes != w->routes) s->checker.route_message_ns = s->now;
     w->route_changes = v->route_changes;

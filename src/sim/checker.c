@@ -34,20 +34,6 @@ void sim_check_close(sim_cluster *s) {
     free(s->checker.member);
 }
 
-bool sim_check_member_live(const sim_cluster *s, member_id member) {
-    for (uint32_t i = 0; i < s->checker.members; i++)
-        if (s->checker.member[i].member == member) return !s->checker.member[i].expelled;
-    return false;
-}
-
-bool sim_check_is_shadow(const sim_cluster *s, member_id member) {
-    for (uint32_t i = 0; i < s->checker.members; i++)
-        if (s->checker.member[i].member == member) return s->checker.member[i].shadow;
-    return false;
-}
-
-bool sim_check_is_rolled_back(const sim_cluster *s, uint32_t node) { return s->node[node].view.generation < s->checker.generation; }
-
 static bool sets_intersect(const message_set *a, const message_set *b) {
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++)
         if (a->words[i] & b->words[i]) return true;
@@ -88,23 +74,6 @@ void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind) {
     if (kind != EVENT_TICK) return;
     s->stats->ticks++;
     if (++w->window_ticks > s->stats->most_ticks) s->stats->most_ticks = w->window_ticks;
-}
-
-static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
-    const uint64_t *version = s->checker.watch[node].block_version;
-    for (uint32_t b = 1; b < s->model->blocks[s->node[node].worker->stage]; b++)
-        if (version[b] != version[0]) return UINT64_MAX;
-    return version[0];
-}
-
-// The version of the worker's state at the start of an incarnation. If no block has been received
-// or updated since, the state from before is still there.
-uint64_t sim_check_kept_version(const sim_cluster *s, uint32_t node) {
-    const sim_watch *w = &s->checker.watch[node];
-    uint32_t blocks = s->model->blocks[s->node[node].worker->stage];
-    for (uint32_t b = 0; b < blocks; b++)
-        if (w->block_version[b] != UINT64_MAX) return whole_version(s, node);
-    return w->left;
 }
 
 // After a rollback every peer starts again from the older version, and holds none of its state
@@ -260,7 +229,7 @@ static void check_end(sim_cluster *s) {
         if (k->unfinished) continue;  // all peers leave in the middle of an iteration
         // a peer that was dismissed early takes its blobs with it
         if (n->blobs.held && !n->busy && n->view.version == k->version && !n->asked_to_leave) sim_fail(s, "%s left and still holds %llu blobs", n->name, (unsigned long long)n->blobs.held);
-        bool all_count = s->c->void_percent == 0;
+        bool all_count = s->c->fake.void_percent == 0;
         if (sim_case_is_faultless(s->c) && all_count && n->view.wasted_ns) sim_fail(s, "%s wasted %llu ns of compute in a run without faults", n->name, (unsigned long long)n->view.wasted_ns);
         // a peer that was dismissed before the last FINAL has not booked the work that it held
         if (n->view.iteration == k->version && n->view.useful_ns + n->view.wasted_ns < k->watch[i].compute_ns)

@@ -16,19 +16,10 @@ enum {
     MAX_EVENTS = 20 * 1000 * 1000,
 };
 
-sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes) {
-    sim_item *item = malloc(sizeof *item + bytes);
-    BRAID_ALLOCATED(item, sizeof *item + bytes);
-    *item = (sim_item){.kind = kind, .node = node, .byte_count = bytes};
-    return item;
-}
-
 static void item_free(sim_item *item) {
     sim_buffer_drop(item->payload);
     free(item);
 }
-
-void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item) { sim_queue_put(&s->queue, at_ns, item); }
 
 // A tick is an event at which a peer looks at its clock. Half of all events are ticks, and most are
 // outdated when they come. So a tick is a number in the place of a pointer.
@@ -38,19 +29,6 @@ static void *tick_of(uint64_t serial, uint32_t node) { return (void *)(uintptr_t
 static bool is_tick(const void *item) { return (uintptr_t)item & 1; }
 static uint32_t tick_node(const void *tick) { return (uint32_t)((uintptr_t)tick >> 1 & 63); }
 static uint64_t tick_serial(const void *tick) { return (uintptr_t)tick >> 7; }
-
-void sim_fail(sim_cluster *s, const char *format, ...) {
-    if (s->report->failed) return;
-    s->report->failed = true;
-    int used = snprintf(s->report->text, sizeof s->report->text, "at %.6f s: ", (double)(s->now - s->begin_ns) / 1e9);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(s->report->text + used, sizeof s->report->text - (size_t)used, format, arguments);
-    va_end(arguments);
-    if (s->trace) fprintf(s->trace, "!! %s\n", s->report->text);
-}
-
-bool sim_failed(const sim_cluster *s) { return s->report->failed; }
 
 // ---- a peer and its effects
 
@@ -246,8 +224,6 @@ static void memory_free(void *memory, size_t bytes) {
     spare.room[spare.count++] = memory;
 }
 
-uint32_t sim_leader(const sim_cluster *s) { return s->leader; }
-
 // The peer that a joiner contacts: the first leader, or another member when that leader is gone.
 static uint32_t contact_of(const sim_cluster *s) {
     if (s->node[0].alive || s->nodes == 1) return 0;
@@ -280,7 +256,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters, .store_entries = s->c->store_entries,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
                               .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant),
-                              .carried_percent = s->c->carried_percent};
+                              .carried_percent = s->c->net.carried_percent};
     if (host) n->config.host = *host;
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     if (store_of != SIM_MAX_NODES && s->node[store_of].returns) memcpy(n->config.address, s->node[store_of].config.address, sizeof n->config.address);
@@ -345,7 +321,7 @@ static void run_describe(sim_cluster *s) {
     s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
                         .stages = c->stages, .slots = (uint16_t)c->slots, .shares = (uint16_t)(c->private_data ? c->data_peers : 0), .elastic = c->elastic, .patience_ns = c->patience_ns,
                         .reproducible = model->reproducible, .save = true,
-                        .routing = c->routing, .objective = c->objective, .plan_first = c->plan_first, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
+                        .routing = c->router.routing, .objective = c->router.objective, .plan_first = c->router.plan_first, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
                         .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited), .shadows = (uint16_t)c->shadows,
                         .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(s->run.blocks, model->blocks, sizeof s->run.blocks);

@@ -33,7 +33,7 @@ void sim_disk_append(sim_cluster *s, uint32_t node, const log_entry *entry) {
     log_entry each;
     for (uint64_t after = 0; entry->kind == LOG_BASE && peer_snapshot(n->peer, after, &each); after = each.index) disk_put(&n->disk, &each);
     uint64_t at = s->now + MILLISECOND + rng_below(&s->random, 4 * MILLISECOND);
-    if (s->c->slow_stores && node % 3 != 0 && rng_below(&s->random, 8) == 0) at += rng_below(&s->random, 1500 * MILLISECOND);
+    if (s->c->net.slow_stores && node % 3 != 0 && rng_below(&s->random, 8) == 0) at += rng_below(&s->random, 1500 * MILLISECOND);
     if (at > n->disk.stored_ns) n->disk.stored_ns = at;
     sim_item_put(s, n->disk.stored_ns, sim_item_new(ITEM_STORED, node, 0));
 }

@@ -268,17 +268,29 @@ static inline uint32_t sim_id_begins(const braid_id *id) {
     return begins;
 }
 
-// --- cluster.c
+// --- harness.c
 sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes);
 void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item);
-void sim_step(sim_cluster *s, uint32_t node, const event *e);
 void sim_fail(sim_cluster *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_failed(const sim_cluster *s);
+// The node that leads in the newest term; without a leader, the node that led last.
+uint32_t sim_leader(const sim_cluster *s);
+// Read and write access to blobs for a worker.
+worker_blobs sim_blobs_access(sim_blobs *blobs);
+
+// --- members.c
+bool sim_check_member_live(const sim_cluster *s, member_id member);
+bool sim_check_is_shadow(const sim_cluster *s, member_id member);
+// True if the peer has not read the newest rollback yet; its work is discarded.
+bool sim_check_is_rolled_back(const sim_cluster *s, uint32_t node);
+// The version of the whole state that its worker holds, from any membership; UINT64_MAX: none.
+uint64_t sim_check_kept_version(const sim_cluster *s, uint32_t node);
+
+// --- cluster.c
+void sim_step(sim_cluster *s, uint32_t node, const event *e);
 // Starts a process. `store_of`: the node that stored the durable log that it finds,
 // SIM_MAX_NODES for none. `host`: for a standby, the member on the same machine.
 void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host);
-// The node that leads in the newest term; without a leader, the node that led last.
-uint32_t sim_leader(const sim_cluster *s);
 
 // --- disk.c: durable logs
 void sim_disk_append(sim_cluster *s, uint32_t node, const log_entry *entry);
@@ -304,9 +316,6 @@ void sim_job_done(sim_cluster *s, uint32_t node);
 bool sim_job_take(sim_cluster *s, uint32_t node, const job *work);
 // Runs the job that was taken, at the cost in node's `job_ns`; false if that broke a rule.
 bool sim_job_run(sim_cluster *s, uint32_t node, job_result *result);
-
-// Read and write access to blobs for a worker.
-worker_blobs sim_blobs_access(sim_blobs *blobs);
 
 // --- saves.c: checkpoints
 bool sim_save_concerns(const sim_node *n, const job *work);
@@ -362,12 +371,6 @@ void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
 // called when the peer reports an unfinished run
 void sim_check_unfinished(sim_cluster *s, uint32_t node);
-bool sim_check_member_live(const sim_cluster *s, member_id member);
-bool sim_check_is_shadow(const sim_cluster *s, member_id member);
-// True if the peer has not read the newest rollback yet; its work is discarded.
-bool sim_check_is_rolled_back(const sim_cluster *s, uint32_t node);
-// The version of the whole state that its worker holds, from any membership; UINT64_MAX: none.
-uint64_t sim_check_kept_version(const sim_cluster *s, uint32_t node);
 // --- check_needed.c
 // After a step: state that the peer no longer claims must exist at another peer.
 void sim_check_needed(sim_cluster *s, uint32_t node);

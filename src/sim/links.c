@@ -11,12 +11,12 @@ static const uint64_t SECOND = 1000000000;
 // direction in five is slow.
 static uint64_t pair_value(const sim_cluster *s, uint32_t a, uint32_t b, uint64_t what, uint64_t most) {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
-    if (s->c->asymmetric) {
+    if (s->c->net.asymmetric) {
         low = a;
         high = b;
     }
     uint64_t seed = rng_seed(rng_seed(rng_seed(s->c->seed, what), low), high);
-    if (s->c->asymmetric && rng_mix(seed) % 5 == 0) most *= SIM_ASYMMETRY;
+    if (s->c->net.asymmetric && rng_mix(seed) % 5 == 0) most *= SIM_ASYMMETRY;
     return most / 10 + seed % (most - most / 10 + 1);
 }
 
@@ -28,7 +28,7 @@ static uint64_t cut_ns(const sim_cluster *s, uint32_t from, uint32_t to) {
     return cut > s->now ? cut - s->now : 0;
 }
 
-static uint64_t link_delay_ns(sim_cluster *s, uint32_t from, uint32_t to) { return pair_value(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1); }
+static uint64_t link_delay_ns(sim_cluster *s, uint32_t from, uint32_t to) { return pair_value(s, from, to, 1, s->c->net.latency_ns) + rng_below(&s->random, s->c->net.jitter_ns + 1); }
 
 static uint64_t delay_ns(sim_cluster *s, uint32_t from, uint32_t to) { return cut_ns(s, from, to) + link_delay_ns(s, from, to); }
 
@@ -56,7 +56,7 @@ static void message_put(sim_cluster *s, uint32_t from, uint32_t to, const effect
     item->connection = s->link[from][to].connection;
     item->lane = e->blob ? LANE_BULK : LANE_CONTROL;
     sim_buffer *payload = e->blob ? sim_blobs_get(&s->node[from].blobs, e->blob) : NULL;
-    bool corrupts = s->c->forwarder_corrupts && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY && e->blob_bytes == 0;
+    bool corrupts = s->c->net.forwarder_corrupts && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY && e->blob_bytes == 0;
     item->payload = e->blob_bytes > 0 ? sim_buffer_part(payload, e->blob_offset, e->blob_bytes, payload->bytes) : sim_buffer_hold(payload);
     if (corrupts) {
         sim_buffer_drop(item->payload);
@@ -66,7 +66,7 @@ static void message_put(sim_cluster *s, uint32_t from, uint32_t to, const effect
     uint64_t *last = &s->link[from][to].last_ns[item->lane];
     uint64_t at = s->now + delay_ns(s, from, to);
     if (at < *last) at = *last;
-    if (item->lane == LANE_BULK) at += pair_value(s, from, to, 2, s->c->payload_ns);
+    if (item->lane == LANE_BULK) at += pair_value(s, from, to, 2, s->c->net.payload_ns);
     *last = at;
     sim_item_put(s, at, item);
 }
@@ -78,14 +78,14 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
         return;
     }
     // a shutdown message is never lost by chance, because its sender cannot repeat it
-    if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->lost_permille)) {
+    if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->net.lost_permille)) {
         s->stats->lost++;
         sim_trace(s, from, "   lost: by chance");
         return;
     }
     s->stats->delayed += cut_ns(s, from, to) > 0;
     message_put(s, from, to, e);
-    if (!happens(s, e->blob ? s->c->doubled_tensors : s->c->doubled_permille)) return;
+    if (!happens(s, e->blob ? s->c->net.doubled_tensors : s->c->net.doubled_permille)) return;
     s->stats->doubled++;
     message_put(s, from, to, e);
 }

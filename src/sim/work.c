@@ -57,22 +57,6 @@ void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
     sim_crash_moment(s, node, SIM_BEFORE_JOB, (uint8_t)work->kind);
 }
 
-static const void *blobs_read(void *context, blob_id blob, uint64_t *bytes) {
-    const sim_buffer *buffer = sim_blobs_borrowed(context, blob);
-    if (!buffer) buffer = sim_blobs_get(context, blob);
-    if (!buffer) return NULL;
-    *bytes = buffer->bytes;
-    return buffer->data;
-}
-
-static void *blobs_write(void *context, uint64_t bytes, blob_id *blob) {
-    sim_buffer *buffer = sim_buffer_new(bytes);
-    *blob = sim_blobs_add(context, buffer);
-    return buffer->data;
-}
-
-worker_blobs sim_blobs_access(sim_blobs *blobs) { return (worker_blobs){blobs, blobs_read, blobs_write}; }
-
 // A peer that is moved to another stage begins there without state.
 static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     sim_node *n = &s->node[node];

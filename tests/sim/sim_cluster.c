@@ -62,8 +62,8 @@ static sim_case evaluation_and_checkpoints(void) {
 
 static sim_case void_and_overflow(void) {
     sim_case c = sim_case_plain(7, 3, 2, 4, 8, 4);
-    c.void_percent = 30;
-    c.overflow_percent = 2;
+    c.fake.void_percent = 30;
+    c.fake.overflow_percent = 2;
     return c;
 }
 
@@ -77,9 +77,9 @@ static sim_case joiner(void) {
 
 static sim_case slow_links(void) {
     sim_case c = sim_case_plain(9, 3, 2, 6, 6, 2);
-    c.latency_ns = 400 * MILLISECOND;
-    c.jitter_ns = 200 * MILLISECOND;
-    c.payload_ns = 500 * MILLISECOND;
+    c.net.latency_ns = 400 * MILLISECOND;
+    c.net.jitter_ns = 200 * MILLISECOND;
+    c.net.payload_ns = 500 * MILLISECOND;
     return c;
 }
 
@@ -189,7 +189,7 @@ static void every_scenario(bool real) {
     for (uint32_t i = 0; i < SCENARIOS; i++) {
         sim_case c = scenarios[i].make();
         sim_report report;
-        if (real && (c.void_percent || c.overflow_percent)) continue;
+        if (real && (c.fake.void_percent || c.fake.overflow_percent)) continue;
         run(scenarios[i].name, &c, real, &report);
         if (report.stats.crashes != c.crashes) fail_msg("%s: %u of %u crashes came to pass", scenarios[i].name, report.stats.crashes, c.crashes);
         if (report.stats.repairs < scenarios[i].repairs) fail_msg("%s: nothing was repaired", scenarios[i].name);
@@ -468,7 +468,7 @@ static void test_lost_COMPLETE_repeats_nothing(void **state) {
     uint64_t jobs = 0;
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         sim_case c = sim_case_plain(seed, 4, 2, 9, 8, 3);
-        c.lost_permille = 30;
+        c.net.lost_permille = 30;
         run("a lost COMPLETE", &c, false, &report);
         assert_int_equal(report.stats.again, 0);
         jobs += report.stats.relay_jobs;

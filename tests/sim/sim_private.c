@@ -82,7 +82,7 @@ static sim_case ended_early(bool returns) {
     c.crash[0].iteration = 0;
     // it repeats its report: the others of its stage have the results by then
     if (!returns) c.crash[0].skip = 12;
-    c.payload_ns = 30 * SECOND;
+    c.net.payload_ns = 30 * SECOND;
     c.trouble[c.troubles++] = (sim_trouble){SIM_DRAIN_LEADER, 1, 5 * SECOND, 0};
     return c;
 }
@@ -202,7 +202,7 @@ static void test_overflow_in_a_skipped_microbatch_skips_no_step(void **state) {
     const sim_campaign campaign = {.data_deaths = true, .elastic = true};
     for (uint64_t seed = 1; seed <= RANDOM_OVERFLOW; seed++) {
         sim_case c = sim_campaign_case(&campaign, seed);
-        c.overflow_percent = 5;
+        c.fake.overflow_percent = 5;
         sim_report report;
         case_run(&bench, "some overflow", &c, false, "", &report);
     }

@@ -158,8 +158,8 @@ static void test_result_is_lost_while_FINAL_waits(void **state) {
     for (uint32_t i = 0; i < 4; i++) {
         sim_case c = sim_case_plain(7, 3, 1, 2, 2, 4);
         c.checkpoint_every = 1;
-        c.blocks = 200;
-        c.payload_ns = SECOND / 10;
+        c.fake.blocks = 200;
+        c.net.payload_ns = SECOND / 10;
         c.crashes = 1;
         c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (45 + i) * SECOND / 10, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
         sim_report report;

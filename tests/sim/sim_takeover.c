@@ -53,7 +53,7 @@ static void test_incomplete_microbatch_gets_the_slot_of_a_completed_one(void **s
     c.relays = 4;
     c.microbatches = 5;
     c.joins = c.eval_every = c.eval_microbatches = 0;
-    c.payload_ns = 394 * MILLISECOND;
+    c.net.payload_ns = 394 * MILLISECOND;
     c.compute_ns = 56 * MILLISECOND;
     c.crashes = 4;
     c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3450534816, .data = true};

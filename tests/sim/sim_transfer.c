@@ -18,8 +18,8 @@ static sim_bench bench;
 // version, and too short for all of it.
 static sim_case joining(uint64_t seed, uint32_t donors) {
     sim_case c = sim_case_plain(seed, 2, 1, donors, 8, 6);
-    c.blocks = BLOCKS;
-    c.payload_ns = 80 * MILLISECOND;
+    c.fake.blocks = BLOCKS;
+    c.net.payload_ns = 80 * MILLISECOND;
     c.compute_ns = 300 * MILLISECOND;
     c.joins = 1;
     c.join_ns[0] = JOIN_S * SECOND;
@@ -162,7 +162,7 @@ static void test_faults_of_donors(void **state) {
 
 static sim_case saving(uint64_t seed, uint32_t relays, uint32_t corrupt_donors) {
     sim_case c = sim_case_plain(seed, 2, 1, relays, 4, 4);
-    c.blocks = 40;
+    c.fake.blocks = 40;
     c.checkpoint_every = 1;
     c.corrupt_donors = corrupt_donors;
     c.rough = true;
@@ -198,7 +198,7 @@ static void test_joiner_with_the_checkpoint_fetches_nothing(void **state) {
     (void)state;
     sim_case c = sim_case_plain(3, 3, 1, 4, 4, 6);
     c.start_version = 3;
-    c.blocks = BLOCKS;
+    c.fake.blocks = BLOCKS;
     sim_report r;
     run("without copies", &c, &r);
     assert_true(r.stats.state_blocks >= 4 * BLOCKS);

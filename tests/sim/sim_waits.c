@@ -31,8 +31,8 @@ static void test_data_peers(void **state) {
 static void test_reduction(void **state) {
     for (uint64_t seed = 51; seed <= 62; seed++) {
         sim_case c = sim_case_plain(seed, 3, 2, 8, 8, 4);
-        c.blocks = 1 + (uint32_t)(seed % 24);
-        c.fast = seed % 2 == 0;
+        c.fake.blocks = 1 + (uint32_t)(seed % 24);
+        c.fake.fast = seed % 2 == 0;
         look(state, "reduction", c);
     }
 }
@@ -43,7 +43,7 @@ static void test_losses_and_checkpoints(void **state) {
         c.eval_every = 2;
         c.eval_microbatches = 3;
         c.checkpoint_every = 1 + (uint32_t)(seed % 2);
-        c.void_percent = seed % 3 == 0 ? 20 : 0;
+        c.fake.void_percent = seed % 3 == 0 ? 20 : 0;
         c.voters = seed % 2 == 0 ? 1 : 3;
         look(state, "losses and checkpoints", c);
     }

@@ -143,8 +143,8 @@ static void set_latency(const scenario *s, sim_case *shape) {
             scenario_link link;
             if (i == k) continue;
             scenario_link_of(s, i, k, &link);
-            if (link.latency_ns > shape->latency_ns) shape->latency_ns = link.latency_ns;
-            if (link.jitter_ns > shape->jitter_ns) shape->jitter_ns = link.jitter_ns;
+            if (link.latency_ns > shape->net.latency_ns) shape->net.latency_ns = link.latency_ns;
+            if (link.jitter_ns > shape->net.jitter_ns) shape->net.jitter_ns = link.jitter_ns;
         }
     }
 }
