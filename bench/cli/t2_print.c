@@ -48,9 +48,9 @@ static void print_account(const t2_row *r, const char *cell, const char *system)
 
 static void print_accounts(const t2_bench *b) {
     printf("\nSeconds of an iteration. dead: what the oracle needs more without those that die before CLOSE; ways: beyond that until CLOSE; end: from CLOSE to FINAL\n"
-           "foresight: of an oracle that knows who dies and who comes, if sums die with those, and with sums kept; and its goodput, %% of the first oracle\n"
-           "at once: of one that learns of each who dies or comes when it happens, and plans anew at once, likewise\n"
-           "died, %%: wasted compute of those who died, counted or still under way, of what is needed\n");
+           "foresight: of an oracle that knows all deaths and arrivals, with sums of the dead lost, and with sums kept; and its goodput, %% of the first oracle\n"
+           "at once: of one that learns of each death and arrival when it happens, and plans again at once, likewise\n"
+           "died, %%: compute lost with dead relays, added or still under way, over the compute that is needed\n");
     printf("%-14s | %-35s | %-9s | %-17s | %-36s | %-36s | %-17s |\n", "", "", "", "goodput", "foresight", "at once", "died, %");
     printf("%-6s %-7s | %8s %8s %8s %8s | %9s | %8s %8s | %9s %8s %8s %8s | %9s %8s %8s %8s | %7s %9s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration",
            "% oracle", "% + dead", "sums die", "%", "kept", "%", "sums die", "%", "kept", "%", "counted", "under way");

@@ -59,7 +59,7 @@ static void arrive(routing_net *n, const routing_change *change, int64_t units) 
 static void crash(routing_net *n, const routing_change *change) {
     for (uint32_t i = 0; i < change->count; i++) {
         n->node[change->peer[i]].away = true;
-        routing_mourn(n, change->peer[i]);
+        routing_notice_death(n, change->peer[i]);
     }
 }
 

@@ -107,7 +107,7 @@ enum { ROUTING_NOTICE = ROUTER_KINDS };
 // Sends all messages that `peer` has ready.
 void routing_post(routing_net *n, uint32_t peer);
 // Each neighbour notices independently that `peer` is gone.
-void routing_mourn(routing_net *n, uint32_t peer);
+void routing_notice_death(routing_net *n, uint32_t peer);
 // Ends a flight: its message for a router, valid until the next call; NULL if it never arrives.
 const router_message *routing_arrival(routing_net *n, routing_flight *flight);
 void routing_drop(routing_net *n, routing_flight *flight);

@@ -149,14 +149,14 @@ void routing_post(routing_net *n, uint32_t peer) {
         wire = find_wire(n, peer, m->to - 1, wire);
         if (wire == n->first_wire[peer + 1]) {
             routing_net_fail(n, BRAID_STATE, "%s sent a %s to %s, which is no neighbour", n->instance->name[peer],
-                             router_kind_name(m->kind), m->to - 1 < n->peers ? n->instance->name[m->to - 1] : "nobody");
+                             router_kind_name(m->kind), m->to - 1 < n->peers ? n->instance->name[m->to - 1] : "none");
             return;
         }
         send(n, wire, m);
     }
 }
 
-void routing_mourn(routing_net *n, uint32_t peer) {
+void routing_notice_death(routing_net *n, uint32_t peer) {
     for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++) {
         router_message notice = {.from = peer + 1, .to = n->wire_to[w] + 1, .kind = (router_kind)ROUTING_NOTICE};
         int64_t after = ROUTING_ROUND + (int64_t)(rng_unit(&n->wire[w].random) * 2 * ROUTING_ROUND);

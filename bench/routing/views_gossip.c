@@ -13,7 +13,7 @@ enum {
     // discovery
     FIRST_CONTACTS = 4,
     PERIOD = 4 * ROUTING_ROUND,
-    PATIENCE = 3 * ROUTING_ROUND,
+    TIMEOUT = 3 * ROUTING_ROUND,
     SETTLED = 64,  // periods without a change of links: the views are complete
 };
 
@@ -74,7 +74,7 @@ static view_config configure(const views_swarm *s, uint32_t i) {
                          .close = s->peer[i].stage == 0 ? 0 : t->close,
                          .probes = t->probes,
                          .period = PERIOD,
-                         .patience = PATIENCE,
+                         .patience = TIMEOUT,
                          .seed = rng_seed(rng_seed(t->seed, 3), i)};
 }
 

@@ -13,7 +13,7 @@
 enum {
     PER_PEER = 8,       // links that one peer adds at a time, on each side
     MOST_ROUNDS = 200,  // each round adds at least one link
-    DEAR = 1 << 30,     // cost of an unsent unit: more than any path costs
+    UNSENT_COST = 1 << 30,     // cost of an unsent unit: more than any path costs
 };
 
 typedef struct columns {
@@ -59,7 +59,7 @@ static void add_fixed(columns *c) {
         add_arc(c, (plan_arc){source, out_of(i), room, 0, 0});
         add_arc(c, (plan_arc){in_of(i), sink, room, 0, 0});
     }
-    add_arc(c, (plan_arc){source, sink, s->units, DEAR, 0});
+    add_arc(c, (plan_arc){source, sink, s->units, UNSENT_COST, 0});
     c->fixed = c->arcs;
 }
 
@@ -136,7 +136,7 @@ static braid_err solve(columns *c, pick *best, views_optimum *out, braid_error *
         if (err) return err;
         int64_t stayed = c->arc[c->fixed - 1].flow;
         *out = (views_optimum){.units = answer.units - stayed,
-                               .cost = answer.cost - stayed * DEAR,
+                               .cost = answer.cost - stayed * UNSENT_COST,
                                .solved_links = g.arcs - c->fixed,
                                .all_links = out->all_links,
                                .rounds = out->rounds + 1};

@@ -36,7 +36,7 @@ static void put_plan(oracle *o, const plan *p) {
 
 // ---- one plan
 
-static bool is_here(const oracle *o, uint32_t who) { return o->there[who].stage < T2_STAGES; }
+static bool is_present(const oracle *o, uint32_t who) { return o->there[who].stage < T2_STAGES; }
 
 static uint32_t visit_back(uint32_t stage) { return 2 * (T2_LENGTH - 1) - stage; }
 
@@ -47,7 +47,7 @@ static bool is_ahead(const oracle *o, uint32_t way, uint32_t stage) {
 // True if the microbatch has not been there yet, or is to return to a peer that is gone.
 static bool may_change(const oracle *o, uint32_t way, uint32_t stage) {
     if (is_ahead(o, way, stage)) return true;
-    return !is_here(o, o->q->path[way * T2_LENGTH + stage]) && !pipeline_is_settled(o->now, way, visit_back(stage));
+    return !is_present(o, o->q->path[way * T2_LENGTH + stage]) && !pipeline_is_settled(o->now, way, visit_back(stage));
 }
 
 static uint32_t member_of(const oracle *o, uint32_t way, uint32_t stage) { return o->q->back[way * T2_LENGTH + stage]; }
@@ -127,7 +127,7 @@ static void start_plan(oracle *o, uint32_t start) {
     rng chance = {rng_seed(start, 9)};
     for (uint32_t way = 0; way < T2_WAYS; way++)
         for (uint32_t stage = 1; stage < T2_STAGES; stage++)
-            if (may_change(o, way, stage) && (start > 0 || !is_here(o, member_of(o, way, stage))))
+            if (may_change(o, way, stage) && (start > 0 || !is_present(o, member_of(o, way, stage))))
                 put_member(o, way, stage, o->q->member[stage][rng_below(&chance, o->q->members[stage])]);
 }
 
@@ -190,7 +190,7 @@ typedef struct event {
 static event next_event(const oracle *o, const t2_presence *there) {
     event next = {.at_ns = INT64_MAX};
     for (uint32_t who = 0; who < T2_PEERS; who++) {
-        bool here = is_here(o, who), comes = !o->came[who] && there[who].stage < T2_STAGES;
+        bool here = is_present(o, who), comes = !o->came[who] && there[who].stage < T2_STAGES;
         int64_t at_ns = here ? there[who].until_ns : comes ? there[who].from_ns : INT64_MAX;
         if (at_ns < next.at_ns) next = (event){at_ns, who, here};
     }

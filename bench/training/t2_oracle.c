@@ -286,7 +286,7 @@ braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, brai
     search *q;
     int64_t least = 0;
     braid_err err = t2_search_open(s, there, &q, error);
-    if (!err && t2_search_empty(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", t2_search_empty(q));
+    if (!err && t2_search_empty(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "stage %u is empty", t2_search_empty(q));
     if (!err) err = find_ways(q, &least, error);
     if (!err) err = t2_search_schedule(q, s, &least, error);
     if (!err) *out = (t2_time){(uint64_t)least, (uint64_t)exchange_ns(q, s)};
