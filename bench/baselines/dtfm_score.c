@@ -9,7 +9,7 @@
 typedef struct matching {
     int64_t cost[PLAN_DTFM_MAX_WIDTH][PLAN_DTFM_MAX_WIDTH], limit;
     uint32_t width;
-    int8_t partner[PLAN_DTFM_MAX_WIDTH];  // of each column; -1: none
+    int8_t partner[PLAN_DTFM_MAX_WIDTH];  // partner of each column; -1: none
 } matching;
 
 // True if `row` finds a column by links of at most `limit`, when other rows may change theirs

@@ -14,7 +14,7 @@ void figures_print_over_capacity(uint32_t runs);
 
 // --- drawings: the mean with the worst as whisker
 plot_bar figures_bar(const figures_sample *s);
-plot_bar figures_bar_above(const figures_sample *s);  // of ratios, as percent above 1
+plot_bar figures_bar_above(const figures_sample *s);  // ratios, as percent above 1
 
 // --- JSON
 void figures_put_sample(json_out *o, const char *key, const figures_sample *s);

@@ -20,7 +20,7 @@ enum {
     // guarantee, and a larger slack saves messages.
     ROUTING_SLACK = ROUTING_SCALE / 50,
     ROUTING_SLACK_SHARED = ROUTING_SCALE / 20,
-    ROUTING_TESTS = 6,     // of F7
+    ROUTING_TESTS = 6,     // tests of F7
 };
 
 // --- instances: peers sorted by name, so that their order in a list changes nothing
@@ -74,7 +74,7 @@ typedef struct routing_settings {
     bool gather;
     // `near` is noted when all units have a path and cost at most this; 0: never
     int64_t near_cost;
-    void (*begins)(void *whose);  // of routing_run: called before the first event; may be NULL
+    void (*begins)(void *whose);  // called by routing_run before the first event; may be NULL
     void *whose;
     // for large runs: the time between looks grows up to 3 % of the passed rounds, and `whole` and
     // `near` mean routing_sight.placed
@@ -112,7 +112,7 @@ typedef struct routing_result {
     uint64_t near_messages;
     // memory of the routers; largest size of all else that grows with the run
     uint64_t router_bytes, run_bytes;
-    uint64_t hash;       // of every event of the run, in order
+    uint64_t hash;       // hash of every event of the run, in order
     int64_t *flow;       // [sources][links] at `end`, owned
 } routing_result;
 

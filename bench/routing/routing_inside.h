@@ -75,7 +75,7 @@ typedef struct routing_net {
     int64_t now, units;    // units that should flow
     int64_t start;         // begin of the count of rounds
     uint64_t *said_by;     // routing_change.said, from the change on
-    size_t router_bytes;   // of all routers
+    size_t router_bytes;   // memory of all routers
     int64_t moving;        // units of the COMMITs in flight
     // --- routing_look.c
     int64_t look;              // time of the next look

@@ -11,7 +11,7 @@ enum {
     SCALE_MAX_RELAYS = 16000,
     SCALE_SIDE = 100,             // side of the square map, in units of cost
     SCALE_MAX_ACCESS = 20,        // a peer's own line costs 1 .. this
-    SCALE_MAX_NEIGHBOURS = 32,    // of a relay on one side
+    SCALE_MAX_NEIGHBOURS = 32,    // neighbours of a relay on one side
 };
 
 // Relays in SCALE_STAGES equal stages, capacity 1 or 2 (the floor of U(1,3)). A link costs the

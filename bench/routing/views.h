@@ -32,7 +32,7 @@ typedef struct views_settings {
     uint32_t close;        // how many of them are the cheapest; 0: half
     uint32_t probes;       // 0: the view's default
     double loss;           // share of lost gossip messages
-    int64_t limit_rounds;  // of gossip
+    int64_t limit_rounds;  // limit of the gossip
 } views_settings;
 
 // Peers in the order of a routing_instance: data peers, then stage by stage.

@@ -23,7 +23,7 @@ typedef struct gossip {
     braid_error *error;
     view **view;
     int64_t *armed;   // the next tick of each peer
-    sim_queue queue;  // by time * 2; + 1 for ticks
+    sim_queue queue;  // sorted by time * 2; + 1 for ticks
     rng random;
     int64_t now;
     bool failed;

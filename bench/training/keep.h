@@ -11,21 +11,21 @@
 typedef enum keep_way { KEEP_SHADOW, KEEP_COPY, KEEP_CODE, KEEP_WAYS } keep_way;
 
 enum {
-    KEEP_PARTS = 4,         // of a code: so many of its holders have the state together
+    KEEP_PARTS = 4,         // holders that have the state of a code together
     KEEP_MOST_SPARE = 4,
     KEEP_STATE_BYTES = 12,  // per parameter: weight and two moments
     KEEP_RESULT_BYTES = 4,  // per parameter and iteration
 };
 
 typedef struct keep_case {
-    uint64_t parameters;        // of the stage
+    uint64_t parameters;        // size of the stage
     double iteration_s;
     uint32_t checkpoint_every;  // iterations
     uint32_t spare;             // number of holders that die with the stage, drawn at random
     // true: copies and codes are refreshed as often as a quarter of each holder's line allows;
     // false: all holders together use the bandwidth of standbys
     bool whole_share;
-    uint64_t seed;              // of places, deaths and the moment
+    uint64_t seed;              // seed of places, deaths and the moment
 } keep_case;
 
 typedef struct keep_result {

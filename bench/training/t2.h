@@ -12,7 +12,7 @@ enum {
     T2_RELAYS = 16,
     T2_PEERS = T2_DATA + T2_RELAYS,
     T2_STAGES = 6,        // including the data peers' stage
-    T2_MICROBATCHES = 4,  // of each data peer
+    T2_MICROBATCHES = 4,  // microbatches of each data peer
     T2_TEXT = 16384,      // buffer size for a scenario's text
     // lines between places; the fast one inside a place
     T2_SLOW_BPS = 50000000, T2_FAST_BPS = 500000000
@@ -28,7 +28,7 @@ typedef struct t2_case {
     // rejoins
     uint32_t churn;
     uint32_t iterations;
-    uint64_t seed;        // of places, capacities and deaths
+    uint64_t seed;        // seed of places, capacities and deaths
 } t2_case;
 
 // The scenario as braid sim reads it. Places, capacities and deaths are the same for all systems.
@@ -36,7 +36,7 @@ void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]);
 
 typedef struct t2_time {
     uint64_t ways_ns;      // until all microbatches are done
-    uint64_t exchange_ns;  // of sums and results, after that
+    uint64_t exchange_ns;  // exchange of sums and results, after that
 } t2_time;
 
 // The least time of an iteration without crashes that a search with global knowledge finds, for

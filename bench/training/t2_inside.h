@@ -6,7 +6,7 @@
 #include "bench/training/t2.h"
 
 enum {
-    T2_LENGTH = T2_STAGES + 1,  // of a path, with both visits of the data peer
+    T2_LENGTH = T2_STAGES + 1,  // visits of a path, with both of the data peer
     T2_WAYS = T2_DATA * T2_MICROBATCHES,
 };
 

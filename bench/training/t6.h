@@ -14,12 +14,12 @@ enum {
     T6_WIDTH = 3,   // peers in a stage
     T6_PEERS = T6_STAGES * T6_WIDTH,
     T6_LENGTH = T6_STAGES + 1,  // peers on a path
-    T6_MAX_MICROBATCHES = 64    // of one data peer
+    T6_MAX_MICROBATCHES = 64    // microbatches of one data peer
 };
 
 typedef struct t6_settings {
-    uint32_t microbatches;  // of each data peer, 1 .. T6_MAX_MICROBATCHES
-    uint32_t capacity;      // of each relay, at least `microbatches`
+    uint32_t microbatches;  // microbatches of each data peer, 1 .. T6_MAX_MICROBATCHES
+    uint32_t capacity;      // capacity of each relay, at least `microbatches`
     pipeline_link link;     // resource that transfers share
     // an iteration ends with the exchange of weights, and DT-FM's score counts it
     bool weights;

@@ -80,7 +80,7 @@ typedef struct child {
     size_t got_bytes;
 } child;
 
-enum { DOUBLED_TENSORS = 50 };  // per 1,000
+enum { DOUBLED_TENSORS = 50 };  // tensors of 1,000
 
 // Where a stage is lost with its standbys, the run rolls back.
 static void mix_all_kinds(rng *r, sim_campaign *mix, uint64_t seed) {

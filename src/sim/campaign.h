@@ -57,7 +57,7 @@ typedef struct sim_campaign_result {
     double leaderless_s, most_leaderless_s;
     uint64_t stage_deaths, promotions, rollbacks, again_iterations, shortened, recalled;
     uint64_t first_failure;  // lowest seed of a failed run
-    char first_why[SIM_MAX_REPORT];  // and its violation
+    char first_why[SIM_MAX_REPORT];  // violation of that run
     double virtual_hours;
     uint64_t most_ticks;     // most of one peer in one virtual second
     uint64_t route_checks, routed, unrouted, relay_jobs, again;

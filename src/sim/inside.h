@@ -169,7 +169,7 @@ typedef struct sim_log_member {
     log_member entry;
     bool expelled;
     bool shadow;   // a standby that was not promoted
-    sim_reach reach;  // of a dead member: as of its death
+    sim_reach reach;  // a dead member keeps its value at its death
 } sim_log_member;
 
 // The member that the newest COMMIT of (m, stage) in the current iteration went to.
@@ -206,7 +206,7 @@ typedef struct sim_checker {
     uint64_t *entry;          // [committed + 1]: content hash of each entry
     uint32_t entries_room;
     uint64_t version;        // newest version that a FINAL made
-    // of the newest RUN entry; fence: its index, unless it is the first RUN
+    // generation of the newest RUN entry; fence: its index, unless it is the first RUN
     uint64_t generation, fence;
     uint64_t start_version;      // version at which the newest RUN begins
     // 1 + the version at which all holders of the stage's state died; 0: never

@@ -42,7 +42,7 @@ struct sim_model {
 typedef struct sim_fake_config {
     uint64_t seed;
     uint16_t stages;
-    uint32_t microbatches;  // of an iteration; larger numbers are held-out text
+    uint32_t microbatches;  // number in an iteration; larger numbers are held-out text
     uint32_t void_percent, overflow_percent;
     uint32_t blocks[WIRE_MAX_STAGES];  // at most SIM_FAKE_BLOCKS; 0: from the seed
     bool fast;  // claims not to be reproducible; its sums are exact nevertheless

@@ -7,7 +7,7 @@ enum {
     // Assumed values, not in the table: a short distance, and twice the bandwidth of the best pair.
     INSIDE_LATENCY_MS = 1,
     INSIDE_MBPS = 2320,
-    SLOWEST_MBPS = 326,  // of the table
+    SLOWEST_MBPS = 326,  // slowest and fastest pair of the table
     FASTEST_MBPS = 1160,
 };
 

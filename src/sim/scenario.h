@@ -22,14 +22,14 @@ enum {
     SCENARIO_MAX_DATA_PEERS = ROUTER_MAX_SOURCES,
     SCENARIO_MAX_STAGE_PEERS = WIRE_MAX_STAGE_MEMBERS,  // peers that name this stage
     SCENARIO_MAX_STAGES = WIRE_MAX_STAGES,
-    SCENARIO_MAX_MICROBATCHES = WIRE_MAX_MICROBATCHES,  // of all data peers, in one iteration
+    SCENARIO_MAX_MICROBATCHES = WIRE_MAX_MICROBATCHES,  // total of all data peers in one iteration
     SCENARIO_MAX_ITERATIONS = 10000,
     SCENARIO_MAX_MACHINES = 512,
     SCENARIO_MAX_CORES = 1024,
     SCENARIO_MAX_OVERRIDES = 1024,
     SCENARIO_MAX_PARTITIONS = 64,
-    SCENARIO_MAX_EVENTS = 4096,  // of a churn trace
-    SCENARIO_MAX_NAME = 32,      // with its zero byte
+    SCENARIO_MAX_EVENTS = 4096,  // events of a churn trace
+    SCENARIO_MAX_NAME = 32,      // length with the zero byte
     SCENARIO_SET_WORDS = SCENARIO_MAX_PEERS / 64,
     SCENARIO_ANY_STAGE = 0xffff,  // a relay that the leader places
     SCENARIO_NOWHERE = 0xffff,    // a peer without a place
@@ -45,7 +45,7 @@ typedef struct scenario_stage {
     uint32_t blocks;
     uint64_t parameters;     // elements
     uint32_t tensors;        // parameter tensors
-    // of one microbatch: forward, input gradient, weight gradient
+    // operations for one microbatch: forward, input gradient, weight gradient
     double forward_flops, backward_flops, weight_flops;
     double loss_flops;       // stage 0: final norm, head and loss, with the gradient of their input
 } scenario_stage;
@@ -93,7 +93,7 @@ typedef struct scenario_link {
     uint64_t latency_ns;  // one way; scenario_link_of adds the lines of both machines
     // longest extra delay of a message, uniform; messages never overtake each other
     uint64_t jitter_ns;
-    // of this pair alone, besides the limits of both machines' lines; 0: no limit
+    // rate of this pair alone, besides the limits of both machines' lines; 0: no limit
     uint64_t bps;
 } scenario_link;
 
@@ -163,7 +163,7 @@ typedef struct scenario {
     char name[SCENARIO_MAX_NAME];
     uint64_t seed;
     uint32_t iterations;
-    uint32_t microbatches;         // of an iteration, all data peers together
+    uint32_t microbatches;         // total of all data peers in an iteration
     scenario_routing routing;
     router_objective objective;
     bool plan_first;               // routing by mincost: data peers plan the first paths
@@ -173,18 +173,18 @@ typedef struct scenario {
     // kernels: the real CPU kernels on a tiny model; times follow the cost model all the same
     scenario_compute compute;
     model_config model;
-    uint32_t sequences, tokens;    // of one microbatch
+    uint32_t sequences, tokens;    // shape of one microbatch
     // largest share of a line that state may take while the run goes on; 0: as in a real run
     uint32_t upload_percent;
     bool reproducible;             // exact sums: 8 bytes an element in the reduction, else 4
-    uint64_t activation_bytes;     // of one microbatch between two stages
+    uint64_t activation_bytes;     // activation of one microbatch between two stages
     uint16_t stages;               // including stage 0, 1 ..
     scenario_stage stage[SCENARIO_MAX_STAGES];
     uint32_t peers, data_peers;    // data peers first, then relays, each in the order of the file
     scenario_peer peer[SCENARIO_MAX_PEERS];
     uint32_t machines;
     scenario_machine machine[SCENARIO_MAX_MACHINES];
-    scenario_link link;            // of pairs without an override
+    scenario_link link;            // link of pairs without an override
     // for each connection, per hour: it breaks though both ends live, and is dialed again
     double resets;
     uint32_t overrides, partitions;

@@ -6,7 +6,7 @@
 #include "sim/scenario.h"
 
 enum {
-    SCENARIO_MAX_KEYS = 24,   // of one map
+    SCENARIO_MAX_KEYS = 24,   // keys of one map
     SCENARIO_MAX_WHERE = 64,  // "peers[relay]"
 };
 
@@ -15,8 +15,8 @@ typedef struct scenario_reader {
     const char *base_dir;  // NULL: the text may name no other files
     scenario *s;
     braid_error *error;
-    uint64_t up_bps, down_bps, line_ns;         // of machines without their own values
-    // of each data peer; 0: the run's description gives the total
+    uint64_t up_bps, down_bps, line_ns;         // defaults for machines without their own values
+    // microbatches of each data peer; 0: the run's description gives the total
     uint32_t own_microbatches;
     const yaml_node *peers_node, *stages_node;  // for messages
 } scenario_reader;

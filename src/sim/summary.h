@@ -33,7 +33,7 @@ typedef struct sim_stage_summary {
 } sim_stage_summary;
 
 typedef struct sim_summary {
-    double mean_s, sd_s, worst_s;  // of an iteration
+    double mean_s, sd_s, worst_s;  // seconds of an iteration
     uint64_t worst;                // its index
     // parts of the mean: until all microbatches are computed; sums, results, update
     double pipeline_s, update_s;

@@ -53,9 +53,9 @@ typedef struct sim_swarm_iteration {
     uint32_t microbatches;      // counted microbatches
     uint32_t crashes, joins, leaves, repairs;
     uint64_t useful_ns, wasted_ns;  // F, B and W compute that counted, and that did not
-    // of dead peers: work that they had added and that was repeated because their sums were lost
+    // compute that dead peers had added and that was repeated, because their sums were lost
     uint64_t lost_counted_ns;
-    uint64_t lost_held_ns;          // of dead peers: work that they had computed and not yet added
+    uint64_t lost_held_ns;          // compute of dead peers that they had not yet added
     uint64_t transfer_ns;           // activations and gradients on lines, summed over all transfers
     // [peers of the scenario]: stage of each living member at the start, else SIM_SWARM_ABSENT
     uint16_t *stage;
@@ -105,7 +105,7 @@ typedef struct sim_swarm_report {
     sim_swarm_flow *flow;            // [flows], by sender
     uint32_t flows;
     uint64_t events, messages, repairs, crashes, joins, leaves;
-    uint64_t hash;                   // of every event in its order
+    uint64_t hash;                   // hash of every event, in order
     uint64_t virtual_ns, wall_ns;
 } sim_swarm_report;
 

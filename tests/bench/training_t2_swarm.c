@@ -15,7 +15,7 @@ typedef struct outcome {
     // oracle's time until CLOSE, as a share of the time of all iterations but the first
     double share;
     double exchange;  // time from CLOSE to FINAL over the oracle's exchange, likewise
-    double longest_s;  // of all iterations
+    double longest_s;  // longest of all iterations
     double all_s;      // time of all iterations
     double double_work;  // repeated compute without a death, as a share of the needed one
     double fewer_s;  // extra time of the oracle without the dead relays

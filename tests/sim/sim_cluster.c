@@ -32,7 +32,7 @@ static void run(const char *name, const sim_case *c, bool real, sim_report *repo
 typedef struct scenario {
     const char *name;
     sim_case (*make)(void);
-    uint32_t repairs;  // at least
+    uint32_t repairs;  // least number of repairs
 } scenario;
 
 static sim_case one_data_three_relays(void) { return sim_case_plain(1, 2, 1, 3, 4, 3); }

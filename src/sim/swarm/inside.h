@@ -77,7 +77,7 @@ typedef struct swarm_machine {
     uint64_t up_bps, down_bps;
     uint64_t control_ns;       // time until which its uplink is busy with messages
     uint64_t up_left, down_left;      // during the computation of rates: capacity not yet assigned
-    uint32_t up_flows, down_flows;    // and transfers without a rate
+    uint32_t up_flows, down_flows;    // transfers without a rate
     swarm_line up, down;
 } swarm_machine;
 
@@ -98,7 +98,7 @@ typedef struct swarm_arc {
     uint32_t place;           // index in `flow`
     uint64_t order;           // sequence number of its current tensor
     uint64_t seen;            // number of the last search that reached this link
-    uint64_t left, rate, rate_before;  // of the first payload: 10^-9 bits, bits per second
+    uint64_t left, rate, rate_before;  // first payload: 10^-9 bits left, rates in bits per second
     uint64_t at_ns;           // time for which `left` is valid
     uint64_t set_out_ns;      // start of the first payload
     uint64_t serial;

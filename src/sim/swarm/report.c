@@ -208,7 +208,7 @@ static uint32_t whose(const swarm *w, member_id id) {
 }
 
 static void flows_report(const swarm *w, sim_swarm_report *out) {
-    enum { MOST = 512 };  // per peer
+    enum { MOST = 512 };  // flows of one peer
     peer_flow flow[MOST];
     for (uint32_t i = 0; i < w->peers; i++) {
         uint32_t count = w->peer[i].alive ? peer_flows(w->core->node[w->peer[i].node].peer, flow, MOST) : 0;
