@@ -1,11 +1,11 @@
-// The genetic search. Its parameters and operators follow the public scheduler; where only their kind is known, the
-// reading is written beside the function.
+// The genetic search. Its parameters and operators follow the public scheduler. Where only their
+// kind is known, a comment at the function gives our interpretation.
 #include "base/rng.h"
 #include "bench/baselines/dtfm_inside.h"
 
 #include <string.h>
 
-enum { CROSSED = 5 };  // peers whose group a child takes from its second parent
+enum { CROSSED = 5 };  // peers that take their group from the second parent
 
 typedef struct individual {
     int64_t score;
@@ -66,7 +66,7 @@ static int64_t score(search *s, const dtfm_split *split) { return dtfm_score(s->
 
 static uint32_t draw(search *s, uint32_t bound) { return (uint32_t)rng_below(&s->random, bound); }
 
-// Equal groups, each peer anywhere with the same chance; data peers stay.
+// Groups of equal size, each peer anywhere with the same probability; data peers stay.
 static dtfm_split draw_split(search *s) {
     uint8_t peer[DTFM_MAX_PEERS];
     uint32_t peers = dtfm_peers(s->p), first = s->fixed * s->p->width;
@@ -88,7 +88,7 @@ static void groups_of(const plan_dtfm_problem *p, const dtfm_split *split, uint3
         for (uint32_t k = 0; k < p->width; k++) group[split->member[g][k]] = g;
 }
 
-// Peers of groups that are too large go, drawn by lot, to the first group that is too small.
+// Moves random peers of groups that are too large to the first group that is too small.
 static void repair(search *s, uint32_t *group) {
     uint32_t peers = dtfm_peers(s->p), size[PLAN_DTFM_MAX_GROUPS] = {0};
     for (uint32_t i = 0; i < peers; i++) size[group[i]]++;
@@ -103,7 +103,7 @@ static void repair(search *s, uint32_t *group) {
         }
 }
 
-// A child is its first parent with the groups of five random peers taken from the second.
+// A child is its first parent, with the groups of five random peers taken from the second.
 static dtfm_split cross(search *s, const dtfm_split *first, const dtfm_split *second) {
     uint32_t own[DTFM_MAX_PEERS], other[DTFM_MAX_PEERS], fixed = s->fixed * s->p->width;
     groups_of(s->p, first, own);
@@ -122,9 +122,10 @@ static void swap(uint8_t *a, uint8_t *b) {
     *b = t;
 }
 
-// One pass in the manner of Kernighan and Lin: a peer leaves its group for the next one on a random round through all
-// groups, a peer of that one leaves for the one after it, and so on; whoever is on the way fills the first gap, so that
-// every step is a split. Each step takes the best peer, also when it is worse than before; the best step is kept.
+// One pass similar to Kernighan-Lin. A peer moves to the next group on a random round through all
+// groups, a peer of that group moves on to the one after it, and so on; the first gap is filled
+// after every step, so that each step is a valid split. Each step takes the best peer, even if the
+// score gets worse; the best step is kept.
 static void move_round(search *s, individual *child) {
     uint32_t round[PLAN_DTFM_MAX_GROUPS], count = 0;
     for (uint32_t g = s->fixed; g < s->p->groups; g++) round[count++] = g;
@@ -154,7 +155,7 @@ static void move_round(search *s, individual *child) {
 
 // --- search
 
-// The child takes the place of the worse of its parents.
+// The child replaces the worse of its parents.
 static void breed(search *s, individual *population, uint32_t count) {
     uint32_t a = draw(s, count), b = draw(s, count - 1);
     if (b >= a) b++;

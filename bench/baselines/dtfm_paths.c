@@ -1,15 +1,15 @@
-// Pipelines through an arrangement: which peer of each stage belongs to which. Every stage gives each pipeline one peer,
-// so a stage is a permutation; the best sequence of permutations is found stage by stage.
+// Pipelines through an arrangement. Every stage gives each pipeline one peer, so a stage is a
+// permutation. The best sequence of permutations is found stage by stage.
 #include "bench/baselines/dtfm_inside.h"
 
 #include <string.h>
 
-enum { MAX_ORDERS = 720 };  // of PLAN_DTFM_MAX_WIDTH peers
+enum { MAX_ORDERS = 720 };  // number of permutations of PLAN_DTFM_MAX_WIDTH peers
 
-// Sums over the stages so far of the largest link and of all links.
+// Sums over the stages so far, of the largest link and of all links.
 typedef struct way {
     int64_t largest, sum;
-    uint16_t before;  // the order of the stage before
+    uint16_t before;  // index of the previous stage's permutation
 } way;
 
 typedef struct paths {
@@ -30,7 +30,7 @@ size_t plan_dtfm_paths_bytes(const plan_dtfm_problem *p) {
     return orders_bytes(orders) + (size_t)p->groups * orders * sizeof(way);
 }
 
-// The n-th order of `width` members, the first one being 0, 1, 2 ...
+// The n-th permutation of `width` members; the first one is 0, 1, 2 ...
 static void write_order(uint32_t n, uint32_t width, uint8_t *order) {
     uint8_t left[PLAN_DTFM_MAX_WIDTH];
     for (uint32_t i = 0; i < width; i++) left[i] = (uint8_t)i;
@@ -57,7 +57,7 @@ static bool is_better(const way *a, const way *b) {
     return a->largest != b->largest ? a->largest < b->largest : a->sum < b->sum;
 }
 
-// Pipelines are named after the first stage, whose order is therefore the first one.
+// Pipelines are numbered by the first stage, so its permutation is fixed.
 static void fill_ways(paths *w) {
     const way nothing = {INT64_MAX, INT64_MAX, 0};
     for (uint32_t i = 0; i < w->p->groups * w->orders; i++) w->way[i] = nothing;

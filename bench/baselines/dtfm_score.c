@@ -1,4 +1,5 @@
-// What a split into groups costs: bottleneck matchings between groups, and the cheapest order of the groups.
+// The cost of a split into groups: bottleneck matchings between groups, and the cheapest order of
+// the groups.
 #include "bench/baselines/dtfm_inside.h"
 
 #include <string.h>
@@ -8,10 +9,11 @@
 typedef struct matching {
     int64_t cost[PLAN_DTFM_MAX_WIDTH][PLAN_DTFM_MAX_WIDTH], limit;
     uint32_t width;
-    int8_t partner[PLAN_DTFM_MAX_WIDTH];  // of each column, -1: none
+    int8_t partner[PLAN_DTFM_MAX_WIDTH];  // partner of each column; -1: none
 } matching;
 
-// Whether `row` finds a column by links of at most `limit`, others moving over if they can (Kuhn).
+// True if `row` finds a column by links of at most `limit`, when other rows may change theirs
+// (Kuhn's augmenting path).
 static bool place_row(matching *m, uint32_t row, uint32_t *tried) {
     for (uint32_t c = 0; c < m->width; c++) {
         if (m->cost[row][c] > m->limit || (*tried >> c & 1) != 0) continue;
@@ -56,12 +58,12 @@ int64_t dtfm_match(const plan_dtfm_problem *p, const uint8_t *a, const uint8_t *
 
 // --- order
 
-// best[set][last]: the cheapest way through the groups of `set` that ends at `last`.
+// best[set][last]: the cheapest path through the groups of `set` that ends at `last`.
 static void fill_orders(const plan_dtfm_problem *p, dtfm_scratch *s) {
     uint32_t g = p->groups, sets = 1u << g;
     for (uint32_t i = 0; i < sets * g; i++) s->best[i] = INT64_MAX;
     for (uint32_t i = 0; i < (p->home ? 1 : g); i++) s->best[(1u << i) * g + i] = 0;
-    // With `home` every way begins at group 0, so no set without it is on one.
+    // With `home` every path begins at group 0, so sets without it are unreachable.
     for (uint32_t set = 1; set < sets; set += p->home ? 2 : 1)
         for (uint32_t last = 0; last < g; last++) {
             int64_t so_far = s->best[set * g + last];

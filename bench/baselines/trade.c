@@ -2,7 +2,8 @@
 
 #include "bench/baselines/dtfm_inside.h"
 
-// least[set]: the cheapest way to give the first peers of one stage, as many as `set` has members, those of the other.
+// least[set]: the cheapest pairing of the first peers of one stage, as many as `set` has members,
+// with the members of `set`.
 static int64_t between(const plan_dtfm_problem *p, const uint8_t *a, const uint8_t *b) {
     int64_t least[1 << PLAN_DTFM_MAX_WIDTH];
     least[0] = 0;
@@ -20,7 +21,7 @@ static int64_t between(const plan_dtfm_problem *p, const uint8_t *a, const uint8
 
 static uint32_t boundaries(const plan_dtfm_problem *p) { return p->home ? p->groups : p->groups - 1; }
 
-// Of the ways from stage s to the next one, for the boundaries in `touched`.
+// The cost of the links from each stage to the next one, for the boundaries in `touched`.
 static int64_t cost_of(const plan_dtfm_problem *p, const dtfm_split *split, uint32_t touched) {
     int64_t sum = 0;
     for (uint32_t s = 0; s < boundaries(p); s++)
@@ -33,7 +34,7 @@ int64_t plan_trade_cost(const plan_dtfm_problem *p, const uint32_t *stage) {
     return cost_of(p, &split, UINT32_MAX);
 }
 
-// The boundaries of a stage: before it and behind it.
+// The boundaries of a stage: before and after it.
 static uint32_t beside(const plan_dtfm_problem *p, uint32_t stage) {
     return 1u << stage | 1u << (stage + p->groups - 1) % p->groups;
 }
@@ -69,7 +70,7 @@ static void write_stages(const plan_dtfm_problem *p, const dtfm_split *split, ui
         for (uint32_t k = 0; k < p->width; k++) stage[split->member[s][k]] = s;
 }
 
-// Where a peer is now.
+// The position of a peer.
 static uint8_t *find(const plan_dtfm_problem *p, dtfm_split *split, uint32_t peer, uint32_t *group) {
     for (*group = 0;; ++*group) {
         BRAID_ASSERT(*group < p->groups);

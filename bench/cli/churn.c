@@ -1,5 +1,6 @@
-// braid-bench churn: a settled swarm of F7 loses or gains relays; rounds and messages until all units have a way again, and
-// until the new optimum, against a fresh start of what is left.
+// braid-bench churn: a settled swarm of F7 loses or gains relays. Rounds and messages until all
+// units have a path again, and until the new optimum, compared with a fresh start of the remaining
+// swarm.
 #include "bench/cli/experiments.h"
 #include "bench/cli/figures.h"
 #include "cli/options.h"
@@ -17,7 +18,7 @@ enum { CHANGES = 3, CHURN_TESTS = 4, CHURN_MAX_PEERS = 16, CHURN_ROUNDS = 16000 
 
 static const struct churn_kind {
     const char *name;
-    double share;  // of all relays; 0: one
+    double share;  // share of all relays; 0: one relay
     bool join;
 } kinds[CHANGES] = {{"one dies", 0, false}, {"10 % die", 0.1, false}, {"one joins", 0, true}};
 
@@ -27,7 +28,7 @@ static const char examples[] = "braid-bench churn --seeds 20\n"
 
 typedef struct churn_row {
     uint32_t runs, whole, optimal, quiet, over_capacity;
-    double whole_rounds, whole_messages, whole_ratio;  // sums over runs that became whole
+    double whole_rounds, whole_messages, whole_ratio;  // sums over runs that recovered all units
     double last_rounds, messages;                      // sums over all runs
     double fresh_rounds, fresh_messages;
     uint64_t hash;
@@ -53,7 +54,7 @@ static bool leaves_a_way(const routing_instance *i, const routing_change *change
     return true;
 }
 
-// Different relays, drawn until every stage keeps one.
+// Draws different relays until every stage keeps one.
 static void draw_change(const routing_instance *i, const struct churn_kind *kind, rng *r, uint32_t *peer,
                         routing_change *change) {
     uint32_t relays = i->problem.peers - i->sources;
@@ -71,7 +72,7 @@ static void draw_change(const routing_instance *i, const struct churn_kind *kind
     } while (!leaves_a_way(i, change));
 }
 
-// A swarm that starts with what there is after the change, and wants as much as fits.
+// A swarm that starts in the state after the change, and sends as much as fits.
 static braid_err fresh_start(const churn_bench *b, const routing_instance *instance, int64_t units, routing_result *out,
                              braid_error *error) {
     ((plan_peer *)(uintptr_t)instance->problem.peer)[0].capacity = (uint32_t)units;
@@ -105,7 +106,7 @@ static void add_run(const churn_bench *b, churn_row *row, const routing_instance
     row->whole_ratio += (double)value_of(b, &after->whole_sight) / (double)best->cost;
 }
 
-// `smaller`: without the peers that come or go.
+// `smaller`: the instance without the changing peers.
 static braid_err run_change(churn_bench *b, uint32_t k, const routing_instance *full, const routing_instance *smaller,
                             const routing_change *change, braid_error *error) {
     routing_optimum all = {0}, less = {0};

@@ -1,4 +1,5 @@
-// The experiments of braid-bench. Each is one file, bench/cli/<name>.c, with one function of this kind.
+// The experiments of braid-bench. Each is one file, bench/cli/<name>.c, with one function of this
+// kind.
 #ifndef BRAID_BENCH_CLI_EXPERIMENTS_H
 #define BRAID_BENCH_CLI_EXPERIMENTS_H
 
@@ -16,7 +17,7 @@ int bench_views(int argc, char **argv);
 int bench_repair(int argc, char **argv);
 int bench_keep(int argc, char **argv);
 
-// The routing systems that are compared, and after how many rounds a run of each ends.
+// The compared routing systems, and the number of rounds after which a run of each ends.
 enum { BENCH_SYSTEMS = 3 };
 
 typedef struct bench_system {
@@ -26,13 +27,14 @@ typedef struct bench_system {
 } bench_system;
 extern const bench_system bench_systems[BENCH_SYSTEMS];
 
-// --systems: some of them. False, as below.
+// Parses --systems. False: unknown name; a message was printed.
 bool bench_read_systems(const char *verb, const char *text, bool system[BENCH_SYSTEMS]);
 
-// --delay and --objective of the experiments with routing. False: the text names none; a message was printed.
+// Parse --delay and --objective of the experiments with routing. False: unknown name; a message was
+// printed.
 bool bench_read_delay(const char *verb, const char *text, routing_delay *delay);
 bool bench_read_objective(const char *verb, const char *text, router_objective *objective);
-// False, with a message: --plan-first does not go with the objective.
+// False, with a message: --plan-first is not available for the objective.
 bool bench_may_plan(const char *verb, const routing_settings *settings);
 
 #endif

@@ -1,4 +1,5 @@
-// braid-bench f7: routing systems on GWTF's flow tests, all on the same instances, against the optimum.
+// braid-bench f7: routing systems on GWTF's flow tests, all on the same instances, against the
+// optimum.
 #include "bench/cli/experiments.h"
 #include "bench/optimum/optimum.h"
 #include "bench/cli/f7_inside.h"
@@ -19,7 +20,7 @@ static const char examples[] = "braid-bench f7 --seeds 20\n"
 
 enum { F7_MAX_PATH = 1024 };
 
-// --- what is asked for
+// --- options
 
 static bool read_sets(f7_bench *b, const char *tests, const char *delays, const char *systems, const char *demand,
                       const char *objective) {
@@ -42,12 +43,13 @@ static bool read_sets(f7_bench *b, const char *tests, const char *delays, const 
 
 static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_BOTTLENECK; }
 
-// What the objective makes of a flow.
+// The value of a flow by the objective.
 static int64_t value_of(const f7_bench *b, const routing_sight *s) { return by_worst(b) ? s->worst : s->cost; }
 
 static double least_of(const routing_optimum *best) { return best->proven ? (double)best->cost : best->bound; }
 
-// The average cost of a microbatch, or the heaviest load of a link, over that of the optimum, both as far as they are known.
+// The average cost of a microbatch, or the heaviest load of a link, over that of the optimum, both
+// as far as they are known.
 static double ratio_of(const f7_bench *b, const routing_sight *s, const routing_optimum *best) {
     if (by_worst(b)) return (double)s->worst / least_of(best);
     return (double)s->cost / (double)s->units / (least_of(best) / (double)best->units);

@@ -1,4 +1,4 @@
-// What braid-bench f7 shows: tables, JSON lines, a drawing.
+// The output of braid-bench f7: tables, JSON lines, a drawing.
 #include "bench/cli/f7_inside.h"
 #include "bench/cli/plot.h"
 #include "format/json.h"
@@ -135,7 +135,7 @@ void f7_print(const f7_bench *b, uint32_t test) {
             if (b->system[s]) print_json(b, test, (routing_delay)d, s);
 }
 
-// --- drawing: a group a test and kind of delay
+// --- drawing: one group of bars for each test and kind of delay
 
 braid_err f7_plot(const f7_bench *b, braid_error *error) {
     char label[ROUTING_TESTS * ROUTING_DELAYS][32];

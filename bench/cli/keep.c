@@ -1,5 +1,5 @@
-// braid-bench keep: a stage dies with all its members, again and again. How far the run goes back, and for how long it works to be where it was, when
-// shadows, copies or an erasure code keep the stage's state.
+// braid-bench keep: a stage dies with all its members, in many runs. The length of the rollback and
+// the time to recover, when standbys, copies or an erasure code keep the stage's state.
 #include "bench/cli/experiments.h"
 #include "bench/cli/figures.h"
 #include "cli/options.h"

@@ -7,7 +7,7 @@
 
 enum { LEFT = 64, TOP = 64, HEIGHT = 280, GROUP = 132, RIGHT = 24, BOTTOM = 72, TICKS = 5, NARROWEST = 560 };
 
-// Okabe and Ito's colours: told apart by every eye.
+// Okabe and Ito's colours, which colour-blind readers can tell apart.
 static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"};
 enum { COLOURS = sizeof colours / sizeof *colours };
 
@@ -28,7 +28,7 @@ static void put_line(FILE *f, double x1, double y1, double x2, double y2, const 
     fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1, y1, x2, y2, colour);
 }
 
-// 1, 2 or 5 times a power of ten, so that TICKS of them reach `most`.
+// A tick of 1, 2 or 5 times a power of ten, so that TICKS of them reach `most`.
 static double tick_of(double most) {
     if (!(most > 0)) return 1;
     double power = pow(10, floor(log10(most / TICKS)));

@@ -1,5 +1,6 @@
-// braid-bench repair: one death in a simulated swarm, again and again: how long until what it took is there again, in seconds and
-// in units of one round trip plus the computing that was lost; and how soon silence is noticed, against false alarms.
+// braid-bench repair: one death in a simulated swarm, in many runs. The time until the lost work is
+// repaired, in seconds and in units of one round trip plus the lost computing; and the delay of the
+// failure detector against its false alarms.
 #include "bench/cli/experiments.h"
 #include "bench/cli/repair_inside.h"
 #include "cli/options.h"

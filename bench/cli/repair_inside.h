@@ -1,4 +1,4 @@
-// What the two files of braid-bench repair share.
+// Shared by the two files of braid-bench repair.
 #ifndef BRAID_BENCH_CLI_REPAIR_INSIDE_H
 #define BRAID_BENCH_CLI_REPAIR_INSIDE_H
 
@@ -16,7 +16,8 @@ typedef struct repair_values {
 
 typedef struct repair_row {
     repair_values seconds, units;  // ascending, once all are there
-    uint32_t unneeded;             // never done again: somebody else had it, or it did not count
+    // losses without a repair: another peer had the result, or it did not count
+    uint32_t unneeded;
 } repair_row;
 
 typedef struct repair_bench {
@@ -24,7 +25,7 @@ typedef struct repair_bench {
     double hours;
     const char *plot;
     bool json;
-    repair_row row[2][REPAIR_ROWS];  // connections reset, without a word
+    repair_row row[2][REPAIR_ROWS];  // connections reset; machine dies
     uint64_t deaths[REPAIR_VICTIMS][2];
     detection_result detection[DETECTION_LINES][REPAIR_RULES];
 } repair_bench;

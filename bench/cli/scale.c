@@ -1,4 +1,5 @@
-// braid-bench scale: what routing costs each peer as swarms grow, against the exact optimum on the same links.
+// braid-bench scale: the cost of routing for each peer as swarms grow, against the exact optimum on
+// the same links.
 #include "bench/cli/experiments.h"
 #include "bench/optimum/optimum.h"
 #include "bench/cli/scale_inside.h"
@@ -20,14 +21,14 @@ static const char examples[] = "braid-bench scale --plot scale.svg\n"
 
 enum { SCALE_MAX_PATH = 1024 };
 
-// Of this one thread's processor: what else runs on the machine does not count.
+// Processor time of this thread: other load of the machine does not count.
 static double processor_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// --- what is asked for
+// --- options
 
 static bool read_sizes(scale_bench *b, const char *text) {
     uint32_t peers[SCALE_SIZES];

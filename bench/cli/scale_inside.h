@@ -1,4 +1,4 @@
-// What the files of braid-bench scale share.
+// Shared by the files of braid-bench scale.
 #ifndef BRAID_BENCH_CLI_SCALE_INSIDE_H
 #define BRAID_BENCH_CLI_SCALE_INSIDE_H
 

@@ -1,4 +1,4 @@
-// What braid-bench scale shows: a table, JSON lines, a drawing.
+// The output of braid-bench scale: a table, JSON lines, a drawing.
 #include "bench/cli/scale_inside.h"
 #include "bench/cli/plot.h"
 #include "format/json.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-// Of the process so far; sizes are best measured one a process.
+// Memory of the process so far; the exact figure of a size needs a process of its own.
 static double resident_kib(void) {
     struct rusage use;
     return getrusage(RUSAGE_SELF, &use) == 0 ? (double)use.ru_maxrss : 0;

@@ -1,9 +1,10 @@
-// What experiments with routing share: the systems that are compared, and flags with the names of choices.
+// Shared by the experiments with routing: the compared systems, and parsers of named options.
 #include "bench/cli/experiments.h"
 
 #include "cli/options.h"
 
-// 120 of gwtf's iterations are 480 rounds: an iteration is at least a query, an answer, a request and an answer.
+// 120 of gwtf's iterations are 480 rounds: an iteration takes at least a query, an answer, a
+// request and an answer.
 enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000 };
 
 const bench_system bench_systems[BENCH_SYSTEMS] = {

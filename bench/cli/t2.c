@@ -1,4 +1,5 @@
-// braid-bench t2 and t3: training while relays crash (GWTF, Tables II and III), all systems on the same machines, lines and fates.
+// braid-bench t2 and t3: training while relays crash (GWTF, Tables II and III), all systems on the
+// same machines, lines and crashes.
 #include "bench/cli/experiments.h"
 #include "bench/cli/t2_inside.h"
 #include "base/rng.h"
@@ -116,7 +117,7 @@ static int run(t2_bench *b) {
     return CLI_OK;
 }
 
-// --- what is asked for
+// --- options
 
 static bool read_cells(t2_bench *b) {
     for (uint32_t cell = 0; cell < T2_CELLS; cell++) b->wanted[cell] = b->cells.count == 0;

@@ -1,4 +1,4 @@
-// What the files of braid-bench t2 and t3 share.
+// Shared by the files of braid-bench t2 and t3.
 #ifndef BRAID_BENCH_CLI_T2_INSIDE_H
 #define BRAID_BENCH_CLI_T2_INSIDE_H
 
@@ -17,19 +17,24 @@ typedef struct t2_row {
     figures_sample minutes;       // per microbatch
     figures_sample microbatches;  // per iteration
     figures_sample transfers;     // minutes of activations and gradients on lines, per microbatch
-    figures_sample wasted;        // minutes of compute that did not count or was done twice, per iteration
+    // minutes of compute that did not count or was repeated, per iteration
+    figures_sample wasted;
     figures_sample repairs, crashes;
-    double needed_s, wasted_s;        // compute, over all
-    double lost_counted_s, lost_held_s;  // of `wasted`, by relays before they died: what they had counted, and what not yet
-    double iterations_s, oracle_s;    // time of all iterations, and the oracle's for as many microbatches
-    double fewer_s, ways_s, exchange_s;  // and how the rest came about (t2_account)
-    double foresight_s, kept_s;       // of an oracle that knows who dies and who comes; and loses no sums
-    double at_once_s, at_once_kept_s;  // of one that learns of it when it happens
+    double needed_s, wasted_s;        // compute of all iterations
+    // part of `wasted` that relays lost by dying: work already added, and not yet added
+    double lost_counted_s, lost_held_s;
+    // time of all iterations, and the oracle's for as many microbatches
+    double iterations_s, oracle_s;
+    double fewer_s, ways_s, exchange_s;  // the difference between the two, by cause (t2_account)
+    // an oracle that foresees deaths and arrivals; and one that also loses no sums
+    double foresight_s, kept_s;
+    // the same for an oracle that learns of them when they happen
+    double at_once_s, at_once_kept_s;
     uint64_t hash;
 } t2_row;
 
 typedef struct t2_bench {
-    const char *verb;  // bench t2
+    const char *verb;  // "bench t2"
     t2_model model;
     uint64_t repetitions, first, iterations;
     bool json, account;

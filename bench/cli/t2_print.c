@@ -1,4 +1,4 @@
-// What braid-bench t2 and t3 show: a table, JSON lines, a drawing.
+// The output of braid-bench t2 and t3: a table, JSON lines, a drawing.
 #include "bench/cli/t2_inside.h"
 #include "bench/cli/plot.h"
 #include "format/json.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static double goodput(const t2_row *r) { return figures_part(r->oracle_s, r->iterations_s); }
-// Of an oracle that gives nothing to do to those who will die.
+// Goodput of an oracle that gives no work to peers that will die.
 static double goodput_of_fewer(const t2_row *r) { return figures_part(r->oracle_s + r->fewer_s, r->iterations_s); }
 static double lost_counted(const t2_row *r) { return figures_part(r->lost_counted_s, r->needed_s); }
 static double lost_held(const t2_row *r) { return figures_part(r->lost_held_s, r->needed_s); }
@@ -34,7 +34,7 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
            figures_mean(&r->repairs), r->hash);
 }
 
-// Where the rest went, for the goodput says only how much it is.
+// Prints where the remaining time went; the goodput says only how much it is.
 static void print_account(const t2_row *r, const char *cell, const char *system) {
     double n = r->minutes.count;
     printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n",
@@ -48,9 +48,9 @@ static void print_account(const t2_row *r, const char *cell, const char *system)
 
 static void print_accounts(const t2_bench *b) {
     printf("\nSeconds of an iteration. dead: what the oracle needs more without those that die before CLOSE; ways: beyond that until CLOSE; end: from CLOSE to FINAL\n"
-           "foresight: of an oracle that knows who dies and who comes, if sums die with those, and with sums kept; and its goodput, %% of the first oracle\n"
-           "at once: of one that learns of each who dies or comes when it happens, and plans anew at once, likewise\n"
-           "died, %%: wasted compute of those who died, counted or still under way, of what is needed\n");
+           "foresight: of an oracle that knows all deaths and arrivals, with sums of the dead lost, and with sums kept; and its goodput, %% of the first oracle\n"
+           "at once: of one that learns of each death and arrival when it happens, and plans again at once, likewise\n"
+           "died, %%: compute lost with dead relays, added or still under way, over the compute that is needed\n");
     printf("%-14s | %-35s | %-9s | %-17s | %-36s | %-36s | %-17s |\n", "", "", "", "goodput", "foresight", "at once", "died, %");
     printf("%-6s %-7s | %8s %8s %8s %8s | %9s | %8s %8s | %9s %8s %8s %8s | %9s %8s %8s %8s | %7s %9s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration",
            "% oracle", "% + dead", "sums die", "%", "kept", "%", "sums die", "%", "kept", "%", "counted", "under way");

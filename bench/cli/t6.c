@@ -1,4 +1,5 @@
-// braid-bench t6: routing against DT-FM's arrangement (GWTF, Table VI), on the same machines and links.
+// braid-bench t6: routing against DT-FM's arrangement (GWTF, Table VI), on the same machines and
+// links.
 #include "bench/cli/experiments.h"
 #include "bench/optimum/optimum.h"
 #include "bench/cli/t6_inside.h"
@@ -163,7 +164,7 @@ static int run(t6_bench *b) {
     return CLI_OK;
 }
 
-// --- what is asked for
+// --- options
 
 static bool settle(t6_bench *b, uint64_t microbatches, uint64_t capacity, const char *link, const char *delay) {
     static const char *const links[] = {"pair", "peer"};

@@ -1,4 +1,4 @@
-// What braid-bench t6 writes for --dump, so that anyone can check it.
+// The files of braid-bench t6 --dump, for independent checks.
 #include "bench/cli/t6_inside.h"
 #include "format/json.h"
 #include "sim/places.h"

@@ -1,4 +1,4 @@
-// What the files of braid-bench t6 share.
+// Shared by the files of braid-bench t6.
 #ifndef BRAID_BENCH_CLI_T6_INSIDE_H
 #define BRAID_BENCH_CLI_T6_INSIDE_H
 
@@ -14,12 +14,12 @@ extern const char *const t6_system_names[T6_SYSTEMS];
 // One system on one kind of arrangement, over all seeds.
 typedef struct t6_row {
     uint32_t runs, whole, quiet, over_capacity;
-    uint32_t no_slower;           // than DT-FM's pipelines on DT-FM's arrangement
+    uint32_t no_slower;           // not slower than DT-FM's pipelines on DT-FM's arrangement
     figures_sample minutes;       // per microbatch
-    figures_sample over_dtfm;     // that, over DT-FM's
+    figures_sample over_dtfm;     // `minutes` over DT-FM's
     figures_sample microbatches;  // per iteration
     figures_sample cost;          // seconds, the sum of d along a path
-    figures_sample over_optimum;  // that, over the least for the arrangement
+    figures_sample over_optimum;  // `cost` over the least for the arrangement
     figures_sample rounds, messages;
     uint64_t hash;
 } t6_row;
@@ -30,12 +30,12 @@ typedef struct t6_bench {
     const char *plot, *dump;
     t6_settings settings;
     routing_delay delay;
-    uint32_t proven;  // optima, of all arrangements
+    uint32_t proven;  // proven optima, of all arrangements
     figures_sample trades;
     t6_row row[T6_ARRANGEMENTS][T6_SYSTEMS];
 } t6_bench;
 
-// What one seed found, for the dump.
+// The result of one seed, for the dump.
 typedef struct t6_found {
     bool there;
     t6_time time;
@@ -51,8 +51,8 @@ braid_err t6_plot(const t6_bench *b, braid_error *error);
 // Instance and paths of one arrangement, in the form of routing_dump.
 braid_err t6_dump_paths(const t6_bench *b, uint64_t seed, t6_arrangement arrangement, const routing_instance *instance,
                         const t6_found *found, braid_error *error);
-// The network of a seed, and how long an iteration took with each system on each arrangement: all that is needed to
-// compute those times anew. `found` [T6_ARRANGEMENTS][T6_SYSTEMS].
+// The network of a seed, and the duration of an iteration with each system on each arrangement: all
+// that is needed to compute those times again. `found` [T6_ARRANGEMENTS][T6_SYSTEMS].
 braid_err t6_dump_network(const t6_bench *b, uint64_t seed, const t6_world *world, const t6_found (*found)[T6_SYSTEMS],
                           braid_error *error);
 

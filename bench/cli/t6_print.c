@@ -1,4 +1,4 @@
-// What braid-bench t6 shows: a table, JSON lines, a drawing.
+// The output of braid-bench t6: a table, JSON lines, a drawing.
 #include "bench/cli/t6_inside.h"
 #include "bench/cli/plot.h"
 #include "format/json.h"

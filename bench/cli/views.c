@@ -1,5 +1,5 @@
-// braid-bench views: peers that know only some of the swarm. Gossip chooses their links, braid routes on them, and both are
-// held against the optimum over all links between neighbouring stages.
+// braid-bench views: peers that know only some of the swarm. Gossip chooses their links and braid
+// routes on them; both are compared with the optimum over all links between neighbouring stages.
 #include "bench/cli/experiments.h"
 #include "bench/cli/views_inside.h"
 #include "cli/options.h"
@@ -43,7 +43,7 @@ static void add_gossip(views_row *row, const views_swarm *s, const views_gossip 
     figures_add(&row->gossip_changes, (double)g->changes / s->peers);
 }
 
-// A ratio counts only when all units that were wanted flow.
+// A ratio counts only when all wanted units flow.
 static void add_routing(views_row *row, const views_swarm *s, const views_optimum *global, const plan_answer *best,
                         const routing_result *r) {
     bool carried = best->units == s->units, whole = carried && r->end.placed;

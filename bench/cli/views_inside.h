@@ -1,4 +1,4 @@
-// What the files of braid-bench views share.
+// Shared by the files of braid-bench views.
 #ifndef BRAID_BENCH_CLI_VIEWS_INSIDE_H
 #define BRAID_BENCH_CLI_VIEWS_INSIDE_H
 
@@ -14,9 +14,12 @@ typedef struct views_row {
     uint32_t runs, quiet, whole, over_capacity, most_links, one_sided;
     uint64_t units, links, all_links;
     figures_sample views, braid,
-        product;  // best on the links / optimum over all; braid / best on the links; braid / optimum
-    figures_sample gossip_rounds, gossip_messages, gossip_kilobytes, gossip_changes;  // the last three per peer
-    figures_sample near_rounds, near_messages;  // until the cost is at most VIEWS_NEAR_PERCENT above the optimum
+        // best on the links / optimum over all; braid / best on the links; braid / optimum
+        product;
+    // the last three per peer
+    figures_sample gossip_rounds, gossip_messages, gossip_kilobytes, gossip_changes;
+    // until the cost is at most VIEWS_NEAR_PERCENT above the optimum
+    figures_sample near_rounds, near_messages;
     figures_sample whole_messages, messages, kilobytes, last_move;
     uint64_t hash;
 } views_row;

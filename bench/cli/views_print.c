@@ -1,4 +1,4 @@
-// What braid-bench views shows: a table, JSON lines, a drawing.
+// The output of braid-bench views: a table, JSON lines, a drawing.
 #include "bench/cli/views_inside.h"
 #include "bench/cli/plot.h"
 #include "format/json.h"

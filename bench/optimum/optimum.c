@@ -1,16 +1,16 @@
-// Optima of routing instances: ours where there is one data peer, an integer program where there are several.
+// Optima of routing instances: our planner for one data peer, an integer program for several.
 #include "bench/optimum/optimum.h"
 
 #include <stdlib.h>
 
-enum { MOST_LOADS = 64 };  // that are tried as the heaviest, from the bound upward
+enum { MOST_LOADS = 64 };  // loads that are tried as the heaviest, from the bound upward
 
 #ifdef BRAID_HAVE_GLPK
 #include <glpk.h>
 #include <math.h>
 #endif
 
-// When a unit may come home to any data peer.
+// The optimum when a unit may end at any data peer.
 static braid_err relaxed(const routing_instance *instance, bool worst, routing_optimum *out, braid_error *error) {
     const plan_problem *p = &instance->problem;
     void *memory = malloc(plan_relaxed_bytes(p));
@@ -34,7 +34,7 @@ static braid_err relaxed(const routing_instance *instance, bool worst, routing_o
 // Variable f(k, l): units of data peer k on link l; 0 where a link belongs to another data peer.
 typedef struct program {
     const routing_instance *instance;
-    int64_t most;  // load of a link
+    int64_t most;  // largest load of a link
     glp_prob *glpk;
     int *column;  // [sources][links], 0: none
     int *row;     // scratch of a matrix row
@@ -60,7 +60,8 @@ static void add_columns(program *g) {
         }
 }
 
-// Adds a row over the links into (sign_in) and out of (sign_out) a peer, for one data peer's units or (all) for all.
+// Adds a row over the links into (sign_in) and out of (sign_out) a peer, for the units of one data
+// peer or (all) of all.
 static void add_row(program *g, uint32_t peer, uint32_t only, bool all, double sign_in, double sign_out, int kind,
                     double low, double high) {
     const plan_problem *p = &g->instance->problem;
@@ -78,7 +79,7 @@ static void add_row(program *g, uint32_t peer, uint32_t only, bool all, double s
     glp_set_mat_row(g->glpk, r, n, g->row, g->value);
 }
 
-// No link carries more than what loads it with `most`.
+// Limits each link to a load of at most `most`.
 static void add_loads(program *g) {
     const plan_problem *p = &g->instance->problem;
     for (uint32_t l = 0; l < p->links && g->most < INT64_MAX; l++) {
@@ -120,7 +121,8 @@ static void add_rows(program *g, int64_t units) {
 
 typedef enum verdict { FOUND, PROVEN, IMPOSSIBLE, UNKNOWN } verdict;
 
-// The linear program (a bound of the sum), then, if its answer is not whole, the integer one, whose sum and flow are kept.
+// Solves the linear program (a bound of the sum). If its answer is not integral, solves the integer
+// program, and keeps that sum and flow.
 static verdict solve(program *g, uint32_t seconds, double *bound, int64_t *sum, int64_t *flow) {
     const plan_problem *p = &g->instance->problem;
     glp_smcp simplex;
@@ -174,7 +176,7 @@ static void least_sum(program *g, uint32_t seconds, routing_optimum *out) {
     if (v == PROVEN || v == FOUND) out->cost = out->sum;
 }
 
-// The load above this at which the first link may carry one more unit.
+// The next load at which some link may carry one more unit.
 static int64_t next_load(const plan_problem *p, int64_t load) {
     int64_t next = INT64_MAX;
     for (uint32_t l = 0; l < p->links; l++) {
@@ -184,7 +186,8 @@ static int64_t next_load(const plan_problem *p, int64_t load) {
     return next;
 }
 
-// From the bound upward, until a program has an answer. Those before it that had none raise the bound, if that is proven.
+// Raises the load from the bound upward until a program has a solution. Each proven failure raises
+// the bound.
 static void least_load(program *g, uint32_t seconds, routing_optimum *out) {
     bool certain = true;
     int64_t most = out->relaxed;

@@ -9,7 +9,8 @@ void *routing_memory(size_t bytes) {
     size_t align = bytes >= SIM_HUGE_PAGE ? SIM_HUGE_PAGE : ROUTING_BLOCK_GRAIN;
     bytes = (bytes + align - 1) / align * align;
     void *memory = aligned_alloc(align, bytes);
-    if (memory != NULL && align == SIM_HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish, not a need
+    // a hint that may fail
+    if (memory != NULL && align == SIM_HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }
 

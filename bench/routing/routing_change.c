@@ -1,4 +1,4 @@
-// Peers that go from, or come to, a swarm whose routing has become quiet.
+// Deaths and joins in a swarm with quiet routing.
 #include "bench/routing/routing_inside.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static bool changes(const routing_change *change, uint32_t peer) {
     return false;
 }
 
-// place[i]: index of peer i among those that stay.
+// place[i]: index of peer i among the remaining peers.
 static void copy_staying(const routing_instance *from, const routing_change *change, plan_peer *peer, plan_link *link,
                          uint32_t *place, routing_instance *out) {
     plan_problem *p = &out->problem;
@@ -55,11 +55,11 @@ static void arrive(routing_net *n, const routing_change *change, int64_t units) 
     routing_collect(n, 0);
 }
 
-// They die without a word. What they had sent still arrives until a neighbour notices.
+// Peers die. Messages that they had sent still arrive until a neighbour notices the death.
 static void crash(routing_net *n, const routing_change *change) {
     for (uint32_t i = 0; i < change->count; i++) {
         n->node[change->peer[i]].away = true;
-        routing_mourn(n, change->peer[i]);
+        routing_notice_death(n, change->peer[i]);
     }
 }
 

@@ -1,4 +1,4 @@
-// Routing instances and flows as JSON, so that anyone can check them.
+// Routing instances and flows as JSON, for independent checks.
 #ifndef BRAID_BENCH_ROUTING_ROUTING_DUMP_H
 #define BRAID_BENCH_ROUTING_ROUTING_DUMP_H
 
@@ -12,9 +12,9 @@ typedef struct routing_found {
 } routing_found;
 
 // {"peers":[{"name","stage","capacity","source"}],"links":[{"from","to","cost"}],
-//  "systems":{NAME:{"paths":[[names, data peer to data peer]],"messages","bytes","rounds"}}}
-// A data peer's capacity is the number of units it wants to send. A path that is shorter than from data peer to data
-// peer breaks off at its last name.
+// "systems":{NAME:{"paths":[[names, data peer to data peer]],"messages","bytes","rounds"}}}
+// A data peer's capacity is the number of units that it wants to send. A path that does not end at
+// a data peer breaks off at its last name.
 braid_err routing_dump(const routing_instance *instance, const routing_found *found, uint32_t count, const char *path,
                        braid_error *error);
 

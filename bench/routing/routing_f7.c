@@ -1,4 +1,4 @@
-// F7's instances, and what every instance goes through: sorting by name.
+// F7's instances, and the sorting by name of every instance.
 #include "base/rng.h"
 #include "bench/routing/routing.h"
 
@@ -21,7 +21,7 @@ typedef struct listed_peer {
     uint32_t listed;  // its place in the listing
 } listed_peer;
 
-// Peers and links as somebody wrote them down.
+// Peers and links in their listed order.
 typedef struct listing {
     listed_peer *peer;
     plan_link *link;

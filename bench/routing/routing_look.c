@@ -1,4 +1,4 @@
-// What an observer sees who asks all routers at once.
+// A global observer of all routers.
 #include "bench/routing/routing_inside.h"
 
 #include "base/err.h"
@@ -19,7 +19,7 @@ static uint32_t link_between(const routing_net *n, uint32_t from, uint32_t to) {
     return low < n->first_link[from + 1] && p->link[low].to == to ? low : UINT32_MAX;
 }
 
-// What the router says it carries, all of it.
+// All units that the router reports.
 static uint32_t ask(routing_net *n, uint32_t peer) {
     uint32_t count = router_units(n->node[peer].router, n->units_of, n->units_room);
     if (count <= n->units_room) return count;
@@ -39,7 +39,7 @@ static routing_seen as_seen(const routing_net *n, uint32_t peer, const router_un
     return (routing_seen){u->source - 1, in, out, u->count, u->upstream == 0};
 }
 
-// BRAID_CHECKED: what is not asked again says what it said.
+// BRAID_CHECKED: a router that is not queried again would give the same answer.
 static void check_seen(routing_net *n, uint32_t peer) {
 #ifdef BRAID_CHECKED
     const routing_node *node = &n->node[peer];
@@ -55,7 +55,8 @@ static void check_seen(routing_net *n, uint32_t peer) {
     (void)n, (void)peer;
 }
 
-// What has not changed since it was asked is not asked again: most of a large swarm.
+// Updates the record of a peer. Routers without changes are not queried again: most of a large
+// swarm.
 static void see(routing_net *n, uint32_t peer) {
     routing_node *node = &n->node[peer];
     if (!node->unseen) {
@@ -79,8 +80,9 @@ static void see(routing_net *n, uint32_t peer) {
     }
 }
 
-// One entry of a peer's list. Peers are taken in the order of their stages, so what comes in by a link is known before
-// its receiver's turn. A unit that nobody sends (gwtf's unpaired outflow) is no unit on its way.
+// Records one unit of a peer. Peers are processed in the order of their stages, so the incoming
+// units of a link are known before its receiver's turn. A unit without a sender (gwtf's unpaired
+// outflow) does not count.
 static void book(routing_net *n, uint32_t peer, const routing_seen *u, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
     if (u->source >= n->instance->sources) {
@@ -101,7 +103,7 @@ static void book(routing_net *n, uint32_t peer, const routing_seen *u, routing_s
         n->sent[row + u->out] += u->count;
         n->real[row + u->out] += real;
     }
-    // A relay's unit needs both ends; a data peer has one of them.
+    // A relay's unit needs both ends; a data peer's has one of them.
     uint32_t ends = (u->in != UINT32_MAX ? 1u : 0u) + (u->out != UINT32_MAX ? 1u : 0u);
     s->consistent &= ends == (data ? 1u : 2u);
 }
@@ -110,7 +112,8 @@ static void see_all(routing_net *n, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
     for (uint32_t i = 0; i < n->peers; i++)
         if (!n->node[i].away) see(n, i);
-    // Data peers come first with what they send, and once more at the end with what came home.
+    // Data peers come first with the units that they send, and again at the end with those that
+    // returned.
     for (uint32_t step = 0; step < n->peers + n->instance->sources; step++) {
         uint32_t i = step % n->peers;
         const routing_node *node = &n->node[i];
@@ -137,7 +140,7 @@ static int64_t heaviest(const routing_net *n) {
     return most;
 }
 
-// What the links carry of one data peer's units; `worst` as if there were no other.
+// Adds the load of the links by one data peer's units; `worst` as if there were no other.
 static void add_links(const routing_net *n, size_t row, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
     const int64_t *sent = n->sent + row, *taken = n->taken + row, *real = n->real + row, *arrived = n->arrived + row;
@@ -177,7 +180,8 @@ static routing_sight sight(routing_net *n) {
     return s;
 }
 
-// The first time that all units have a way, and that it is cheap. In a large swarm some commit is always under way.
+// Records the first time that all units have a path, and that their cost is near the optimum. In a
+// large swarm some COMMIT is always in flight.
 static void note_first(routing_net *n, int64_t round) {
     routing_result *out = n->out;
     bool placed = n->settings->seldom ? out->end.placed : out->end.whole;
@@ -216,7 +220,7 @@ void routing_look(routing_net *n, int64_t round) {
     out->early_messages = out->messages;
 }
 
-// The round after this one that is looked at.
+// The next round with a look.
 static int64_t next_look(const routing_net *n, int64_t limit) {
     int64_t round = (n->look - n->start) / ROUTING_ROUND;
     int64_t next = n->look + (1 + (n->settings->seldom ? round / 32 : 0)) * ROUTING_ROUND;

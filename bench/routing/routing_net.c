@@ -1,4 +1,4 @@
-// Setting up a routing run: one router a peer, a wire each way between neighbours.
+// Set-up of a routing run: one router per peer, a wire in each direction between neighbours.
 #include "bench/routing/routing_inside.h"
 
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static bool same_stage(const plan_problem *p, uint32_t a, uint32_t b) {
     return a != b && p->peer[a].stage != 0 && p->peer[a].stage == p->peer[b].stage;
 }
 
-// Every link is a wire each way; gwtf also speaks within a stage.
+// Every link is a wire in each direction; gwtf also sends messages within a stage.
 static pair *list_pairs(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     bool within = n->settings->algorithm == ROUTER_GWTF;
@@ -71,7 +71,7 @@ static braid_err open_wires(routing_net *n) {
     return good ? BRAID_OK : BRAID_MEMORY;
 }
 
-// node.widest: the largest number of neighbours that a peer has on one side.
+// node.widest: the largest number of neighbours of a peer on one side.
 static braid_err count_neighbours(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     uint32_t *count = calloc((size_t)p->peers * 3, sizeof *count);
@@ -117,7 +117,7 @@ static router_config configure(const routing_net *n, uint32_t i) {
     return c;
 }
 
-// What each router needs, in `bytes`; aligned so that no two share a line of the cache.
+// The memory of each router, in `bytes`; aligned so that no two share a cache line.
 static braid_err measure_routers(routing_net *n, size_t *bytes) {
     for (uint32_t i = 0; i < n->peers; i++) {
         router_config c = configure(n, i);
@@ -161,7 +161,7 @@ static void add(routing_net *n, uint32_t at, uint32_t neighbour, router_side sid
                      n->instance->name[neighbour]);
 }
 
-// All links, or those of one peer.
+// Introduces the neighbours of all links, or those of one peer.
 static void join_neighbours(routing_net *n, uint32_t only) {
     const plan_problem *p = &n->instance->problem;
     for (uint32_t l = 0; l < p->links; l++) {
@@ -230,7 +230,7 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
     return err ? braid_fail(error, err, "no memory for a routing run of %u peers", n->peers) : BRAID_OK;
 }
 
-// The blocks and what was seen never shrink, and the queue says how large it was, so this is the most that there was at any time.
+// Blocks and records never shrink, and the queue reports its largest size, so this is the peak.
 void routing_net_account(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     size_t cells = (size_t)n->instance->sources * p->links, looks = 6 * sizeof(int64_t);

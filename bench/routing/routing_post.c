@@ -1,16 +1,17 @@
-// Messages in flight. A label that goes to sixteen neighbours flies as one text with sixteen heads.
+// Messages in flight. A label for sixteen neighbours is one text with sixteen heads.
 #include "bench/routing/routing_inside.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { HEAVY_CAP = 200 * ROUTING_ROUND };  // no message of a heavy-tailed link is later than this
+enum { HEAVY_CAP = 200 * ROUTING_ROUND };  // longest delay of a message on a heavy-tailed link
 
 _Static_assert(sizeof(routing_text) + sizeof(((router_message *)0)->u) <= ROUTING_BLOCK_MAX, "a text fits into a block");
 
 // --- delays
 
-// An exponential number with mean 1 from comparisons of uniform ones alone (von Neumann 1951): the same bits everywhere.
+// An exponential number with mean 1 from comparisons of uniform ones alone (von Neumann 1951): the
+// same bits on every machine.
 static double exponential(rng *r) {
     for (double whole = 0;; whole += 1) {
         double first = rng_unit(r), last = first;
@@ -67,7 +68,7 @@ static uint64_t text_hash(const router_message *m) {
     return hash;
 }
 
-// The text of a message: the newest one again if that says the same.
+// The text of a message: the newest one again if it is equal.
 static routing_text *take_text(routing_net *n, const router_message *m) {
     size_t bytes = text_bytes(m);
     if (bytes == 0) return NULL;
@@ -111,7 +112,8 @@ void routing_drop(routing_net *n, routing_flight *flight) {
     routing_blocks_give(&n->blocks, flight, sizeof *flight);
 }
 
-// The wire from `peer` to `to`, looked for from `near` on, because messages leave by rising receiver; the end: none.
+// The wire from `peer` to `to`, searched from `near` on, because messages leave by rising receiver;
+// the end: none.
 static uint32_t find_wire(const routing_net *n, uint32_t peer, uint32_t to, uint32_t near) {
     uint32_t end = n->first_wire[peer + 1];
     if (near < end && n->wire_to[near] > to) near = n->first_wire[peer];
@@ -119,7 +121,7 @@ static uint32_t find_wire(const routing_net *n, uint32_t peer, uint32_t to, uint
     return near < end && n->wire_to[near] == to ? near : end;
 }
 
-// Units of a commit under way, or no more.
+// Adds units of a COMMIT in flight; negative: the flight has ended.
 static void set_off(routing_net *n, int64_t units) {
     n->moving += units;
     n->touched = true;
@@ -147,14 +149,14 @@ void routing_post(routing_net *n, uint32_t peer) {
         wire = find_wire(n, peer, m->to - 1, wire);
         if (wire == n->first_wire[peer + 1]) {
             routing_net_fail(n, BRAID_STATE, "%s sent a %s to %s, which is no neighbour", n->instance->name[peer],
-                             router_kind_name(m->kind), m->to - 1 < n->peers ? n->instance->name[m->to - 1] : "nobody");
+                             router_kind_name(m->kind), m->to - 1 < n->peers ? n->instance->name[m->to - 1] : "none");
             return;
         }
         send(n, wire, m);
     }
 }
 
-void routing_mourn(routing_net *n, uint32_t peer) {
+void routing_notice_death(routing_net *n, uint32_t peer) {
     for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++) {
         router_message notice = {.from = peer + 1, .to = n->wire_to[w] + 1, .kind = (router_kind)ROUTING_NOTICE};
         int64_t after = ROUTING_ROUND + (int64_t)(rng_unit(&n->wire[w].random) * 2 * ROUTING_ROUND);

@@ -1,4 +1,4 @@
-// The event loop of a routing run: messages in flight, ticks, and looks at the whole at the end of rounds.
+// The event loop of a routing run: messages in flight, ticks, and looks at the end of rounds.
 #include "bench/routing/routing_inside.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ void routing_drain(routing_net *n) {
         if (at % 2 == 0) routing_drop(n, item);
 }
 
-// A stale tick is no event: a run whose queue holds nothing else is quiet.
+// A stale tick is no event: a run with nothing else in its queue is quiet.
 void routing_events(routing_net *n) {
     int64_t limit = n->start + n->settings->limit_rounds * ROUTING_ROUND;
     uint64_t key;

@@ -16,7 +16,7 @@ static void draw_places(scale_map *m, const scale_spec *spec) {
     }
 }
 
-// Peers by stage, the data peer first.
+// Draws peers by stage, the data peer first.
 static void draw_peers(scale_map *m, const scale_spec *spec, plan_peer *peer, char (*name)[ROUTING_NAME]) {
     uint64_t fits = UINT64_MAX;
     snprintf(name[0], ROUTING_NAME, "d1");

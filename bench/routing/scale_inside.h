@@ -1,4 +1,4 @@
-// What the files of the large instances share.
+// Shared by the files of the large instances.
 #ifndef BRAID_BENCH_ROUTING_SCALE_INSIDE_H
 #define BRAID_BENCH_ROUTING_SCALE_INSIDE_H
 
@@ -19,7 +19,7 @@ typedef struct scale_map {
 
 int64_t scale_cost(const scale_map *m, uint32_t a, uint32_t b);
 void scale_put_link(scale_map *m, uint32_t from, uint32_t to);
-// All links from stage `s` to the next one; false without memory.
+// Adds all links from stage `s` to the next one; false without memory.
 bool scale_join_stages(scale_map *m, uint32_t s, uint32_t neighbours, rng *r);
 
 #endif

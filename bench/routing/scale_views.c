@@ -1,4 +1,5 @@
-// Who knows whom in a large instance. The cheapest links come from a grid over the map, so that nobody looks at everybody.
+// The neighbours of each peer in a large instance. The cheapest links are found with a grid over
+// the map, which avoids comparing all pairs.
 #include "bench/routing/scale_inside.h"
 
 #include <stdlib.h>
@@ -6,10 +7,10 @@
 
 typedef struct grid {
     const scale_map *m;
-    uint32_t side;  // cells a side
-    int32_t cell;   // width of one
+    uint32_t side;  // cells on one side
+    int32_t cell;   // width of a cell
     int32_t least_access;
-    uint32_t *first;  // [side * side + 1], into
+    uint32_t *first;  // [side * side + 1], indices into `peer`
     uint32_t *peer;
 } grid;
 
@@ -18,7 +19,7 @@ typedef struct found {
     int64_t cost;
 } found;
 
-// The floor of the root, in integers: the same on every machine.
+// The floor of the square root, in integers: the same on every machine.
 static int64_t root_of(uint64_t square) {
     uint64_t root = 0, bit = (uint64_t)1 << 40;
     while (bit > square) bit >>= 2;
@@ -47,7 +48,7 @@ static uint32_t cell_of(const grid *g, uint32_t peer) {
     return (uint32_t)(p->y / g->cell) * g->side + (uint32_t)(p->x / g->cell);
 }
 
-// About two peers a cell.
+// About two peers in each cell.
 static bool grid_open(grid *g, const scale_map *m, uint32_t first, uint32_t end) {
     *g = (grid){.m = m, .side = 1, .least_access = INT32_MAX};
     while (2 * (g->side + 1) * (g->side + 1) <= end - first) g->side++;
@@ -84,7 +85,7 @@ static void look_in_cell(const grid *g, uint32_t peer, int64_t x, int64_t y, fou
         keep_best(best, most, count, (found){g->peer[i], scale_cost(g->m, peer, g->peer[i])});
 }
 
-// The `most` cheapest for `peer`: ring after ring of cells, until nothing farther out can be cheaper.
+// The `most` cheapest peers for `peer`: rings of cells, until no cell farther out can be cheaper.
 static uint32_t cheapest(const grid *g, uint32_t peer, found *best, uint32_t most) {
     const scale_place *p = &g->m->place[peer];
     int64_t x = p->x / g->cell, y = p->y / g->cell;
@@ -122,7 +123,7 @@ static int by_cost(const void *a, const void *b) {
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
-// Everybody's wishes: twice as many as it may keep, because others choose too.
+// Each peer wishes for twice as many links as it may keep, because others choose too.
 static bool gather_wishes(joint *j, uint32_t keep) {
     found best[2 * SCALE_MAX_NEIGHBOURS];
     grid next = {0}, previous = {0};
@@ -144,7 +145,8 @@ static void take(joint *j, uint32_t from, uint32_t to) {
     scale_put_link(j->m, from, to);
 }
 
-// The cheapest link first, if both ends have room: nobody could do better by a link that the other end would prefer too.
+// Takes the cheapest link first, if both ends have room. So no two peers would both prefer a link
+// that was not taken (a stable matching).
 static void take_cheapest(joint *j, uint32_t keep) {
     qsort(j->wish, j->wishes, sizeof *j->wish, by_cost);
     for (uint32_t w = 0; w < j->wishes; w++) {
@@ -168,7 +170,7 @@ static void shuffle(uint32_t *order, uint32_t count, rng *r) {
     }
 }
 
-// Rounds of a dance: in each one everybody meets a random partner, and they stay in touch if both have room.
+// In each round each peer meets a random partner, and they keep a link if both have room.
 static void take_strangers(joint *j, uint32_t start, uint32_t neighbours, rng *r) {
     uint32_t here = j->middle - j->from, there = j->end - j->middle, most = here > there ? here : there;
     for (uint32_t i = 0; i < there; i++) j->order[i] = j->middle + i;

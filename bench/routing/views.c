@@ -1,4 +1,5 @@
-// The swarms of the experiment with partial views: who is where, and what a link between two peers costs.
+// The swarms of the experiment with partial views: the places of peers, and the cost of a link
+// between two peers.
 #include "bench/routing/views.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-// Swarms too large for everybody to know everybody: what gossip makes of their links (src/flow/view.h), and what the best
-// flow over all links would cost. For benchmarks and tests.
+// Swarms with partial views: the links that gossip builds (src/routing/view), and the cost of the
+// best flow over all links. For benchmarks and tests.
 #ifndef BRAID_BENCH_ROUTING_VIEWS_H
 #define BRAID_BENCH_ROUTING_VIEWS_H
 
@@ -14,8 +14,10 @@ enum {
 };
 
 typedef enum views_costs {
-    VIEWS_WORLD,   // latencies between ten places, a detour of up to a tenth for each pair, and each peer's own access
-    VIEWS_RANDOM,  // F7's: U(1, 20) for each pair, nothing can be guessed
+    // latencies between ten places, a detour of up to a tenth for each pair, and each peer's own
+    // access
+    VIEWS_WORLD,
+    VIEWS_RANDOM,  // F7's: U(1, 20) for each pair, without structure
     VIEWS_COSTS
 } views_costs;
 const char *views_costs_name(views_costs costs);
@@ -23,13 +25,14 @@ const char *views_costs_name(views_costs costs);
 typedef struct views_settings {
     uint32_t relays, stages, sources;
     views_costs costs;
-    double demand;  // of what the narrowest stage carries
+    double demand;  // share of the narrowest stage's capacity
     uint64_t seed;
-    uint32_t links;        // neighbours a side of a relay; data peers take all of their two stages
-    uint32_t close;        // of them the cheapest, 0: half
+    // neighbours on each side of a relay; data peers take all of their two stages
+    uint32_t links;
+    uint32_t close;        // how many of them are the cheapest; 0: half
     uint32_t probes;       // 0: the view's default
-    double loss;           // of gossip's messages
-    int64_t limit_rounds;  // of gossip
+    double loss;           // share of lost gossip messages
+    int64_t limit_rounds;  // limit of the gossip
 } views_settings;
 
 // Peers in the order of a routing_instance: data peers, then stage by stage.
@@ -40,16 +43,17 @@ typedef struct views_swarm {
     plan_peer *peer;
     uint32_t *place;
     int64_t *access;
-    uint32_t *first;  // [stages + 2]: of each stage
+    uint32_t *first;  // [stages + 2]: first peer of each stage
 } views_swarm;
 
 braid_err views_swarm_make(const views_settings *settings, views_swarm *out, braid_error *error);
 void views_swarm_close(views_swarm *swarm);
-// Of a link between two peers, the same in both directions, in 1/ROUTING_SCALE.
+// The cost of a link between two peers, the same in both directions, in 1/ROUTING_SCALE.
 int64_t views_cost(const views_swarm *swarm, uint32_t a, uint32_t b);
 
-// The cost of the cheapest flow of `swarm->units` over all links between neighbouring stages, exactly (a unit may come home
-// to any data peer: with several that is a bound). It is found on some links and proved on all: see views_optimum.c.
+// The cost of the cheapest flow of `swarm->units` over all links between neighbouring stages,
+// exact. (A unit may end at any data peer; with several of them this is a bound.) Found on some
+// links and proved on all: see views_optimum.c.
 typedef struct views_optimum {
     int64_t units, cost;
     uint32_t solved_links;  // links of the last problem that was solved
@@ -61,15 +65,15 @@ braid_err views_optimum_find(const views_swarm *swarm, views_optimum *out, braid
 // The cheapest flow over the links of an instance, with the same meaning.
 braid_err views_best(const routing_instance *instance, plan_answer *answer, braid_error *error);
 
-// What peers said after one relay died, by their distance from it in links (0: they carried its units): until all units had a
-// way again, and until it was quiet.
-enum { VIEWS_FAR = 6 };  // the last entry: so far and farther
+// Messages after the death of one relay, by the distance of their sender from it in links (0: peers
+// that carried its units): until all units had a path again, and until it was quiet.
+enum { VIEWS_FAR = 6 };  // the last entry: this distance and more
 typedef struct views_distances {
-    uint32_t runs, skipped;  // skipped: not quiet before, or nothing passed through the relay
+    uint32_t runs, skipped;  // skipped: not quiet before, or no unit passed through the relay
     uint32_t whole;
     uint64_t peers[VIEWS_FAR + 1];
     uint64_t messages[2][VIEWS_FAR + 1];  // until whole; until quiet
-    uint64_t silent[2][VIEWS_FAR + 1];    // peers that said nothing
+    uint64_t silent[2][VIEWS_FAR + 1];    // peers that sent no message
     uint64_t hash;
 } views_distances;
 // Adds one death to `out`: of a relay that carries units, drawn from the instance's seed.
@@ -77,10 +81,10 @@ braid_err views_crash(const routing_instance *instance, const routing_settings *
                       views_distances *out, braid_error *error);
 
 typedef struct views_gossip {
-    plan_link *link;  // that both ends agree on, from upstream to downstream, sorted; owned
+    plan_link *link;  // links that both ends agree on, from upstream to downstream, sorted; owned
     uint32_t links;
-    uint32_t one_sided;   // links that only one end believes in
-    uint32_t most_links;  // a side of a relay
+    uint32_t one_sided;   // links that only one end has
+    uint32_t most_links;  // on one side of a relay
     int64_t rounds, last_change;
     uint64_t messages, bytes, changes;
     uint64_t by_kind[VIEW_KIND_COUNT];

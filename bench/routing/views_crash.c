@@ -1,4 +1,4 @@
-// One relay of a quiet swarm dies: who has to say anything about it?
+// One relay of a quiet swarm dies: which peers send messages because of it?
 #include "bench/routing/views.h"
 
 #include "base/rng.h"
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ON_PATH = 0 };  // distance of peers that carried the dead one's units; others are 1 or more links away
+// distance of peers that carried the dead relay's units; others are 1 or more links away
+enum { ON_PATH = 0 };
 
 // Distances in links from one peer.
 static void measure(const plan_problem *p, uint32_t from, uint32_t *distance) {
@@ -25,8 +26,8 @@ static void measure(const plan_problem *p, uint32_t from, uint32_t *distance) {
     }
 }
 
-// All peers that units of this one may have passed, towards one end of the flow. Which of a peer's units go on to whom
-// nobody can tell apart, so it is all of them.
+// Marks all peers that units of this one may have passed, towards one end of the flow. A peer's
+// units cannot be told apart, so all of their paths are followed.
 static void follow(const plan_problem *p, const int64_t *flow, uint32_t peer, bool onward, uint32_t *distance) {
     for (uint32_t l = 0; l < p->links; l++) {
         uint32_t here = onward ? p->link[l].from : p->link[l].to, there = onward ? p->link[l].to : p->link[l].from;

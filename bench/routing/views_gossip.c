@@ -1,5 +1,5 @@
-// The gossip of a swarm under a virtual clock: every message takes one round, everybody begins at once with a few contacts
-// from discovery. What comes out are the links that both ends agree on.
+// The gossip of a swarm under a virtual clock: every message takes one round, and all peers begin
+// at once with a few contacts from discovery. The result are the links that both ends agree on.
 #include "bench/routing/views.h"
 
 #include "base/rng.h"
@@ -9,10 +9,12 @@
 #include <string.h>
 
 enum {
-    FIRST_CONTACTS = 4,  // of each neighbouring and of the own stage, by chance: what a lookup in discovery answers
+    // random contacts of each neighbouring stage and of the own one: the answer of a lookup in
+    // discovery
+    FIRST_CONTACTS = 4,
     PERIOD = 4 * ROUTING_ROUND,
-    PATIENCE = 3 * ROUTING_ROUND,
-    SETTLED = 64,  // periods without a change of links: the views are built
+    TIMEOUT = 3 * ROUTING_ROUND,
+    SETTLED = 64,  // periods without a change of links: the views are complete
 };
 
 typedef struct gossip {
@@ -21,7 +23,7 @@ typedef struct gossip {
     braid_error *error;
     view **view;
     int64_t *armed;   // the next tick of each peer
-    sim_queue queue;  // by time * 2; + 1 for ticks
+    sim_queue queue;  // sorted by time * 2; + 1 for ticks
     rng random;
     int64_t now;
     bool failed;
@@ -72,7 +74,7 @@ static view_config configure(const views_swarm *s, uint32_t i) {
                          .close = s->peer[i].stage == 0 ? 0 : t->close,
                          .probes = t->probes,
                          .period = PERIOD,
-                         .patience = PATIENCE,
+                         .patience = TIMEOUT,
                          .seed = rng_seed(rng_seed(t->seed, 3), i)};
 }
 
@@ -153,7 +155,7 @@ static void events(gossip *g) {
         bool settled = at - g->out->last_change * ROUTING_ROUND > SETTLED * PERIOD;
         if (tick && *(int64_t *)item != at) continue;
         over |= at > limit || settled;
-        if (over && tick) continue;  // what is being said is finished, and nothing new begun
+        if (over && tick) continue;  // exchanges in progress are finished, no new one begins
         g->now = at;
         if (tick) {
             uint32_t i = (uint32_t)((int64_t *)item - g->armed);
@@ -166,7 +168,7 @@ static void events(gossip *g) {
     g->out->rounds = g->now / ROUTING_ROUND;
 }
 
-// --- what came out
+// --- results
 
 static bool has(const gossip *g, uint32_t at, router_side side, uint32_t peer, view_link *scratch, uint32_t max) {
     uint32_t n = view_links(g->view[at], side, scratch, max);

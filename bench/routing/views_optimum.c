@@ -1,7 +1,8 @@
-// The cheapest flow over all links of a large swarm. Of 1.7 million links few are of use, so the problem is solved on some
-// and the answer proved on all: the potentials of a cheapest flow give every link a reduced cost, and a flow is cheapest on
-// all links exactly when none that was left out has a negative one. Those that have are put in, and it is solved again
-// (column generation). Costs are integers, so the proof has no tolerance.
+// The cheapest flow over all links of a large swarm. Few of 1.7 million links are used, so the
+// problem is solved on some links and the answer is proved on all. The potentials of a cheapest
+// flow give every link a reduced cost, and a flow is cheapest on all links exactly when no excluded
+// link has a negative one. Excluded links with a negative reduced cost are added, and the problem
+// is solved again (column generation). Costs are integers, so the proof has no tolerance.
 #include "bench/routing/views.h"
 
 #include "plan/min_cost.h"
@@ -10,17 +11,17 @@
 #include <string.h>
 
 enum {
-    PER_PEER = 8,       // links that one peer puts in at a time, on each side
-    MOST_ROUNDS = 200,  // each puts in one link at least
-    DEAR = 1 << 30,     // of a unit that stays at home: more than any way costs
+    PER_PEER = 8,       // links that one peer adds at a time, on each side
+    MOST_ROUNDS = 200,  // each round adds at least one link
+    UNSENT_COST = 1 << 30,     // cost of an unsent unit: more than any path costs
 };
 
 typedef struct columns {
     const views_swarm *swarm;
-    plan_arc *arc;  // inner arcs, data peers', the way past everything, then links
+    plan_arc *arc;  // inner arcs, those of data peers, the arc for unsent units, then links
     uint32_t arcs, fixed, room;
-    uint64_t *there;    // bit of each link that is in
-    size_t *first_bit;  // of a stage's links to the next
+    uint64_t *there;    // bit of each included link
+    size_t *first_bit;  // first bit of the links from a stage to the next
     bool failed;
 } columns;
 
@@ -58,7 +59,7 @@ static void add_fixed(columns *c) {
         add_arc(c, (plan_arc){source, out_of(i), room, 0, 0});
         add_arc(c, (plan_arc){in_of(i), sink, room, 0, 0});
     }
-    add_arc(c, (plan_arc){source, sink, s->units, DEAR, 0});
+    add_arc(c, (plan_arc){source, sink, s->units, UNSENT_COST, 0});
     c->fixed = c->arcs;
 }
 
@@ -86,7 +87,8 @@ static void keep(pick *best, pick p) {
     best[at] = p;
 }
 
-// Puts in, for each peer on both sides, the links of least (reduced) cost below `below`. Returns how many were put in.
+// Adds, for each peer on both sides, the links of least (reduced) cost below `below`. Returns how
+// many were added.
 static uint32_t price(columns *c, const int64_t *potential, int64_t below, pick *best) {
     const views_swarm *s = c->swarm;
     uint32_t before = c->arcs;
@@ -105,7 +107,8 @@ static uint32_t price(columns *c, const int64_t *potential, int64_t below, pick 
     return c->arcs - before;
 }
 
-// To begin with: whoever is used pays its own access whatever the link, so that does not tell links apart.
+// The first links: every link of a peer includes the peer's own access, so access does not
+// distinguish them and is left out.
 static bool price_by_access(columns *c, pick *best) {
     int64_t *guess = calloc((size_t)c->swarm->peers * 2, sizeof *guess);
     if (guess == NULL) return false;
@@ -133,7 +136,7 @@ static braid_err solve(columns *c, pick *best, views_optimum *out, braid_error *
         if (err) return err;
         int64_t stayed = c->arc[c->fixed - 1].flow;
         *out = (views_optimum){.units = answer.units - stayed,
-                               .cost = answer.cost - stayed * DEAR,
+                               .cost = answer.cost - stayed * UNSENT_COST,
                                .solved_links = g.arcs - c->fixed,
                                .all_links = out->all_links,
                                .rounds = out->rounds + 1};

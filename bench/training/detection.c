@@ -1,4 +1,5 @@
-// How soon silence is noticed, against alarms about peers that live: heartbeats over one line, held against one rule.
+// Delay of the failure detector against its false alarms: heartbeats over one line, judged by one
+// rule.
 #include "base/rng.h"
 #include "protocol/core/timing.h"
 #include "bench/training/repair.h"
@@ -16,8 +17,9 @@ const char *detection_line_name(detection_line line) {
 static double uniform(rng *r) { return (double)(rng_next(r) >> 11) / 9007199254740992.0; }
 static double exponential(rng *r, double mean) { return -mean * log(1 - uniform(r)); }
 
-// Steady: 20 to 40 ms. Heavy-tailed: and exponential 50 ms more, one in a hundred twenty times that. Pauses: steady, and the sender
-// stands still once a minute, for a second on average.
+// Steady: 20 to 40 ms. Heavy-tailed: in addition an exponential delay of 50 ms, for one in a
+// hundred twenty times that. Pauses: steady, and the sender is paused once a minute, for a second
+// on average.
 static double delay_s(detection_line line, rng *r) {
     double delay = 0.02 + 0.02 * uniform(r);
     if (line == DETECTION_HEAVY) delay += exponential(r, 0.05) * (rng_below(r, 100) == 0 ? 20 : 1);
@@ -30,7 +32,7 @@ static bool suspects(const detection_rule *rule, const timing_link *link, uint64
     return now_ns >= link->heard_ns + silence && (rule->silence_ns || timing_phi(link, now_ns) >= TIMING_EXPEL_PHI);
 }
 
-// How long after it was heard last a peer is suspected.
+// The time from the last message to the suspicion.
 static uint64_t limit_ns(const detection_rule *rule, const timing_link *link) {
     uint64_t low = 0, high = 600 * TIMING_S;
     while (high - low > TIMING_MS) {

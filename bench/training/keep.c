@@ -9,7 +9,8 @@
 #include <math.h>
 
 enum { MEMBERS = 3, MOST_HOLDERS = KEEP_PARTS + KEEP_MOST_SPARE, SHARE = 4, FINAL_WAITS = 10, SETTLED = 100, MOMENTS = 100 };
-static const double get_parameters = 8 * 65536;  // moved by one GET, be it their state or their results
+// parameters moved by one GET, as state or as results
+static const double get_parameters = 8 * 65536;
 
 typedef struct line {
     double latency_s, bytes_per_s;
@@ -18,10 +19,11 @@ typedef struct line {
 typedef struct world {
     const keep_case *c;
     double state_bytes, result_bytes;
-    uint32_t holders, order[MOST_HOLDERS];  // those that are left come first
-    line to_stage[MOST_HOLDERS];            // of each, to the member of the stage where that is quickest
-    line to_new[MOST_HOLDERS];              // to who takes the stage's place
-    line to_store;                          // from there to who has the checkpoints
+    uint32_t holders, order[MOST_HOLDERS];  // the surviving holders come first
+    // from each holder to the member of the stage with the fastest line
+    line to_stage[MOST_HOLDERS];
+    line to_new[MOST_HOLDERS];              // to the peer that replaces the stage
+    line to_store;                          // from there to the peer with the checkpoints
 } world;
 
 const char *keep_way_name(keep_way way) {
@@ -29,12 +31,12 @@ const char *keep_way_name(keep_way way) {
     return way < KEEP_WAYS ? names[way] : "?";
 }
 
-// One GET is under way, and after each there is a pause three times as long: a quarter of the line.
+// One GET is under way, and a pause three times as long follows it: a quarter of the line.
 static double pulled_s(const line *l, double bytes, double get_bytes) { return SHARE * (ceil(bytes / get_bytes) * 2 * l->latency_s + bytes / l->bytes_per_s); }
 static double results_s(const line *l, double bytes) { return pulled_s(l, bytes, get_parameters * KEEP_RESULT_BYTES); }
 static double state_s(const line *l, double bytes) { return pulled_s(l, bytes, get_parameters * KEEP_STATE_BYTES); }
 
-// When the run waits for it: the whole line, and many GETs at once.
+// When the run waits for the transfer: the whole line, and many GETs at once.
 static double moved_s(const line *l, double bytes) { return 2 * l->latency_s + bytes / l->bytes_per_s; }
 
 static line line_between(uint32_t a, uint32_t b) {
@@ -75,7 +77,7 @@ static void open_world(world *w, const keep_case *c, keep_way way) {
     }
 }
 
-// Some time behind the beginning, and behind `settled_s`.
+// A random time after the beginning, and after `settled_s`.
 static double death_s(const world *w, double iteration_s, double settled_s) {
     rng moment = {rng_seed(w->c->seed, 3)};
     return (ceil(fmax(SETTLED, settled_s / iteration_s)) + rng_unit(&moment) * MOMENTS) * iteration_s;
@@ -87,8 +89,9 @@ static void goes_on(keep_result *out, double died_s, double iteration_s, double 
     out->lost_s = moved + died_s - version * iteration_s;
 }
 
-// It applies the results of an iteration while the next one is computed; FINAL waits a little for the first that follows. One that has them
-// later than that lacks them for so long, and one that takes longer than an iteration never has any.
+// A standby applies the results of an iteration while the next one is computed; FINAL waits a
+// little for the first standby. A standby that has the results later lacks them for that long. One
+// that takes longer than an iteration never catches up.
 static void run_shadow(const world *w, keep_result *out) {
     double iteration_s = w->c->iteration_s, least = INFINITY, most = fmax(iteration_s / FINAL_WAITS, (double)TIMING_SHADOW_NS / 1e9);
     for (uint32_t h = 0; h < w->holders; h++) least = fmin(least, results_s(&w->to_stage[h], w->result_bytes));
@@ -102,9 +105,11 @@ static void run_shadow(const world *w, keep_result *out) {
     goes_on(out, died_s, iteration_s, version, follows ? 0 : moved_s(&w->to_store, w->state_bytes));
 }
 
-// The members keep the version of when a refresh begins until it is done; then the next one begins. The newest that is whole is what is left; all other
-// stages have kept it, too. Whoever has a copy does the work of the stage, as a shadow does; of a code the parts come together first. All holders
-// together take no more than shadows do, unless they may use their whole share.
+// The members keep the version at which a refresh begins until it is done; then the next one
+// begins. The newest complete version survives, and all other stages have kept it, too. A holder of
+// a copy takes over the work of the stage, like a standby; the parts of a code are collected first.
+// All holders together use no more bandwidth than standbys do, unless they may use their whole
+// share.
 static void run_refreshed(const world *w, keep_way way, keep_result *out) {
     bool code = way == KEEP_CODE;
     uint32_t left = code ? KEEP_PARTS : 1;
@@ -120,7 +125,7 @@ static void run_refreshed(const world *w, keep_way way, keep_result *out) {
         if (code) moved = fmax(moved, moved_s(&w->to_new[w->order[i]], part));
     }
     for (uint32_t h = 0; h < w->holders; h++) out->bytes += part * iteration_s / (code ? all : takes[h]);
-    double period = code ? all : whole;  // each copy goes its own way
+    double period = code ? all : whole;  // each copy is refreshed independently
     double died_s = death_s(w, iteration_s, 2 * (period + whole));
     double begun_s = floor((died_s - whole) / period) * period;
     goes_on(out, died_s, iteration_s, floor(begun_s / iteration_s), moved);

@@ -3,18 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOBODY = UINT32_MAX };
+enum { NO_MICROBATCH = UINT32_MAX };
 
 typedef enum doing { WAITS_FOR_PEER, COMPUTES, WAITS_FOR_LINK, IS_SENT, IS_DONE } doing;
 
-// A microbatch is in one place at a time. Its visits: forward at path[0 .. length - 2], home at path[length - 1], then
-// backward at path[length - 2 .. 0].
+// A microbatch is in one place at a time. Its visits: forward at path[0 .. length - 2], the loss at
+// path[length - 1], then backward at path[length - 2 .. 0].
 typedef struct microbatch {
     doing doing;
     uint32_t visit;
-    int64_t since;  // waits since then
-    int64_t until;  // computes or is sent until then; INT64_MAX: waits
-    int64_t lands;  // the link is free again at `lands`, before `until` by the latency
+    int64_t since;  // begin of its wait
+    int64_t until;  // end of its computation or transfer; INT64_MAX: it waits
+    int64_t lands;  // end of its use of the link, before `until` by the latency
 } microbatch;
 
 struct pipeline_state {
@@ -24,8 +24,8 @@ struct pipeline_state {
     bool *computing;     // [peers]
     bool *gone;          // [peers]
     uint32_t *held;      // [peers]
-    int64_t *link_free;  // [links]: when it ends what it sends
-    uint32_t *first;     // [peers or links]: who is served next, NOBODY between two uses
+    int64_t *link_free;  // [links]: end of the current transfer
+    uint32_t *first;     // [peers or links]: the next microbatch in turn; NO_MICROBATCH between two uses
     int64_t *busy_ns;    // the caller's, or NULL
     uint32_t left;       // microbatches not done
 };
@@ -63,7 +63,8 @@ static bool stands_in(const state *s, uint32_t m, uint32_t visit) {
     return is_backward(s, visit) && peer_at(s, m, visit) != s->p->path[place_at(s, m, visit)];
 }
 
-// A relay's stash begins with the first visit to it; the data peer is no relay of its own microbatches.
+// A relay's activation stash is in use from the first visit; the data peer needs none for its own
+// microbatches.
 static bool takes_room(const state *s, uint32_t m) {
     uint32_t visit = s->batch[m].visit;
     return visit > 0 && (is_forward(s, visit) || stands_in(s, m, visit));
@@ -80,7 +81,7 @@ static bool served_before(const state *s, uint32_t a, uint32_t b, bool at_peer) 
     return x->since != y->since ? x->since < y->since : a < b;
 }
 
-// --- what ends at `now`
+// --- ends at `now`
 
 static void wait_for(state *s, uint32_t m, doing what) {
     s->batch[m].doing = what;
@@ -112,7 +113,7 @@ static void end_all(state *s) {
     }
 }
 
-// --- what begins at `now`
+// --- begins at `now`
 
 static void begin_computing(state *s, uint32_t m) {
     microbatch *b = &s->batch[m];
@@ -140,20 +141,20 @@ static int64_t receiver_from(const state *s, uint32_t m) {
     return s->gone[receiver] ? INT64_MAX : s->p->peer[receiver].from_ns;
 }
 
-// Of all that wait for a peer (a link), the first of each that is free and has room.
+// Begins the first waiting microbatch of each peer (or link) that is free and has room.
 static bool begin_all(state *s, doing waiting) {
     bool at_peer = waiting == WAITS_FOR_PEER, begun = false;
     for (uint32_t m = 0; m < s->p->microbatches; m++) {
         if (s->batch[m].doing != waiting) continue;
         uint32_t at = at_peer ? peer_at(s, m, s->batch[m].visit) : link_of(s, m);
         if (at_peer ? s->computing[at] || !has_room(s, m) : s->link_free[at] > s->now || receiver_from(s, m) > s->now) continue;
-        if (s->first[at] == NOBODY || served_before(s, m, s->first[at], at_peer)) s->first[at] = m;
+        if (s->first[at] == NO_MICROBATCH || served_before(s, m, s->first[at], at_peer)) s->first[at] = m;
     }
     for (uint32_t m = 0; m < s->p->microbatches; m++) {
         if (s->batch[m].doing != waiting) continue;
         uint32_t at = at_peer ? peer_at(s, m, s->batch[m].visit) : link_of(s, m);
         if (s->first[at] != m) continue;
-        s->first[at] = NOBODY;
+        s->first[at] = NO_MICROBATCH;
         begun = true;
         if (at_peer)
             begin_computing(s, m);
@@ -163,7 +164,8 @@ static bool begin_all(state *s, doing waiting) {
     return begun;
 }
 
-// A link that becomes free is a moment of its own: what it sent is still under way for the latency. So is one in which a peer is there at last.
+// The next event. Besides ends of computations these are links that become free, before the
+// transfer has arrived, and peers that arrive.
 static int64_t next_moment(const state *s) {
     int64_t next = INT64_MAX;
     for (uint32_t m = 0; m < s->p->microbatches; m++) {
@@ -186,7 +188,7 @@ int64_t pipeline_play(pipeline_state *s, int64_t until_ns) {
     return s->now;
 }
 
-// --- who is gone
+// --- deaths
 
 static bool is_on_line(const state *s, uint32_t m) { return s->batch[m].doing == IS_SENT && s->batch[m].lands > s->now; }
 
@@ -197,7 +199,7 @@ static bool is_lost_with(const state *s, uint32_t m, uint32_t peer) {
     return peer_at(s, m, visit + 1) == peer || (peer_at(s, m, visit) == peer && is_on_line(s, m));
 }
 
-// --- asking
+// --- checks
 
 static braid_err check_times(const pipeline *p, braid_error *error) {
     for (uint32_t i = 0; i < p->peers; i++) {
@@ -215,7 +217,7 @@ static braid_err check_times(const pipeline *p, braid_error *error) {
     return BRAID_OK;
 }
 
-// Room is taken in the order of the stages only when every relay has one.
+// Capacity causes no deadlock only if every relay is in one stage of all paths.
 static braid_err check_stages(const pipeline *p, const uint32_t *path, braid_error *error) {
     uint32_t *stage = calloc(p->peers + 1, sizeof *stage);
     if (stage == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for %u peers", p->peers);
@@ -291,7 +293,7 @@ braid_err pipeline_open(const pipeline *p, pipeline_state **out, braid_error *er
         pipeline_close(s);
         return braid_fail(error, BRAID_MEMORY, "no memory for a pipeline of %u peers", p->peers);
     }
-    for (size_t l = 0; l < links_of(p); l++) s->first[l] = NOBODY;
+    for (size_t l = 0; l < links_of(p); l++) s->first[l] = NO_MICROBATCH;
     for (uint32_t m = 0; m < p->microbatches; m++) wait_for(s, m, WAITS_FOR_PEER);
     s->left = p->microbatches;
     *out = s;
@@ -319,7 +321,7 @@ bool pipeline_is_settled(const pipeline_state *s, uint32_t m, uint32_t visit) {
     return visit <= b->visit + (b->doing == IS_SENT);
 }
 
-// The visit that an activation waits for, or is on its way to; 0: none.
+// The visit that an activation waits for or is on its way to; 0: none.
 static uint32_t waits_for_visit(const state *s, uint32_t m) {
     const microbatch *b = &s->batch[m];
     uint32_t visit = b->visit + (b->doing == IS_SENT);

@@ -5,7 +5,8 @@
 
 static const uint64_t MILLISECOND = 1000000;
 
-// Somebody dies when the others have known him for longer than a new line is given before silence expels.
+// The death comes when the links are old enough that the longer limit for new ones no longer
+// applies.
 enum { DIES_IN = 4, ITERATIONS = 6 };
 
 typedef struct moment {
@@ -46,7 +47,7 @@ static sim_case case_of(const repair_case *c) {
 
 uint64_t repair_round_trip_ns(const repair_case *c) {
     sim_case made = case_of(c);
-    return 2 * (made.latency_ns + made.jitter_ns) + made.payload_ns;
+    return 2 * (made.net.latency_ns + made.net.jitter_ns) + made.net.payload_ns;
 }
 
 void repair_run(const repair_case *c, sim_report *report) {

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// GWTF, section VI: d_model 1024, 16 layers, microbatches of 4 x 512 tokens, 50 to 500 Mb/s between places, a 32nd of it
-// because activations of larger models are 32 times as large. So they are here: 32 times the sequences on peers that compute
-// 32 times as fast, and the lines keep their rate for everything else. Assumed: fp32, what of the five RTX A4000 is left for
-// one of 18 peers (2 Tflop/s), the vocabulary, and what an update costs.
+// GWTF, section VI: d_model 1024, 16 layers, microbatches of 4 x 512 tokens, 50 to 500 Mb/s between
+// places, divided by 32 because activations of larger models are 32 times as large. Here
+// activations are that large: 32 times the sequences on peers that compute 32 times as fast, while
+// lines keep their rate for other traffic. Assumed: fp32, the share of five RTX A4000 for one of 18
+// peers (2 Tflop/s), the vocabulary, and the cost of an update.
 enum { SEQUENCES = 4, TOKENS = 512, WIDER = 32, GFLOPS = 2000, UPDATE_MS = 20, NO_LINE_MBPS = 100000 };
 
 typedef struct writer {
@@ -68,8 +69,8 @@ void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
 
 // ---- a run
 
-// Who died before CLOSE took all that it had added with it: somebody who knew would have given it nothing to do. False: that leaves a
-// stage with nobody.
+// Removes the peers that died before CLOSE, with all that they had added: an oracle would give them
+// no work. False: some stage is then empty.
 static bool without_the_dead(const scenario *s, const sim_swarm_iteration *i, uint16_t stage[T2_PEERS]) {
     uint32_t members[T2_STAGES] = {0};
     for (uint32_t who = 0; who < s->peers; who++) {
@@ -81,7 +82,8 @@ static bool without_the_dead(const scenario *s, const sim_swarm_iteration *i, ui
     return true;
 }
 
-// Moments of churn are drawn over an iteration as long as the one before: this one's if that one had lasted as long as its oracle.
+// Moments of churn are drawn over the duration of the previous iteration. This scales them as if
+// that one had lasted as long as its oracle.
 static int64_t at_its_pace(const t2_result *r, uint32_t index, uint64_t at_ns) {
     uint32_t before = index > 0 ? index - 1 : 0;
     const sim_swarm_iteration *i = &r->report.iteration[before];
@@ -89,7 +91,7 @@ static int64_t at_its_pace(const t2_result *r, uint32_t index, uint64_t at_ns) {
     return (int64_t)(since * t2_oracle_ns(&r->account[before]) / (i->end_ns - i->start_ns));
 }
 
-// True: somebody comes or goes while it lasts.
+// True: a peer joins or dies during the iteration.
 static bool who_is_there(const scenario *s, const t2_result *r, uint32_t index, bool sums_die, t2_presence there[T2_PEERS]) {
     const sim_swarm_iteration *i = &r->report.iteration[index];
     bool change = false;
@@ -106,7 +108,7 @@ static bool who_is_there(const scenario *s, const t2_result *r, uint32_t index, 
     return change;
 }
 
-// Betters `ways_ns` if it can.
+// Lowers `ways_ns` if the search finds a better time.
 static braid_err foresee(const scenario *s, const t2_result *r, uint32_t index, bool sums_die, uint64_t *ways_ns, braid_error *error) {
     t2_presence there[T2_PEERS];
     int64_t found = INT64_MAX;
@@ -115,7 +117,7 @@ static braid_err foresee(const scenario *s, const t2_result *r, uint32_t index, 
     return err;
 }
 
-// Where nobody comes or goes it is the first oracle; where a stage is left with nobody, the one that knew of it.
+// Without churn this is the first oracle; where a stage is left empty, the one with foresight.
 static braid_err learn_at_once(const scenario *s, const t2_result *r, uint32_t index, t2_account *a, braid_error *error) {
     t2_presence there[T2_PEERS];
     int64_t kept_ns = (int64_t)a->oracle.ways_ns, ways_ns = kept_ns;

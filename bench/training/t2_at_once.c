@@ -1,25 +1,27 @@
-// An iteration of T2 by an oracle that knows every line but not the future: it learns of each death and arrival in the moment in which it happens,
-// and plans anew all that is not settled by then (pipeline.h). It never waits to notice anything, and says everything in no time.
+// An iteration of T2 by an oracle that knows every line but not the future. It learns of each death
+// and arrival when it happens, and then plans all unsettled paths again (pipeline.h). Detection and
+// messages take no time.
 #include "bench/training/t2_inside.h"
 
 #include "base/rng.h"
 
 #include <string.h>
 
-enum { STARTS = 8 };  // of each plan: the one that there was, and others by chance
+enum { STARTS = 8 };  // starting points of each search: the present plan, and random ones
 
 typedef struct plan {
     uint32_t path[T2_WAYS * T2_LENGTH], back[T2_WAYS * T2_LENGTH];
 } plan;
 
 typedef struct oracle {
-    t2_search *q;  // has the ways
+    t2_search *q;  // holds the paths
     const scenario *s;
-    t2_presence there[T2_PEERS];  // at this moment
+    t2_presence there[T2_PEERS];  // presence at this moment
     bool came[T2_PEERS];          // it is here, or was
-    pipeline_state *now, *then;   // the iteration so far, and one that is tried
-    uint32_t waits_at[T2_WAYS];   // who has an activation that may be sent to another one instead, T2_PEERS: nobody
-    int64_t at_ns, redo_ns;       // this moment; until when somebody computes again what the dead had added
+    pipeline_state *now, *then;   // the iteration so far, and a trial continuation
+    // holder of an activation that may still be sent to another peer; T2_PEERS: none
+    uint32_t waits_at[T2_WAYS];
+    int64_t at_ns, redo_ns;       // this moment; end of the repetition of lost sums
 } oracle;
 
 static void take_plan(const oracle *o, plan *p) {
@@ -34,7 +36,7 @@ static void put_plan(oracle *o, const plan *p) {
 
 // ---- one plan
 
-static bool is_here(const oracle *o, uint32_t who) { return o->there[who].stage < T2_STAGES; }
+static bool is_present(const oracle *o, uint32_t who) { return o->there[who].stage < T2_STAGES; }
 
 static uint32_t visit_back(uint32_t stage) { return 2 * (T2_LENGTH - 1) - stage; }
 
@@ -42,10 +44,10 @@ static bool is_ahead(const oracle *o, uint32_t way, uint32_t stage) {
     return !pipeline_is_settled(o->now, way, stage) || (o->waits_at[way] < T2_PEERS && pipeline_recallable(o->now, way) == stage);
 }
 
-// The microbatch has not been there yet, or it is to come back to somebody who is gone.
+// True if the microbatch has not been there yet, or is to return to a peer that is gone.
 static bool may_change(const oracle *o, uint32_t way, uint32_t stage) {
     if (is_ahead(o, way, stage)) return true;
-    return !is_here(o, o->q->path[way * T2_LENGTH + stage]) && !pipeline_is_settled(o->now, way, visit_back(stage));
+    return !is_present(o, o->q->path[way * T2_LENGTH + stage]) && !pipeline_is_settled(o->now, way, visit_back(stage));
 }
 
 static uint32_t member_of(const oracle *o, uint32_t way, uint32_t stage) { return o->q->back[way * T2_LENGTH + stage]; }
@@ -56,7 +58,7 @@ static void put_member(oracle *o, uint32_t way, uint32_t stage, uint32_t who) {
     o->q->back[at] = who;
 }
 
-// Whose activation waits where it is not to be computed any more is sent from the one before again.
+// Recalls activations that wait at a peer of the old plan, so that the sender sends them again.
 static void recall(const oracle *o, pipeline_state *iteration) {
     for (uint32_t way = 0; way < T2_WAYS; way++) {
         uint32_t stage = pipeline_recallable(o->now, way);
@@ -64,7 +66,7 @@ static void recall(const oracle *o, pipeline_state *iteration) {
     }
 }
 
-// As in the oracle that sees no crash (t2_oracle.c).
+// As in the oracle without crashes (t2_oracle.c).
 static int64_t value_of(oracle *o) {
     pipeline_copy(o->then, o->now);
     recall(o, o->then);
@@ -120,12 +122,12 @@ static int64_t better_plan(oracle *o) {
     return best;
 }
 
-// 0: what is left of the plan, with somebody in the place of who is gone.
+// 0: the rest of the present plan, with dead peers replaced.
 static void start_plan(oracle *o, uint32_t start) {
     rng chance = {rng_seed(start, 9)};
     for (uint32_t way = 0; way < T2_WAYS; way++)
         for (uint32_t stage = 1; stage < T2_STAGES; stage++)
-            if (may_change(o, way, stage) && (start > 0 || !is_here(o, member_of(o, way, stage))))
+            if (may_change(o, way, stage) && (start > 0 || !is_present(o, member_of(o, way, stage))))
                 put_member(o, way, stage, o->q->member[stage][rng_below(&chance, o->q->members[stage])]);
 }
 
@@ -148,16 +150,16 @@ static void plan_anew(oracle *o) {
     put_plan(o, &found);
     recall(o, o->now);
     for (uint32_t way = 0; way < T2_WAYS; way++) o->waits_at[way] = T2_PEERS;
-    BRAID_ASSERT(value_of(o) == best);  // as it was tried, so it will be
+    BRAID_ASSERT(value_of(o) == best);  // the trial is reproduced
 }
 
-// ---- who comes and goes
+// ---- churn
 
 static int64_t hop_ns(const t2_search *q, uint32_t from, uint32_t to) {
     return q->latency_ns[from * T2_PEERS + to] + q->transfer_ns[from * T2_PEERS + to];
 }
 
-// The soonest that another member can have both the activation and the gradient.
+// The earliest time at which another member can have both the activation and the gradient.
 static int64_t redo_ns(const oracle *o, uint32_t way, uint32_t stage) {
     const t2_search *q = o->q;
     uint32_t previous = member_of(o, way, stage - 1), next = member_of(o, way, stage + 1);
@@ -170,7 +172,7 @@ static int64_t redo_ns(const oracle *o, uint32_t way, uint32_t stage) {
     return o->at_ns + best;
 }
 
-// All that the dead had added is computed again, side by side.
+// Repeats all work that the dead peer had added, in parallel.
 static void redo_sums(oracle *o, uint32_t dead, uint32_t stage) {
     for (uint32_t way = 0; way < T2_WAYS; way++) {
         if (member_of(o, way, stage) != dead || !pipeline_is_settled(o->now, way, visit_back(stage))) continue;
@@ -188,7 +190,7 @@ typedef struct event {
 static event next_event(const oracle *o, const t2_presence *there) {
     event next = {.at_ns = INT64_MAX};
     for (uint32_t who = 0; who < T2_PEERS; who++) {
-        bool here = is_here(o, who), comes = !o->came[who] && there[who].stage < T2_STAGES;
+        bool here = is_present(o, who), comes = !o->came[who] && there[who].stage < T2_STAGES;
         int64_t at_ns = here ? there[who].until_ns : comes ? there[who].from_ns : INT64_MAX;
         if (at_ns < next.at_ns) next = (event){at_ns, who, here};
     }

@@ -1,6 +1,7 @@
-// What an iteration of T2 would take if somebody saw everything, without crashes or knowing of all: a tensor goes straight or by way of the carrier with
-// whom it is there soonest, as if nobody else used their lines, and the ways of all microbatches are bettered as
-// long as a change of one peer on one way, or of the peers of one stage between two ways, ends the iteration earlier.
+// The time of an iteration of T2 for an oracle with global knowledge, without crashes or with all
+// of them known. A tensor takes the direct line or the fastest forwarder, as if no other peer used
+// their lines. The paths of all microbatches are improved as long as the iteration ends earlier
+// after a change of one peer on one path, or of the peers of one stage between two paths.
 #include "bench/training/t2_inside.h"
 
 #include "base/rng.h"
@@ -12,11 +13,14 @@
 #include <string.h>
 
 enum {
-    STARTS = 4,  // of the search, one in turn and the others by chance, every second one without those who die or come
+    // starting points of the search: the peers in turn and random ones, every second one only with
+    // peers present throughout
+    STARTS = 4,
     SUM_BYTES = 4
 };
 
-static const int64_t CUT_OFF = INT64_MAX / 2;  // the value of ways that cannot be gone, beyond that of all others
+// the value of impossible paths, above that of all others
+static const int64_t CUT_OFF = INT64_MAX / 2;
 
 typedef t2_search search;
 
@@ -61,7 +65,7 @@ static void set_lines(search *q, const scenario *s) {
         }
 }
 
-// By way of the best carrier, if that is sooner.
+// Uses the best forwarder for each pair, if it is faster.
 static void set_links(search *q, const scenario *s) {
     int64_t line[T2_PEERS * T2_PEERS];
     set_lines(q, s);
@@ -80,7 +84,7 @@ static void set_links(search *q, const scenario *s) {
 
 static int64_t after_ns(int64_t at_ns, int64_t until_ns) { return at_ns > until_ns ? at_ns - until_ns : 0; }
 
-// By how much relays pass tensors on after they have died, all added up.
+// The sum of the times by which dead peers would send tensors too late.
 static int64_t too_late_ns(const search *q) {
     int64_t late = 0;
     for (uint32_t way = 0; way < T2_WAYS; way++)
@@ -93,7 +97,8 @@ static int64_t too_late_ns(const search *q) {
     return late;
 }
 
-// The iteration's end weighs most; between equal ones, that as many as possible end early. Ways that the dead cut off are none.
+// The value to minimise: the iteration's end, and among equal ends the sum of the microbatches'
+// ends. Paths cut off by a death are impossible.
 static braid_err measure(const search *q, int64_t *value, int64_t *iteration_ns, braid_error *error) {
     int64_t done[T2_WAYS], sum = 0;
     braid_err err = pipeline_run(&q->p, iteration_ns, done, NULL, error);
@@ -105,7 +110,7 @@ static braid_err measure(const search *q, int64_t *value, int64_t *iteration_ns,
     return BRAID_OK;
 }
 
-// Who is at a place of a way.
+// The peers at one place of a path.
 typedef struct hop {
     uint32_t forward, back;
 } hop;
@@ -117,7 +122,7 @@ static void set_hop(search *q, uint32_t at, hop who) {
     q->back[at] = who.back;
 }
 
-// Keeps what was changed if it is better, else puts `a` and `b` back.
+// Keeps a change if it is better, else restores `a` and `b`.
 static braid_err judge(search *q, uint32_t at_a, hop a, uint32_t at_b, hop b, int64_t *best, bool *better, braid_error *error) {
     int64_t value, iteration_ns;
     braid_err err = measure(q, &value, &iteration_ns, error);
@@ -131,7 +136,7 @@ static braid_err judge(search *q, uint32_t at_a, hop a, uint32_t at_b, hop b, in
     return err;
 }
 
-// Who will die may be on the way out, and another one stand in on the way back.
+// A peer that will die may be used forward, with a replacement backward.
 static braid_err try_stage(search *q, uint32_t way, uint32_t stage, int64_t *best, bool *better, braid_error *error) {
     uint32_t at = way * T2_LENGTH + stage, n = q->members[stage];
     braid_err err = BRAID_OK;
@@ -181,7 +186,8 @@ static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
     return BRAID_OK;
 }
 
-// The ways that braid's data peers would plan if they knew every line (src/routing/schedule/schedule.h): no oracle is slower than those.
+// The paths that braid's data peers would plan with knowledge of every line
+// (src/routing/schedule/schedule.h): no oracle is slower than these.
 braid_err t2_search_schedule(search *q, const scenario *s, int64_t *least, braid_error *error) {
     schedule *plan = schedule_init(q->schedule, T2_STAGES);
     uint32_t index[T2_PEERS], count = 0;
@@ -211,7 +217,7 @@ braid_err t2_search_schedule(search *q, const scenario *s, int64_t *least, braid
     return err;
 }
 
-// Bits a second from one to the other by all ways at once: straight, and by way of each who is there.
+// Bits per second between two peers by all routes at once: direct, and through each forwarder.
 static uint64_t all_ways_bps(const search *q, const scenario *s, uint32_t from, uint32_t to) {
     scenario_link straight, there, on;
     scenario_link_of(s, from, to, &straight);
@@ -225,8 +231,8 @@ static uint64_t all_ways_bps(const search *q, const scenario *s, uint32_t from, 
     return bps;
 }
 
-// Each member adds up an equal share of its stage: first sums go to it, then its results to the others; between any two by all ways at once, as if nobody
-// else used their lines.
+// Each member adds up an equal share of its stage: sums go to it, then its results to the others.
+// Each pair uses all routes at once, as if no other peer used their lines.
 static int64_t exchange_ns(const search *q, const scenario *s) {
     int64_t longest = 0;
     for (uint32_t stage = 0; stage < T2_STAGES; stage++) {
@@ -280,7 +286,7 @@ braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, brai
     search *q;
     int64_t least = 0;
     braid_err err = t2_search_open(s, there, &q, error);
-    if (!err && t2_search_empty(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", t2_search_empty(q));
+    if (!err && t2_search_empty(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "stage %u is empty", t2_search_empty(q));
     if (!err) err = find_ways(q, &least, error);
     if (!err) err = t2_search_schedule(q, s, &least, error);
     if (!err) *out = (t2_time){(uint64_t)least, (uint64_t)exchange_ns(q, s)};

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// GWTF, section VI: the LLaMA-like model with d_model 1024 and 16 layers, microbatches of 4 x 512 tokens, bandwidths of
-// 50 to 500 Mb/s between places, a 32nd of them for activations. Assumed: fp32 on the wire, 32,000 words, and what of the
-// five RTX A4000 is left for one of 18 peers.
+// GWTF, section VI: the LLaMA-like model with d_model 1024 and 16 layers, microbatches of 4 x 512
+// tokens, bandwidths of 50 to 500 Mb/s between places, divided by 32 for activations. Assumed: fp32
+// on the wire, 32,000 words, and the share of five RTX A4000 for one of 18 peers.
 enum { WIDTH = 1024, TOKENS = 4 * 512, SEQUENCE = 512, WORDS = 32000, RELAY_BLOCKS = 3, DATA_BLOCKS = 1 };
 static const int64_t activation_bits = (int64_t)TOKENS * WIDTH * 32;
 static const int64_t slow_bps = 50000000, fast_bps = 500000000, activation_divisor = 32;
 static const int64_t operations_per_second = 2000000000000;
 
-// Forward, one microbatch; a backward pass is twice that.
+// Forward, one microbatch; a backward pass costs twice that.
 static int64_t block_operations(void) {
     int64_t products = (int64_t)2 * 12 * WIDTH * WIDTH * TOKENS, attention = (int64_t)4 * SEQUENCE * WIDTH * TOKENS;
     return products + attention;
@@ -44,8 +44,8 @@ static void set_peer(t6_world *w, uint32_t i) {
 
 static int64_t transfer_ns(int64_t bits, int64_t bps) { return (bits * 1000000000 + bps / 2) / bps; }
 
-// GWTF's equation 1; the two directions of a link are equal here. Weights are exchanged as DT-FM counts it: in each of two
-// rounds a peer sends a share of its stage to each other one.
+// GWTF's equation 1; the two directions of a link are equal here. Weights are exchanged as DT-FM
+// counts it: in each of two rounds a peer sends a share of its stage to each other one.
 static void set_link(t6_world *w, uint32_t i, uint32_t j) {
     uint32_t at = i * T6_PEERS + j;
     int64_t latency = place_latency_ns(w->place[i], w->place[j]);
@@ -100,10 +100,12 @@ braid_err t6_arrange_dtfm(const t6_world *world, uint32_t *stage, plan_dtfm_answ
 uint32_t t6_arrange_traded(const t6_world *world, uint32_t *stage) {
     plan_dtfm_problem p = problem_of(world);
     t6_arrange_joined(stage);
-    return plan_trade(&p, ROUTING_SCALE / 10, stage);  // a tenth of a second for each microbatch is worth a trade
+    // minimum gain of a trade: a tenth of a second for each microbatch
+    return plan_trade(&p, ROUTING_SCALE / 10, stage);
 }
 
-// Data peers first, then by stage; inside a stage the world's order, which is the order of the names.
+// Data peers first, then by stage; inside a stage the world's order, which is the order of the
+// names.
 static void sort_peers(const uint32_t *stage, uint32_t *of) {
     uint32_t n = 0;
     for (uint32_t s = 0; s < T6_STAGES; s++)
@@ -157,7 +159,8 @@ braid_err t6_dtfm_flow(const t6_world *world, const uint32_t *stage, const routi
 
 // --- time
 
-// The flow taken apart into paths of the world's peers; a unit that does not come home is left out.
+// Decomposes the flow into paths of the world's peers; a unit that does not return to its data peer
+// is left out.
 static braid_err take_paths(const routing_instance *instance, const uint32_t *of, const int64_t *flow, uint32_t *path,
                             uint32_t *count, braid_error *error) {
     size_t cells = (size_t)T6_DATA * instance->problem.links;

@@ -59,7 +59,7 @@ blob_id sim_blobs_add(sim_blobs *t, sim_buffer *buffer) {
     return (blob_id)blob->generation << ID_SLOT_BITS | (i + 1);
 }
 
-// The entry of this very generation, so that an old number never names a newer blob.
+// The entry of exactly this generation, so that an old id never names a newer blob.
 static sim_blob *blob_find(const sim_blobs *t, blob_id id) {
     uint64_t slot = id & (((uint64_t)1 << ID_SLOT_BITS) - 1);
     if (slot == 0 || slot > t->capacity) return NULL;

@@ -55,8 +55,8 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
         return;
     }
     sim_fake_config config = {.seed = c->seed, .stages = c->stages, .microbatches = c->microbatches,
-                              .void_percent = c->void_percent, .overflow_percent = c->overflow_percent, .fast = c->fast};
-    for (uint16_t i = 0; i < c->stages; i++) config.blocks[i] = c->blocks;
+                              .void_percent = c->fake.void_percent, .overflow_percent = c->fake.overflow_percent, .fast = c->fake.fast};
+    for (uint16_t i = 0; i < c->stages; i++) config.blocks[i] = c->fake.blocks;
     sim_model *model = sim_fake_new(&config);
     sim_reference *reference = sim_reference_new(model, c->start_version, c->iterations, c->microbatches);
     sim_cluster_run(c, model, reference, trace, report);
@@ -66,7 +66,7 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
 
 // ---- several processes
 
-// What a child says about one run.
+// The report of a child process about one run.
 typedef struct outcome {
     uint64_t seed;
     sim_report report;
@@ -75,15 +75,15 @@ typedef struct outcome {
 typedef struct child {
     pid_t pid;
     int pipe;
-    uint64_t offset;         // of its seeds: first + offset, then every `processes`-th
+    uint64_t offset;         // its seeds are first + offset, and from there every `processes`-th
     outcome got;
     size_t got_bytes;
 } child;
 
-enum { DOUBLED_TENSORS = 50 };  // of 1,000
+enum { DOUBLED_TENSORS = 50 };  // tensors of 1,000
 
-// Where a stage is lost with all that it had, its shadows too, the run goes back.
-static void mix_further(rng *r, sim_campaign *mix, uint64_t seed) {
+// Where a stage is lost with its standbys, the run rolls back.
+static void mix_all_kinds(rng *r, sim_campaign *mix, uint64_t seed) {
     mix->stage_deaths = rng_below(r, 6) == 0;
     bool may = !mix->stage_deaths && (mix->data_deaths || mix->leader_deaths);
     mix->private_data = may && rng_below(r, 2);
@@ -92,10 +92,10 @@ static void mix_further(rng *r, sim_campaign *mix, uint64_t seed) {
     mix->carried = rng_below(r, 4) == 0;
     mix->stage_losses = !mix->stage_deaths && rng_below(r, 8) == 0;
     mix->doubled_tensors = rng_below(r, 4) == 0;
-    mix->comebacks = mix->leader_deaths && rng_below(r, 3) == 0;
+    mix->restarting = mix->leader_deaths && rng_below(r, 3) == 0;
     mix->slow_stores = rng_below(r, 6) == 0;
-    mix->leavers = seed >= SIM_NEWER_KINDS_FROM && mix->elastic && rng_below(r, 2);
-    mix->crowded = seed >= SIM_NEWER_KINDS_FROM && rng_below(r, 6) == 0;
+    mix->departures = seed >= SIM_NEWER_KINDS_FROM && mix->elastic && rng_below(r, 2);
+    mix->scarce_slots = seed >= SIM_NEWER_KINDS_FROM && rng_below(r, 6) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -104,12 +104,12 @@ sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
     rng r = {rng_seed(seed, 83)};
     mix.real = rng_below(&r, 5) != 0;
     mix.odd = !mix.real;
-    uint64_t who = rng_below(&r, campaign->leader_deaths ? 3 : 2);
-    mix.data_deaths = who == 1;
-    mix.leader_deaths = who == 2;
+    uint64_t victims = rng_below(&r, campaign->leader_deaths ? 3 : 2);
+    mix.data_deaths = victims == 1;
+    mix.leader_deaths = victims == 2;
     mix.flaps = rng_below(&r, 2) != 0;
     mix.partitions = rng_below(&r, 2) != 0;
-    if (campaign->all_kinds) mix_further(&r, &mix, seed);
+    if (campaign->all_kinds) mix_all_kinds(&r, &mix, seed);
     return mix;
 }
 
@@ -117,33 +117,34 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     const sim_campaign mix = sim_campaign_mix(all, seed), *campaign = &mix;
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
-    if (campaign->odd) sim_case_add_oddities(&c);
+    if (campaign->odd) sim_case_make_unusual(&c);
     if (campaign->leader_deaths) sim_case_add_leader_deaths(&c);
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
-    if (campaign->comebacks) sim_case_add_comebacks(&c);
+    if (campaign->restarting) sim_case_add_restarts(&c);
     if (campaign->short_stores) sim_case_shorten_stores(&c);
-    c.slow_stores = campaign->slow_stores;
-    if (campaign->doubled_tensors) c.doubled_tensors = DOUBLED_TENSORS;
+    c.net.slow_stores = campaign->slow_stores;
+    if (campaign->doubled_tensors) c.net.doubled_tensors = DOUBLED_TENSORS;
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->stage_losses) sim_case_add_stage_losses(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->partitions) sim_case_add_partitions(&c);
-    if (campaign->crowded) sim_case_add_crowds(&c, campaign->real);
+    if (campaign->scarce_slots) sim_case_add_scarce_slots(&c, campaign->real);
     if (campaign->elastic) sim_case_make_elastic(&c);
     else if (campaign->private_data) sim_case_make_private(&c);
-    if (campaign->leavers) sim_case_add_leavers(&c, campaign->real);
-    if (campaign->carried) sim_case_add_carriers(&c);
+    if (campaign->departures) sim_case_add_departures(&c, campaign->real);
+    if (campaign->carried) sim_case_add_forwarders(&c);
     return c;
 }
 
 static bool is_quiet(const sim_campaign *campaign, uint64_t seed) {
     sim_case c = sim_campaign_case(campaign, seed);
-    return sim_case_quiet(&c);
+    return sim_case_is_faultless(&c);
 }
 
 static _Noreturn void child_main(const sim_campaign *campaign, uint64_t offset, int pipe, uint64_t *now) {
     sim_bench bench = {.count = 0};
-    const struct itimerval limit = {.it_value.tv_sec = SIM_RUN_SECONDS};  // of its own: the machine may be busy
+    // limit of its own processor time, because the machine may be busy
+    const struct itimerval limit = {.it_value.tv_sec = SIM_RUN_SECONDS};
     outcome o;
     memset(&o, 0, sizeof o);
     for (uint64_t i = offset; i < campaign->count; i += campaign->processes) {
@@ -184,14 +185,14 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
     if (campaign->carried) fputs(" --carried", out);
     if (campaign->doubled_tensors) fputs(" --doubled-tensors", out);
-    if (campaign->comebacks) fputs(" --comebacks", out);
+    if (campaign->restarting) fputs(" --comebacks", out);
     if (campaign->slow_stores) fputs(" --slow-stores", out);
-    if (campaign->crowded) fputs(" --crowded", out);
-    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->leavers ? " --elastic --leavers" : campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    if (campaign->scarce_slots) fputs(" --crowded", out);
+    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->departures ? " --elastic --leavers" : campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
-static void first_failure_is(sim_campaign_result *r, uint64_t seed, const char *why) {
+static void set_first_failure(sim_campaign_result *r, uint64_t seed, const char *why) {
     r->first_failure = seed;
     snprintf(r->first_why, sizeof r->first_why, "%s", why);
 }
@@ -212,8 +213,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->again_iterations += stats->again_iterations;
     r->left_out += stats->left_out;
     r->voided += stats->voided;
-    r->leavers += stats->leavers;
-    for (int i = 0; i < SIM_TROUBLES; i++) r->befell[i] += stats->befell[i];
+    r->departures += stats->departures;
+    for (int i = 0; i < SIM_TROUBLES; i++) r->fault_count[i] += stats->fault_count[i];
     r->link_falls += stats->link_falls;
     r->returns += stats->returns;
     r->lost += stats->lost;
@@ -226,7 +227,7 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->real += sim_campaign_mix(campaign, o->seed).real;
     r->events += stats->events;
     r->messages += stats->messages;
-    r->quiet_looks += stats->quiet_looks;
+    r->route_checks += stats->route_checks;
     r->relay_jobs += stats->relay_jobs;
     r->again += stats->again;
     r->routed += stats->routed;
@@ -235,7 +236,7 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->virtual_hours += (double)stats->virtual_ns / 3.6e12;
     for (int i = 0; i < REPAIR_PHASES; i++) r->repairs_in[i] += stats->repairs_in[i];
     if (!o->report.failed) return;
-    if (r->failures == 0 || o->seed < r->first_failure) first_failure_is(r, o->seed, o->report.text);
+    if (r->failures == 0 || o->seed < r->first_failure) set_first_failure(r, o->seed, o->report.text);
     if (r->failures++ < campaign->print) failure_print(campaign, out, o->seed, o->report.text);
 }
 
@@ -293,23 +294,23 @@ void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_resu
 }
 
 void sim_campaign_troubles(const sim_campaign_result *r, char *text, size_t capacity) {
-    const uint64_t *of = r->befell;
+    const uint64_t *of = r->fault_count;
     const uint64_t stood_still = of[SIM_PAUSE] + of[SIM_PAUSE_DATA] + of[SIM_PAUSE_LEADER];
-    int used = snprintf(text, capacity, "%" PRIu64 " times a peer stood still (%" PRIu64 " relays, %" PRIu64 " data peers, %" PRIu64 " leaders), %" PRIu64
+    int used = snprintf(text, capacity, "%" PRIu64 " times a peer was paused (%" PRIu64 " relays, %" PRIu64 " data peers, %" PRIu64 " leaders), %" PRIu64
                         " slowed down, ", stood_still, of[SIM_PAUSE], of[SIM_PAUSE_DATA], of[SIM_PAUSE_LEADER], of[SIM_SLOW]);
     used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " relays and %" PRIu64 " data peers were asked to leave and %" PRIu64 " runs to end, ",
                      of[SIM_DRAIN], of[SIM_DRAIN_DATA], of[SIM_DRAIN_LEADER]);
     used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " peers were cut off and %" PRIu64 " in one direction, ", of[SIM_CUT], of[SIM_CUT_ONE_WAY]);
-    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " times the swarm fell apart and %" PRIu64 " times in one direction, ",
+    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " partitions and %" PRIu64 " in one direction, ",
                      of[SIM_PARTITION], of[SIM_PARTITION_ONE_WAY]);
-    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " clocks jumped, %" PRIu64 " links fell, %" PRIu64 " came back as themselves; ",
+    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " clocks jumped, %" PRIu64 " links fell, %" PRIu64 " restarted with their identity; ",
                      of[SIM_CLOCK_JUMPS], r->link_falls, r->returns);
     snprintf(text + used, capacity - (size_t)used,
-             "of all messages %" PRIu64 " were lost, %" PRIu64 " came twice, %" PRIu64 " were held up, %" PRIu64 " came after later ones", r->lost, r->doubled, r->delayed, r->reordered);
+             "of all messages %" PRIu64 " were lost, %" PRIu64 " were duplicated, %" PRIu64 " were delayed, %" PRIu64 " arrived after later ones", r->lost, r->doubled, r->delayed, r->reordered);
 }
 
 void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) {
-    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) first_failure_is(to, from->first_failure, from->first_why);
+    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) set_first_failure(to, from->first_failure, from->first_why);
     to->runs += from->runs;
     to->real += from->real;
     to->failures += from->failures;
@@ -325,7 +326,7 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     if (from->most_leaderless_s > to->most_leaderless_s) to->most_leaderless_s = from->most_leaderless_s;
     to->virtual_hours += from->virtual_hours;
     if (from->most_ticks > to->most_ticks) to->most_ticks = from->most_ticks;
-    to->quiet_looks += from->quiet_looks;
+    to->route_checks += from->route_checks;
     to->routed += from->routed;
     to->unrouted += from->unrouted;
     to->relay_jobs += from->relay_jobs;
@@ -336,8 +337,8 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     to->again_iterations += from->again_iterations;
     to->left_out += from->left_out;
     to->voided += from->voided;
-    to->leavers += from->leavers;
-    for (int i = 0; i < SIM_TROUBLES; i++) to->befell[i] += from->befell[i];
+    to->departures += from->departures;
+    for (int i = 0; i < SIM_TROUBLES; i++) to->fault_count[i] += from->fault_count[i];
     to->link_falls += from->link_falls;
     to->returns += from->returns;
     to->lost += from->lost;

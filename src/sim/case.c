@@ -20,7 +20,7 @@ const char *sim_trouble_name(sim_trouble_kind kind) {
     static const char *const names[SIM_TROUBLES] = {"a relay slows down", "a relay pauses", "a data peer pauses", "the leader pauses",
                                                     "a relay is asked to leave", "a data peer is asked to leave", "the run is asked to end",
                                                     "a peer is cut off", "a peer is cut off in one direction", "a clock jumps",
-                                                    "the swarm falls apart", "the swarm falls apart in one direction"};
+                                                    "a partition", "a partition in one direction"};
     return kind < SIM_TROUBLES ? names[kind] : "?";
 }
 
@@ -42,14 +42,14 @@ const char *sim_job_name(job_kind kind) {
 
 sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uint32_t relays, uint32_t microbatches, uint32_t iterations) {
     return (sim_case){.seed = seed, .stages = stages, .data_peers = data_peers, .relays = relays, .microbatches = microbatches, .iterations = iterations,
-                      .slots = data_peers, .data_capacity = 4, .relay_capacity = 4, .latency_ns = 20 * MILLISECOND, .jitter_ns = 2 * MILLISECOND,
-                      .payload_ns = 10 * MILLISECOND, .compute_ns = 20 * MILLISECOND};
+                      .slots = data_peers, .data_capacity = 4, .relay_capacity = 4, .compute_ns = 20 * MILLISECOND,
+                      .net = {.latency_ns = 20 * MILLISECOND, .jitter_ns = 2 * MILLISECOND, .payload_ns = 10 * MILLISECOND}};
 }
 
-uint64_t sim_case_quiet_ns(const sim_case *c) {
-    uint64_t round_trip = 2 * (c->latency_ns + c->jitter_ns + c->payload_ns);
+uint64_t sim_case_faultless_ns(const sim_case *c) {
+    uint64_t round_trip = 2 * (c->net.latency_ns + c->net.jitter_ns + c->net.payload_ns);
     uint64_t flow = c->stages * 2 * (round_trip + 2 * c->compute_ns);
-    if (c->lopsided) round_trip *= 5;
+    if (c->net.asymmetric) round_trip *= 5;
     return 5 * SECOND + (c->iterations - c->start_version) * (c->microbatches * (flow + 8 * c->compute_ns) + 20 * round_trip);
 }
 
@@ -57,7 +57,7 @@ uint64_t sim_case_quiet_ns(const sim_case *c) {
 
 static uint64_t between(rng *r, uint64_t low, uint64_t high) { return low + rng_below(r, high - low + 1); }
 
-// The kinds whose surroundings are worth dying in.
+// The message and job kinds around which a relay's death is most likely to break a rule.
 static void random_moment(rng *r, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_ACCEPT, MESSAGE_COMPLETE, MESSAGE_DENY, MESSAGE_TRACE, MESSAGE_STATUS,
                                        MESSAGE_RESUME, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED,
@@ -95,19 +95,19 @@ static void random_shape(rng *r, sim_case *c, bool real) {
     if (rng_below(r, 3) == 0) c->eval_every = c->eval_microbatches = (uint32_t)between(r, 1, 2);
     if (rng_below(r, 3) == 0) c->checkpoint_every = (uint32_t)between(r, 1, 2);
     if (real || rng_below(r, 4)) return;
-    c->void_percent = (uint32_t)between(r, 0, 20);
-    c->overflow_percent = (uint32_t)between(r, 0, 3);
+    c->fake.void_percent = (uint32_t)between(r, 0, 20);
+    c->fake.overflow_percent = (uint32_t)between(r, 0, 3);
 }
 
 sim_case sim_case_random(uint64_t seed, bool real) {
     rng r = {rng_seed(seed, 77)};
     sim_case c = {.seed = seed};
     random_shape(&r, &c, real);
-    c.latency_ns = between(&r, 1, 60) * MILLISECOND;
-    c.jitter_ns = between(&r, 0, 20) * MILLISECOND;
-    c.payload_ns = between(&r, 0, 40) * MILLISECOND;
+    c.net.latency_ns = between(&r, 1, 60) * MILLISECOND;
+    c.net.jitter_ns = between(&r, 0, 20) * MILLISECOND;
+    c.net.payload_ns = between(&r, 0, 40) * MILLISECOND;
     c.compute_ns = between(&r, 2, 60) * MILLISECOND;
-    uint64_t span = sim_case_quiet_ns(&c) / 2;
+    uint64_t span = sim_case_faultless_ns(&c) / 2;
     c.crashes = (uint32_t)between(&r, 0, 6);
     for (uint32_t i = 0; i < c.crashes; i++) random_crash(&r, &c, span, &c.crash[i]);
     c.joins = (uint32_t)between(&r, 0, 3);
@@ -118,36 +118,38 @@ sim_case sim_case_random(uint64_t seed, bool real) {
 void sim_case_add_flaps(sim_case *c) {
     rng r = {rng_seed(c->seed, 78)};
     c->flaps = (uint32_t)between(&r, 1, 8);
-    for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
+    for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_faultless_ns(c) / 2);
 }
 
-// All tensors of an iteration may lie before one slow line, and who is carried has two legs, and goes once more where it was spoiled. After 4 s their owner
-// asks, and the sender tries somebody else.
-static bool looks_slow(const sim_case *c) {
-    uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1), legs = 1u + (c->carried_percent > 0) + c->spoiled;
+// All tensors of an iteration may queue for one slow line. A relayed transfer takes two links, and
+// is repeated once where the forwarder corrupts it. After 4 s the owner asks, and the sender tries
+// another receiver.
+static bool may_look_dead(const sim_case *c) {
+    uint64_t slowest_ns = c->net.payload_ns * (c->net.asymmetric ? SIM_ASYMMETRY : 1), legs = 1u + (c->net.carried_percent > 0) + c->net.forwarder_corrupts;
     return legs * c->microbatches * slowest_ns > 4 * SECOND;
 }
 
-bool sim_case_quiet(const sim_case *c) {
-    bool faults = c->crashes || c->flaps || c->lost_permille || c->doubled_permille || c->doubled_tensors || c->troubles || c->rough || c->mutant != SIM_MUTANT_NONE;
-    return !faults && !looks_slow(c);
+bool sim_case_is_faultless(const sim_case *c) {
+    bool faults = c->crashes || c->flaps || c->net.lost_permille || c->net.doubled_permille || c->net.doubled_tensors || c->troubles || c->rough || c->mutant != SIM_MUTANT_NONE;
+    return !faults && !may_look_dead(c);
 }
 
-static void odd_shape(rng *r, sim_case *c) {
+static void unusual_shape(rng *r, sim_case *c) {
     c->stages = (uint16_t)between(r, 1, 4);
     uint32_t hidden = c->stages - 1u;
     c->relays = (uint32_t)between(r, hidden, 3 * hidden);
     c->data_peers = (uint32_t)between(r, 1, 3);
     c->slots = c->data_peers * (uint32_t)between(r, 1, 2);
-    c->fast = rng_below(r, 3) == 0;
-    c->lopsided = rng_below(r, 3) == 0;
+    c->fake.fast = rng_below(r, 3) == 0;
+    c->net.asymmetric = rng_below(r, 3) == 0;
     if (rng_below(r, 4) == 0) c->relay_capacity = c->data_capacity = 1;
     c->start_version = rng_below(r, 3) ? 0 : between(r, 1, 3);
     c->iterations += (uint32_t)c->start_version;
-    if (rng_below(r, 40) == 0) c->iterations += 140;  // the log's beginning is forgotten
+    // entries at the log's beginning are forgotten
+    if (rng_below(r, 40) == 0) c->iterations += 140;
 }
 
-static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
+static void random_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
     t->kind = (sim_trouble_kind)rng_below(r, SIM_CLOCK_JUMPS + 1);
     if (t->kind == SIM_DRAIN_LEADER && rng_below(r, 2)) t->kind = SIM_PAUSE;
     if (c->data_peers == 1 && (t->kind == SIM_PAUSE_DATA || t->kind == SIM_DRAIN_DATA)) t->kind = SIM_SLOW;
@@ -156,22 +158,22 @@ static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble
     t->for_ns = between(r, 3 * SECOND, t->kind == SIM_PAUSE_DATA ? 7 * SECOND : 15 * SECOND);
 }
 
-void sim_case_add_carriers(sim_case *c) {
-    c->carried_percent = 50;
-    c->spoiled = c->seed % 4 == 0;
+void sim_case_add_forwarders(sim_case *c) {
+    c->net.carried_percent = 50;
+    c->net.forwarder_corrupts = c->seed % 4 == 0;
 }
 
-void sim_case_add_oddities(sim_case *c) {
+void sim_case_make_unusual(sim_case *c) {
     static const uint8_t arrivals[] = {MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_GET, MESSAGE_DATA, MESSAGE_COMMIT};
     rng r = {rng_seed(c->seed, 79)};
-    odd_shape(&r, c);
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    unusual_shape(&r, c);
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     c->troubles = (uint32_t)rng_below(&r, 4);
-    for (uint32_t i = 0; i < c->troubles; i++) odd_trouble(&r, c, span, &c->trouble[i]);
+    for (uint32_t i = 0; i < c->troubles; i++) random_trouble(&r, c, span, &c->trouble[i]);
     c->arrivals = (uint32_t)rng_below(&r, 3);
     for (uint32_t i = 0; i < c->arrivals; i++) c->arrival[i] = (sim_arrival){arrivals[rng_below(&r, sizeof arrivals)], c->start_version + rng_below(&r, 3)};
     if (rng_below(&r, 3)) c->crashes = (uint32_t)rng_below(&r, 3);
-    if (rng_below(&r, 3) == 0) {  // several stages lose somebody at once
+    if (rng_below(&r, 3) == 0) {  // several stages lose a member at once
         c->crashes = (uint32_t)between(&r, 2, 4);
         for (uint32_t i = 0; i < c->crashes; i++) {
             c->crash[i].moment = SIM_AT_TIME;
@@ -181,14 +183,14 @@ void sim_case_add_oddities(sim_case *c) {
     }
     for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration += c->start_version;
     static const uint8_t routings[] = {ROUTER_MINCOST, ROUTER_MINCOST, ROUTER_GWTF, ROUTER_SWARM};
-    c->routing = routings[rng_mix(c->seed) % sizeof routings];
-    c->objective = c->routing == ROUTER_SWARM ? ROUTER_SUM : rng_mix(c->seed) / sizeof routings % ROUTER_OBJECTIVES;
-    c->plan_first = c->routing == ROUTER_MINCOST && c->objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
+    c->router.routing = routings[rng_mix(c->seed) % sizeof routings];
+    c->router.objective = c->router.routing == ROUTER_SWARM ? ROUTER_SUM : rng_mix(c->seed) / sizeof routings % ROUTER_OBJECTIVES;
+    c->router.plan_first = c->router.routing == ROUTER_MINCOST && c->router.objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
     if (rng_below(&r, 8) == 0) c->awaited = c->stages > 1;
     if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
 }
 
-// The kinds of moments in which an owner does what another one must then know or do again.
+// The moments at which an owner does something that its successor must know or repeat.
 static void data_moment(rng *r, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_TRACE, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_SETTLED, MESSAGE_SURVEY,
                                        MESSAGE_HOLDINGS, MESSAGE_PROBE, MESSAGE_STATUS, MESSAGE_RESUME, MESSAGE_BEGIN_AGGREGATION, MESSAGE_REDUCED, MESSAGE_LOG};
@@ -201,23 +203,25 @@ static void data_moment(rng *r, sim_crash *crash) {
 void sim_case_add_data_deaths(sim_case *c) {
     static const sim_trouble_kind kinds[] = {SIM_PAUSE_DATA, SIM_PAUSE_DATA, SIM_DRAIN_DATA, SIM_CUT, SIM_CUT, SIM_CUT_ONE_WAY, SIM_CUT_ONE_WAY, SIM_CLOCK_JUMPS, SIM_PAUSE, SIM_SLOW};
     rng r = {rng_seed(c->seed, 80)};
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     c->data_deaths = true;
     c->data_peers = (uint32_t)between(&r, 2, 4);
     c->slots = c->data_peers * (uint32_t)between(&r, 1, 2);
     for (uint32_t i = 0; i < c->crashes; i++)
         if (rng_below(&r, 3)) data_moment(&r, &c->crash[i]);
-    c->data_joins = (uint32_t)rng_below(&r, c->joins - c->awaited + 1);  // awaited are relays
+    // awaited joiners are relays
+    c->data_joins = (uint32_t)rng_below(&r, c->joins - c->awaited + 1);
     for (uint32_t i = (uint32_t)rng_below(&r, 4); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble *t = &c->trouble[c->troubles++];
         *t = (sim_trouble){kinds[rng_below(&r, sizeof kinds / sizeof *kinds)], (uint32_t)between(&r, 20, 50), between(&r, 0, span), between(&r, SECOND, 25 * SECOND)};
-        if (t->kind == SIM_PAUSE_DATA && rng_below(&r, 2)) t->for_ns = between(&r, 10 * SECOND, 12 * SECOND);  // back in the middle of the take-over
+        // resumes in the middle of the failover
+        if (t->kind == SIM_PAUSE_DATA && rng_below(&r, 2)) t->for_ns = between(&r, 10 * SECOND, 12 * SECOND);
     }
-    if (rng_below(&r, 3) == 0) c->lost_permille = (uint32_t)between(&r, 1, 20);
-    if (rng_below(&r, 3) == 0) c->doubled_permille = (uint32_t)between(&r, 1, 200);
+    if (rng_below(&r, 3) == 0) c->net.lost_permille = (uint32_t)between(&r, 1, 20);
+    if (rng_below(&r, 3) == 0) c->net.doubled_permille = (uint32_t)between(&r, 1, 200);
 }
 
-// The kinds of moments in which a leader decides, or hears what it needs for that.
+// The moments at which a leader decides, or receives what a decision needs.
 static void leader_moment(rng *r, const sim_case *c, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_APPEND, MESSAGE_APPENDED, MESSAGE_LOG, MESSAGE_SETTLED, MESSAGE_BEGIN_AGGREGATION, MESSAGE_REDUCED, MESSAGE_STATE,
                                        MESSAGE_JOIN, MESSAGE_DATA, MESSAGE_HEARTBEAT, MESSAGE_COMMIT, MESSAGE_VOTED, MESSAGE_SURVEY, MESSAGE_LEAVE};
@@ -225,7 +229,7 @@ static void leader_moment(rng *r, const sim_case *c, sim_crash *crash) {
     *crash = (sim_crash){.leader = true, .iteration = rng_below(r, c->iterations) + c->start_version, .skip = (uint32_t)rng_below(r, rng_below(r, 3) ? 4 : 30)};
     crash->moment = (sim_moment)between(r, SIM_AT_TIME, SIM_MOMENTS - 1);
     crash->kind = crash->moment >= SIM_BEFORE_JOB ? jobs[rng_below(r, sizeof jobs)] : messages[rng_below(r, sizeof messages)];
-    crash->at_ns = between(r, 0, sim_case_quiet_ns(c) / 2);
+    crash->at_ns = between(r, 0, sim_case_faultless_ns(c) / 2);
     crash->machine = rng_below(r, 3) == 0;
     crash->restart = rng_below(r, 2) == 0;
     crash->same_id = rng_below(r, 4) != 0;
@@ -240,10 +244,10 @@ void sim_case_add_leader_deaths(sim_case *c) {
     c->voters = rng_below(&r, 3) ? 5 : 3;
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) leader_moment(&r, c, &c->crash[c->crashes++]);
     for (uint32_t i = (uint32_t)rng_below(&r, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
-        c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
+        c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_faultless_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
 }
 
-void sim_case_add_comebacks(sim_case *c) {
+void sim_case_add_restarts(sim_case *c) {
     static const uint8_t messages[] = {MESSAGE_APPEND, MESSAGE_APPENDED, MESSAGE_VOTE, MESSAGE_VOTED, MESSAGE_LOG, MESSAGE_JOIN, MESSAGE_HAND_OVER, MESSAGE_LEAVE, MESSAGE_LEADER};
     static const sim_trouble_kind kinds[] = {SIM_DRAIN, SIM_DRAIN_DATA, SIM_DRAIN, SIM_CUT, SIM_CUT_ONE_WAY, SIM_PAUSE_LEADER, SIM_PARTITION};
     rng r = {rng_seed(c->seed, 87)};
@@ -263,7 +267,7 @@ void sim_case_add_comebacks(sim_case *c) {
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble_kind kind = kinds[rng_below(&r, sizeof kinds / sizeof *kinds)];
         if (kind == SIM_DRAIN_DATA && c->data_peers == 1) kind = SIM_DRAIN;
-        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 12 * SECOND)};
+        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_faultless_ns(c) / 2), between(&r, SECOND, 12 * SECOND)};
     }
     c->store_entries = (uint32_t)between(&r, 1, 6);
 }
@@ -273,31 +277,32 @@ void sim_case_shorten_stores(sim_case *c) {
     c->store_entries = (uint32_t)between(&r, 1, 12);
 }
 
-void sim_case_add_crowds(sim_case *c, bool real) {
+void sim_case_add_scarce_slots(sim_case *c, bool real) {
     rng r = {rng_seed(c->seed, 88)};
     uint32_t hidden = c->stages - 1u;
     c->relay_capacity = rng_below(&r, 4) ? 1 : 2;
     if (rng_below(&r, 4)) c->data_capacity = (uint32_t)between(&r, 2, 8);
     if (rng_below(&r, 2)) c->relays = (uint32_t)between(&r, hidden, 2 * hidden);
     if (rng_below(&r, 2) && !real) c->microbatches = (uint32_t)between(&r, 6, 12);
-    if (rng_below(&r, 2) && c->iterations < 20) c->payload_ns = between(&r, 40, 1000) * MILLISECOND;
+    if (rng_below(&r, 2) && c->iterations < 20) c->net.payload_ns = between(&r, 40, 1000) * MILLISECOND;
     if (rng_below(&r, 3) == 0 && c->iterations < 20) c->compute_ns = between(&r, 60, 500) * MILLISECOND;
 }
 
 void sim_case_make_private(sim_case *c) {
     c->private_data = true;
     if (c->slots < c->data_peers) c->slots = c->data_peers;
-    c->data_joins = 0;  // there is no share for them
+    c->data_joins = 0;  // there is no shard for them
     for (uint32_t i = 0; i < c->crashes; i++)
         if (c->crash[i].data || c->crash[i].leader) c->crash[i].restart = c->crash[i].same_id = true;
     for (uint32_t i = 0; i < c->troubles; i++)
         if (c->trouble[i].kind == SIM_DRAIN_DATA) c->trouble[i].kind = SIM_PAUSE_DATA;
-        // who leads no more when it is about to end the run leaves, and the run waits for its data
+        // A leader that was deposed before it ends the run would leave, and the run would wait for
+        // its private data.
         else if (c->trouble[i].kind == SIM_DRAIN_LEADER && c->leader_deaths) c->trouble[i].kind = SIM_PAUSE_LEADER;
 }
 
-// The moments that the stage's members are in when they all die: forward, backward, between commit and aggregation, in the
-// reduction, and while somebody fetches.
+// The moments at which the members of a stage die together: forward, backward, between commit and
+// aggregation, in the reduction, and during a state transfer.
 static void stage_moment(rng *r, sim_crash *crash) {
     static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_ACCEPT, MESSAGE_COMPLETE, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_BEGIN_AGGREGATION,
                                        MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_STATE, MESSAGE_GET, MESSAGE_DATA, MESSAGE_CAN_TAKE, MESSAGE_LOG};
@@ -308,7 +313,7 @@ static void stage_moment(rng *r, sim_crash *crash) {
 
 void sim_case_add_stage_deaths(sim_case *c) {
     rng r = {rng_seed(c->seed, 82)};
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     c->shadows = (uint32_t)between(&r, 1, 2);
     c->shadow_peers = (uint32_t)((c->stages - 1u) * c->shadows + between(&r, 0, 2));
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) {
@@ -322,9 +327,9 @@ void sim_case_add_stage_deaths(sim_case *c) {
 
 void sim_case_add_stage_losses(sim_case *c) {
     rng r = {rng_seed(c->seed, 86)};
-    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint64_t span = sim_case_faultless_ns(c) / 2;
     uint32_t first = c->crashes;
-    if (c->data_deaths) {  // who has the checkpoint that the run began with may be gone for good
+    if (c->data_deaths) {  // the checkpoint that the run began with may be lost for good
         c->iterations -= (uint32_t)c->start_version;
         for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration -= c->crash[i].iteration < c->start_version ? c->crash[i].iteration : c->start_version;
         c->start_version = 0;
@@ -349,7 +354,7 @@ void sim_case_add_partitions(sim_case *c) {
     rng r = {rng_seed(c->seed, 82)};
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble_kind kind = rng_below(&r, 2) ? SIM_PARTITION : SIM_PARTITION_ONE_WAY;
-        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, rng_below(&r, 2) ? 25 * SECOND : 8 * SECOND)};
+        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_faultless_ns(c) / 2), between(&r, SECOND, rng_below(&r, 2) ? 25 * SECOND : 8 * SECOND)};
     }
 }
 
@@ -358,7 +363,7 @@ void sim_case_make_elastic(sim_case *c) {
     sim_case_make_private(c);
     c->elastic = true;
     c->patience_ns = between(&r, 1, 20) * SECOND;
-    c->void_percent = 0;
+    c->fake.void_percent = 0;
     for (uint32_t i = 0; i < c->crashes; i++) {
         sim_crash *x = &c->crash[i];
         if (!x->data && !x->leader) continue;
@@ -367,20 +372,21 @@ void sim_case_make_elastic(sim_case *c) {
     }
 }
 
-static sim_trouble random_leaver(rng *r, sim_trouble_kind kind, uint64_t at_ns) {
+static sim_trouble random_departure(rng *r, sim_trouble_kind kind, uint64_t at_ns) {
     return (sim_trouble){kind, 1, at_ns, rng_below(r, 2) ? between(r, MILLISECOND, 20 * SECOND) : 0};
 }
 
-void sim_case_add_leavers(sim_case *c, bool real) {
+void sim_case_add_departures(sim_case *c, bool real) {
     rng r = {rng_seed(c->seed, 89)};
-    uint64_t span = sim_case_quiet_ns(c) / 4;
-    c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);  // who leaves goes at the end of one, and may be back in a later one
+    uint64_t span = sim_case_faultless_ns(c) / 4;
+    // a peer leaves at the end of an iteration, and may return in a later one
+    c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);
     for (uint32_t i = 0; i < c->troubles; i++)
-        if (c->trouble[i].kind == SIM_PAUSE_DATA && rng_below(&r, 2)) c->trouble[i] = random_leaver(&r, SIM_DRAIN_DATA, c->trouble[i].at_ns);
+        if (c->trouble[i].kind == SIM_PAUSE_DATA && rng_below(&r, 2)) c->trouble[i] = random_departure(&r, SIM_DRAIN_DATA, c->trouble[i].at_ns);
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
-        c->trouble[c->troubles++] = random_leaver(&r, SIM_DRAIN_DATA, between(&r, 0, span));
-    if (c->leader_deaths && rng_below(&r, 8) == 0 && c->troubles < SIM_MAX_TROUBLES) c->trouble[c->troubles++] = random_leaver(&r, SIM_DRAIN_LEADER, between(&r, 0, span));
-    if (!real && rng_below(&r, 4)) c->void_percent = (uint32_t)between(&r, 5, 30);
+        c->trouble[c->troubles++] = random_departure(&r, SIM_DRAIN_DATA, between(&r, 0, span));
+    if (c->leader_deaths && rng_below(&r, 8) == 0 && c->troubles < SIM_MAX_TROUBLES) c->trouble[c->troubles++] = random_departure(&r, SIM_DRAIN_LEADER, between(&r, 0, span));
+    if (!real && rng_below(&r, 4)) c->fake.void_percent = (uint32_t)between(&r, 5, 30);
 }
 
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
@@ -392,33 +398,33 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     } while (0)
     ADD("seed %" PRIu64 ": %u stages, %u data peers (capacity %u, %u slots), %u relays (capacity %u), %u microbatches, %u iterations\n", c->seed, c->stages,
         c->data_peers, c->data_capacity, c->slots, c->relays, c->relay_capacity, c->microbatches, c->iterations);
-    ADD("  links up to %.0f + %.0f ms, payloads up to %.0f ms, F about %.0f ms; mutant %s\n", (double)c->latency_ns / 1e6, (double)c->jitter_ns / 1e6,
-        (double)c->payload_ns / 1e6, (double)c->compute_ns / 1e6, sim_mutant_name(c->mutant));
+    ADD("  links up to %.0f + %.0f ms, payloads up to %.0f ms, F about %.0f ms; mutant %s\n", (double)c->net.latency_ns / 1e6, (double)c->net.jitter_ns / 1e6,
+        (double)c->net.payload_ns / 1e6, (double)c->compute_ns / 1e6, sim_mutant_name(c->mutant));
     if (c->eval_every || c->checkpoint_every) ADD("  held-out loss every %u, checkpoint every %u iterations\n", c->eval_every, c->checkpoint_every);
     for (uint32_t i = 0; i < c->crashes; i++) {
         const sim_crash *x = &c->crash[i];
         if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
         else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
                  x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
-        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->lost ? ", a stage is lost" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
+        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->lost ? ", a stage is lost" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", machine dies" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " with its identity and its log" : " with its identity");
     }
     if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
     if (c->private_data) ADD("  private data%s\n", c->elastic ? ", elastic" : "");
-    if (c->void_percent) ADD("  of 100 microbatches %u are void\n", c->void_percent);
+    if (c->fake.void_percent) ADD("  of 100 microbatches %u are void\n", c->fake.void_percent);
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
-    if (c->store_entries) ADD("  stores are begun anew after %u entries\n", c->store_entries);
-    if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
-    if (c->doubled_tensors) ADD("  of 1,000 tensors %u come twice\n", c->doubled_tensors);
-    if (c->slow_stores) ADD("  stores are slow now and then\n");
-    if (c->fast || c->lopsided || c->start_version || c->awaited)
-        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);
-    if (c->routing != ROUTER_MINCOST) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");
-    if (c->plan_first) ADD("  first ways are planned\n");
-    if (c->objective == ROUTER_BOTTLENECK) ADD("  for the lightest heaviest link\n");
+    if (c->store_entries) ADD("  logs are compacted after %u entries\n", c->store_entries);
+    if (c->net.lost_permille || c->net.doubled_permille) ADD("  of 1,000 messages %u are lost, %u are duplicated\n", c->net.lost_permille, c->net.doubled_permille);
+    if (c->net.doubled_tensors) ADD("  of 1,000 tensors %u are duplicated\n", c->net.doubled_tensors);
+    if (c->net.slow_stores) ADD("  logs are slow now and then\n");
+    if (c->fake.fast || c->net.asymmetric || c->start_version || c->awaited)
+        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fake.fast ? "fast, " : "", c->net.asymmetric ? "asymmetric links, " : "", c->start_version, c->awaited);
+    if (c->router.routing != ROUTER_MINCOST) ADD("  routed by %s\n", c->router.routing == ROUTER_GWTF ? "gwtf" : "swarm");
+    if (c->router.plan_first) ADD("  the first paths are planned\n");
+    if (c->router.objective == ROUTER_BOTTLENECK) ADD("  objective: the least bottleneck\n");
     for (uint32_t i = 0; i < c->troubles; i++)
         ADD("  %s at %.3f s (%u times, %.1f s)\n", sim_trouble_name(c->trouble[i].kind), (double)c->trouble[i].at_ns / 1e9 + 1, c->trouble[i].factor, (double)c->trouble[i].for_ns / 1e9);
     for (uint32_t i = 0; i < c->arrivals; i++) ADD("  joiner at %s of iteration %" PRIu64 "\n", message_kind_name(c->arrival[i].kind), c->arrival[i].iteration);
-    for (uint32_t i = 0; i < c->flaps; i++) ADD("  a link falls at %.3f s\n", (double)c->flap_ns[i] / 1e9 + 1);
+    for (uint32_t i = 0; i < c->flaps; i++) ADD("  a link breaks at %.3f s\n", (double)c->flap_ns[i] / 1e9 + 1);
 #undef ADD
 }

@@ -1,4 +1,5 @@
-// What a correct peer may ask its host to compute, and what must come out. Worked out from the stream of jobs alone.
+// The jobs that a correct peer may request, and their results. All of it is derived from the
+// sequence of jobs alone.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -10,7 +11,7 @@ static void job_fail(sim_cluster *s, uint32_t node, const job *work, const char 
              work->m, work->stage, work->slot, why);
 }
 
-// I1
+// I1: a job runs on weights of its iteration.
 static void check_versions(sim_cluster *s, uint32_t node, const job *work) {
     for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++)
         if (s->checker.watch[node].block_version[b] != work->iteration) {
@@ -39,14 +40,14 @@ static void check_weight(sim_cluster *s, uint32_t node, const job *work) {
     if (work->minus && !bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is not in the sum");
     if (!work->minus && !empty && bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is in the sum already");
     if (work->m >= s->c->microbatches) job_fail(s, node, work, "a microbatch that is not planned");
-    if (s->node[node].config.kind == MEMBER_DATA) return;  // an owner commits to itself without a message
-    if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "nobody committed it");
+    if (s->node[node].config.kind == MEMBER_DATA) return;  // an owner sends no COMMIT to itself
+    if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "it has no COMMIT");
 }
 
-// I7
+// I7: results are applied only after FINAL, with the factors of FINAL.
 static void check_apply(sim_cluster *s, uint32_t node, const job *work) {
     const log_final *final = &s->checker.final;
-    if (sim_check_is_past(s, node)) return;
+    if (sim_check_is_rolled_back(s, node)) return;
     if (!s->checker.has_final || work->iteration > final->iteration) {
         job_fail(s, node, work, "I7: there is no FINAL of this iteration");
         return;
@@ -60,7 +61,8 @@ static void check_apply(sim_cluster *s, uint32_t node, const job *work) {
         job_fail(s, node, work, "I7: other factors than FINAL's");
 }
 
-// Counted only: a hedge against a slow peer may do again what nobody has lost.
+// Counts repeated work. This is no violation: a hedged request to another peer may repeat work that
+// was not lost.
 static void note_again(sim_cluster *s, uint32_t node, const job *work) {
     s->stats->relay_jobs++;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -102,7 +104,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         if (s->checker.watch[node].sum_iteration != work->iteration) job_fail(s, node, work, "the sum is of another iteration");
         break;
     case JOB_REDUCE:
-        if (sim_check_is_past(s, node)) break;
+        if (sim_check_is_rolled_back(s, node)) break;
         if (!s->checker.closed || s->checker.close.iteration < work->iteration) job_fail(s, node, work, "before CLOSE");
         else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration && !s->c->elastic) job_fail(s, node, work, "it has not read CLOSE");
         else if (s->checker.close.iteration == work->iteration && s->node[node].view.log_position >= s->checker.close_index && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
@@ -112,7 +114,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
     }
 }
 
-// ---- what came out
+// ---- results
 
 static bool known(const sim_cluster *s, const job *work) { return work->iteration < s->c->iterations && work->m < s->c->microbatches; }
 
@@ -137,7 +139,8 @@ static void note_weight(sim_cluster *s, uint32_t node, const job *work) {
 
 static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
     const sim_worker *worker_here = s->node[node].worker;
-    if (sim_check_is_past(s, node) || work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;  // somebody who is late
+    // the job comes too late to matter
+    if (sim_check_is_rolled_back(s, node) || work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;
     if (worker_here->reduced_known && memcmp(&worker_here->reduced, &s->checker.close.counted, sizeof worker_here->reduced) != 0)
         job_fail(s, node, work, "I6: the parts added do not cover what CLOSE counts");
 }
@@ -149,13 +152,13 @@ static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_r
     if (result->failed) return;
     for (uint32_t b = work->first; b < work->first + work->count && b < blocks; b++) {
         if (kept && !(result->hash64 >> (b - work->first) & 1)) continue;
-        if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block goes back");
+        if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block returns to an older version");
         w->block_version[b] = result->version;
     }
 }
 
-// A peer that was expelled and is back brings forward what it left, when that is what everybody had before these results; some of it may have
-// come from others meanwhile.
+// A peer that was removed and admitted again may update the state that it kept, if that state is
+// the version before these results. Some blocks may have come from others meanwhile.
 static void note_apply(sim_cluster *s, uint32_t node, const job *work) {
     sim_watch *w = &s->checker.watch[node];
     for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++) {
@@ -170,7 +173,7 @@ static void check_root(sim_cluster *s, uint32_t node, const job *work, const job
     uint64_t version = w->block_version[0];
     for (uint32_t b = 0; b < s->model->blocks[index]; b++)
         if (w->block_version[b] != version) return;
-    if (version == UINT64_MAX) version = work->version;  // of its life before
+    if (version == UINT64_MAX) version = work->version;  // kept from an earlier membership
     if (!s->reference) return;
     if (version > s->c->iterations || !hash_equal(&result->hash, sim_reference_state(s->reference, version, index)))
         job_fail(s, node, work, "I13: the state is not that of the one-process run");
@@ -179,7 +182,8 @@ static void check_root(sim_cluster *s, uint32_t node, const job *work, const job
 void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
     sim_watch *w = &s->checker.watch[node];
     sim_stash *stash = work->slot < SIM_MAX_CAPACITY ? &w->stash[work->slot] : NULL;
-    bool outdated = s->node[node].job_generation > 0 && s->node[node].job_generation < s->node[node].view.generation;  // the peer went back meanwhile
+    // the peer rolled back while the job ran
+    bool outdated = s->node[node].job_generation > 0 && s->node[node].job_generation < s->node[node].view.generation;
     if (work->kind <= JOB_WEIGHT) w->compute_ns += result->cost_ns;
     sim_loss_job(s, node, work, result->cost_ns, true);
     switch (work->kind) {
@@ -196,13 +200,13 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
     case JOB_SUM_CLEAR: w->sum = (message_set){{0}}; break;
     case JOB_REDUCE: check_reduced_set(s, node, work); break;
     case JOB_NORM:
-        if (s->node[node].view.leads && !outdated) {  // it tells nobody but itself
+        if (s->node[node].view.leads && !outdated) {  // the leader sends no REDUCED to itself
             w->reduced = true;
             w->reduced_iteration = work->iteration;
         }
         break;
     case JOB_STATE_INIT:
-        if (!outdated && sim_check_lies(s, node) != result->version) sim_check_given_up(s, node);
+        if (!outdated && sim_check_kept_version(s, node) != result->version) sim_check_discarded(s, node);
         for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS && !outdated; b++) w->block_version[b] = result->version;
         break;
     case JOB_STATE_KEEP:

@@ -1,4 +1,4 @@
-// What the log may say.
+// The entries that the log may contain.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -17,7 +17,8 @@ void sim_check_close_numbers(sim_cluster *s, const log_close *close) {
     if (memcmp(&close->loss, &r->loss, sizeof r->loss) != 0) sim_fail(s, "CLOSE has loss %.17g, wanted %.17g", close->loss, r->loss);
 }
 
-// Only what nobody owns is left out, not what is void or what somebody is still at; a second CLOSE only leaves more out.
+// A CLOSE omits only microbatches without an owner, apart from void ones. A second CLOSE may only
+// omit more.
 static void check_left_out(sim_cluster *s, const log_close *close, const log_close *first) {
     unsigned long long t = close->iteration;
     for (uint32_t m = 0; m < s->c->microbatches; m++) {
@@ -103,19 +104,19 @@ static void member_added(sim_cluster *s, const log_entry *entry) {
         return;
     }
     k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body, .shadow = body->kind == MEMBER_SHADOW};
-    // a peer is in one stage here: who comes back, to whatever stage, is no longer what it was, and now it is there as what it is
+    // A peer is in one stage at a time: a new admission ends its earlier membership.
     for (uint32_t i = 0; i + 1 < k->members; i++)
         if (!k->member[i].expelled && id_equal(&k->member[i].entry.peer, &body->peer)) expelled(s, &k->member[i]);
 }
 
-// A shadow does the work of a stage only when nobody else is there who could.
+// A standby is promoted only when its stage has no other worker.
 static void check_promotion(sim_cluster *s, const log_entry *entry) {
     sim_log_member *promoted = NULL;
     for (uint32_t i = 0; i < s->checker.members; i++) {
         sim_log_member *m = &s->checker.member[i];
         if (m->member == entry->u.promote.member && m->shadow && !m->expelled) promoted = m;
     }
-    if (!promoted) return;  // it was expelled meanwhile, which everybody sees alike
+    if (!promoted) return;  // it was removed meanwhile, and all peers ignore the entry
     for (uint32_t i = 0; i < s->checker.members; i++) {
         const sim_log_member *m = &s->checker.member[i];
         if (m->shadow || m->expelled || m->entry.stage != promoted->entry.stage) continue;
@@ -125,7 +126,7 @@ static void check_promotion(sim_cluster *s, const log_entry *entry) {
     s->stats->promotions++;
 }
 
-// The run begins, or goes back to a version that it has had.
+// The run begins, or rolls back to an earlier version.
 static void check_run(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_run *run = &entry->u.run;
@@ -142,7 +143,7 @@ static void check_run(sim_cluster *s, const log_entry *entry) {
     k->version = run->start_version;
     k->closed = k->has_final = k->finished = false;
     memset(k->commit, 0, (size_t)s->c->microbatches * s->c->stages * sizeof *k->commit);
-    sim_crash_gone_back(s);
+    sim_crash_after_rollback(s);
 }
 
 static bool is_member(const sim_checker *k, const braid_id *id) {
@@ -151,8 +152,8 @@ static bool is_member(const sim_checker *k, const braid_id *id) {
     return false;
 }
 
-// Who alone has some of the data is gone.
-static bool lacks_data(const sim_cluster *s) {
+// True if the only owner of some private data is gone.
+static bool lacks_private_data(const sim_cluster *s) {
     for (uint16_t share = 0; share < s->run.shares && !s->c->elastic; share++)
         if (!is_member(&s->checker, &s->checker.share[share])) return true;
     return false;
@@ -160,11 +161,12 @@ static bool lacks_data(const sim_cluster *s) {
 
 void sim_check_unfinished(sim_cluster *s, uint32_t node) {
     sim_checker *k = &s->checker;
-    if (!k->drained || !lacks_data(s)) sim_fail(s, "%s ends the run in an iteration that could be waited for", s->node[node].name);
+    if (!k->drained || !lacks_private_data(s)) sim_fail(s, "%s ends the run in an iteration that could be waited for", s->node[node].name);
     k->given_up = true;
 }
 
-// They may have been let in meanwhile, with what the run needs to be saved.
+// The missing owners may have been admitted meanwhile, with the state that the last checkpoint
+// needs.
 static void check_ending(sim_cluster *s) {
     sim_checker *k = &s->checker;
     k->unfinished = !k->finished && k->given_up;
@@ -178,14 +180,14 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     switch (entry->kind) {
     case LOG_RUN:
-        if (k->ended) sim_fail(s, "a run that has ended goes back");
+        if (k->ended) sim_fail(s, "a run that has ended rolls back");
         check_run(s, entry);
         break;
     case LOG_MEMBER: member_added(s, entry); break;
     case LOG_PROMOTE: check_promotion(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;
     case LOG_OWNER:
-        k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index};
+        k->owner[k->owners++ % SIM_MAX_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index};
         k->slot_owner[entry->u.owner.slot] = entry->u.owner.member;
         sim_check_owner(s, &entry->u.owner);
         break;
@@ -203,14 +205,14 @@ static void committed(sim_cluster *s, const log_entry *entry) {
         k->given_up = false;
         k->version = entry->u.final.iteration + 1;
         k->finished = entry->u.final.last;
-        sim_check_made(s);
+        sim_check_version_made(s);
         break;
     case LOG_END: check_ending(s); break;
     default: break;
     }
 }
 
-// Of its kind and body: an entry that comes with the state no longer says its term.
+// The content of an entry without its term: entries of a snapshot have lost their terms.
 static uint64_t content_of(const log_entry *entry) {
     static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
     log_entry bare = *entry;
@@ -227,7 +229,7 @@ void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry) {
         return;
     }
     if (entry->index != k->committed + 1) {
-        sim_fail(s, "%s goes on with entry %llu, and nobody knows those behind %llu", s->node[node].name, (unsigned long long)entry->index, (unsigned long long)k->committed);
+        sim_fail(s, "%s applies entry %llu, and no peer has applied those after %llu", s->node[node].name, (unsigned long long)entry->index, (unsigned long long)k->committed);
         return;
     }
     if (entry->index >= k->entries_room) {

@@ -1,4 +1,4 @@
-// What the messages themselves must keep to.
+// Rules for messages.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -20,8 +20,9 @@ static member_id member_of(const sim_cluster *s, const braid_id *id, uint16_t in
     return 0;
 }
 
-// A COMMIT of an older owner never came there: it obeys the newer one, and does not count.
-static bool never_told(const sim_cluster *s, const sim_commit *c, const message_subject *subject) {
+// True if the older owner's COMMIT did not reach its receiver, which has read of the newer owner
+// and does not count that COMMIT.
+static bool commit_was_lost(const sim_cluster *s, const sim_commit *c, const message_subject *subject) {
     for (uint32_t i = 0; i < s->nodes && c->owner_term < subject->owner_term; i++) {
         const peer_view *v = &s->node[i].view;
         if (v->member == c->to) return v->log_position >= subject->owner_term && !bitset_has(v->k.words, subject->m);
@@ -29,24 +30,27 @@ static bool never_told(const sim_cluster *s, const sim_commit *c, const message_
     return false;
 }
 
-// A holder moves only when the old one is expelled, or has said that it holds nothing; its revision never goes back.
+// A microbatch gets a new holder only after the old one was removed or reported that it holds
+// nothing. The revision of a path never decreases.
 static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
     const message_commit *body = &msg->u.commit;
     sim_commit *c = commit_at(s, &body->subject);
     member_id member = body->subject.stage < s->c->stages ? body->path.member[body->subject.stage] : 0;
-    if (member_of(s, to, body->subject.stage) != member) return;  // to somebody who is no more
-    if (!c || msg->iteration != s->checker.version || member == 0 || sim_check_is_past(s, node)) return;
+    // the receiver is no member any more
+    if (member_of(s, to, body->subject.stage) != member) return;
+    if (!c || msg->iteration != s->checker.version || member == 0 || sim_check_is_rolled_back(s, node)) return;
     bool same = c->iteration == msg->iteration && c->to != 0;
-    // of an owner that does not know of its successor; before that one said anything, everybody had read that it owns the slot
+    // The owner does not know its successor yet. Before the successor sent anything, all peers had
+    // read that it owns the slot.
     if (same && body->subject.owner_term < c->owner_term) return;
-    if (same && c->to != member && sim_check_member_live(s, c->to) && !c->refused && !never_told(s, c, &body->subject))
-        sim_fail(s, "%s moves t=%llu m=%u stage %u from #%llu, who is not expelled and did not refuse, to #%llu", s->node[node].name,
+    if (same && c->to != member && sim_check_member_live(s, c->to) && !c->refused && !commit_was_lost(s, c, &body->subject))
+        sim_fail(s, "%s moves t=%llu m=%u stage %u from #%llu, a live member that did not refuse, to #%llu", s->node[node].name,
                  (unsigned long long)msg->iteration, body->subject.m, body->subject.stage, (unsigned long long)c->to, (unsigned long long)member);
     if (same && c->owner_term == body->subject.owner_term && body->rev < c->rev)
-        sim_fail(s, "I9: the revision of t=%llu m=%u stage %u goes back from %u to %u", (unsigned long long)msg->iteration, body->subject.m,
+        sim_fail(s, "I9: the revision of t=%llu m=%u stage %u decreases from %u to %u", (unsigned long long)msg->iteration, body->subject.m,
                  body->subject.stage, c->rev, body->rev);
     bool keep = same && c->to == member && c->rev == body->rev;
-    // a word that it gave its stash up may be on its way while it is told to COMMIT: that is a refusal, too
+    // an eviction report may cross the COMMIT on its way, and counts as a refusal
     bool refused = (keep && c->refused) || c->evicted == member;
     *c = (sim_commit){msg->iteration, body->subject.owner_term, member, body->rev, refused, c->evicted};
 }
@@ -54,30 +58,33 @@ static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, cons
 static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
     const message_deny *body = &msg->u.deny;
     sim_commit *c = commit_at(s, &body->subject);
-    bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;  // the COMMIT may have been lost with its link
-    if (!c || !refuses || sim_check_is_past(s, node)) return;
+    // the COMMIT may have been lost with its link
+    bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;
+    if (!c || !refuses || sim_check_is_rolled_back(s, node)) return;
     if (body->reason == DENY_EVICTED) c->evicted = s->node[node].view.member;
     const sim_watch *w = &s->checker.watch[node];
     if (body->reason == DENY_EVICTED && w->kept_iteration == msg->iteration + 1 && bitset_has(w->kept.words, body->subject.m))
-        sim_fail(s, "I9: %s gives up m=%u, which it was told to count", s->node[node].name, body->subject.m);
+        sim_fail(s, "I9: %s gives up m=%u, for which it has a COMMIT", s->node[node].name, body->subject.m);
     if (msg->iteration == c->iteration && c->to == s->node[node].view.member) c->refused = true;
 }
 
 static void check_counted(sim_cluster *s, uint32_t node, const message *msg) {
     const sim_watch *w = &s->checker.watch[node];
     const message_counted *body = &msg->u.counted;
-    if (msg->iteration != s->checker.version || body->subject.m >= s->c->microbatches || sim_check_is_past(s, node)) return;
+    if (msg->iteration != s->checker.version || body->subject.m >= s->c->microbatches || sim_check_is_rolled_back(s, node)) return;
     if (w->sum_iteration != msg->iteration || !bitset_has(w->sum.words, body->subject.m))
         sim_fail(s, "%s says COUNTED for t=%llu m=%u, which is not in its sum", s->node[node].name, (unsigned long long)msg->iteration, body->subject.m);
 }
 
-// I5: the parts of a round cover what CLOSE counted, each microbatch once.
+// I5: the parts of an aggregation attempt cover the contribution set of CLOSE, each microbatch
+// once.
 static void check_begin(sim_cluster *s, uint32_t node, const message *msg) {
     const message_begin *body = &msg->u.begin;
     const log_close *close = &s->checker.close;
     bool older = msg->iteration < s->checker.version || (s->c->elastic && body->close_index < s->checker.close_index);
-    if (s->node[node].view.term < s->leader_term && older) return;  // deposed, and does not know yet
-    if (sim_check_is_past(s, node)) return;
+    // a deposed leader that does not know it yet
+    if (s->node[node].view.term < s->leader_term && older) return;
+    if (sim_check_is_rolled_back(s, node)) return;
     if (!s->checker.closed || body->close_index != s->checker.close_index || close->iteration != msg->iteration) {
         sim_fail(s, "%s begins a round of iteration %llu on CLOSE %llu, the newest is %llu of iteration %llu", s->node[node].name,
                  (unsigned long long)msg->iteration, (unsigned long long)body->close_index, (unsigned long long)s->checker.close_index, (unsigned long long)close->iteration);
@@ -98,21 +105,22 @@ static void check_begin(sim_cluster *s, uint32_t node, const message *msg) {
 static void check_reduced(sim_cluster *s, uint32_t node, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     sim_watch *w = &s->checker.watch[node];
-    w->reduced = !sim_check_is_past(s, node);
+    w->reduced = !sim_check_is_rolled_back(s, node);
     w->reduced_iteration = msg->iteration;
     if (msg->iteration >= s->c->iterations || body->stage >= s->c->stages) return;
     if (s->reference && !hash_equal(&body->root, sim_reference_result(s->reference, msg->iteration, body->stage)))
         sim_fail(s, "I6: the result of %s for iteration %llu is not that of the one-process run", s->node[node].name, (unsigned long long)msg->iteration);
 }
 
-// A part bears the name of the set that is in the sum: the sum cannot have changed since it was packed in this very step.
+// A part carries the hash of the set in the sum. The sum cannot have changed, because the part was
+// packed in this step.
 static void check_part(sim_cluster *s, uint32_t node, const message *msg) {
     const message_get *get = &msg->u.data.get;
     const sim_watch *w = &s->checker.watch[node];
     if (get->what != GET_PART) return;
     uint64_t digest = 0x6272616964;
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, w->sum.words[i]);
-    if (digest != get->digest) sim_fail(s, "%s gives a part of iteration %llu under another name than its set's", s->node[node].name, (unsigned long long)get->version);
+    if (digest != get->digest) sim_fail(s, "%s sends a part of iteration %llu with the hash of another set", s->node[node].name, (unsigned long long)get->version);
 }
 
 static void check_state(sim_cluster *s, uint32_t node, const message *msg) {
@@ -130,13 +138,15 @@ static void check_settled(sim_cluster *s, uint32_t node, const message *msg) {
         sim_fail(s, "%s settles t=%llu m=%u as %s", s->node[node].name, (unsigned long long)msg->iteration, body->subject.m, body->is_void ? "void" : "counted");
 }
 
-static void check_storm(sim_cluster *s, uint32_t node) {
+static void check_message_rate(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
-    uint64_t most = MAX_SENDS_PER_SECOND + (uint64_t)MAX_SENDS_PER_PAIR * s->nodes * s->nodes;  // everybody is told of everybody who joins
+    // every joiner is announced to every peer
+    uint64_t most = MAX_SENDS_PER_SECOND + (uint64_t)MAX_SENDS_PER_PAIR * s->nodes * s->nodes;
     if (++w->window_messages > most) sim_fail(s, "%s sends more than %llu messages in a second", s->node[node].name, (unsigned long long)most);
 }
 
-// What waits for a slot of the next stage, by what was said since somebody had room for it.
+// Records the microbatches that wait for a slot of the next stage, from the messages sent since a
+// receiver had room.
 static void note_waiting(sim_checker *k, const message *msg) {
     const message_subject *of = msg->kind == MESSAGE_TRACE ? &msg->u.trace.subject : msg->kind == MESSAGE_DENY ? &msg->u.deny.subject : NULL;
     if (of == NULL || of->m >= WIRE_MAX_MICROBATCHES) return;
@@ -148,23 +158,24 @@ static void note_waiting(sim_checker *k, const message *msg) {
     if (nobody || full) bitset_add(k->waiting.words, of->m);
 }
 
-static bool waits(const sim_checker *k, const message *msg, uint32_t m) {
+static bool is_waiting(const sim_checker *k, const message *msg, uint32_t m) {
     return k->waiting_iteration == msg->iteration + 1 && m < WIRE_MAX_MICROBATCHES && bitset_has(k->waiting.words, m);
 }
 
-// Where nobody dies and no link falls, nothing is sent twice, and nothing is looked for but what waits for a slot: of two that do, one may wait
-// for the other.
-static void check_calm(sim_cluster *s, uint32_t node, const message *msg) {
+// Without deaths and broken links nothing is sent twice. Only a microbatch that waits for a slot
+// may be probed, because two waiting microbatches can block each other.
+static void check_no_repairs(sim_cluster *s, uint32_t node, const message *msg) {
     note_waiting(&s->checker, msg);
-    bool looks = msg->kind == MESSAGE_PROBE && !waits(&s->checker, msg, msg->u.probe.subject.m);
+    bool looks = msg->kind == MESSAGE_PROBE && !is_waiting(&s->checker, msg, msg->u.probe.subject.m);
     bool repairs = looks || msg->kind == MESSAGE_RESUME || msg->kind == MESSAGE_SUSPECT;
-    if (repairs && sim_case_quiet(s->c)) sim_fail(s, "%s sends %s though nothing happened", s->node[node].name, message_kind_name(msg->kind));
+    if (repairs && sim_case_is_faultless(s->c)) sim_fail(s, "%s sends %s in a run without faults", s->node[node].name, message_kind_name(msg->kind));
 }
 
-// A shadow uses a quarter of its line. Where nothing happens it has one GET under way, so the time until DATA is all that it uses.
-static void check_share(sim_cluster *s, uint32_t node) {
+// A standby uses a quarter of its line. In a run without faults it has one GET under way, so the
+// time until DATA is its use of the line.
+static void check_line_share(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
-    if (!sim_case_quiet(s->c) || !s->node[node].view.shadow) return;
+    if (!sim_case_is_faultless(s->c) || !s->node[node].view.shadow) return;
     if (w->first_get_ns == 0) w->first_get_ns = s->now;
     if (s->now - w->first_get_ns < 4 * w->line_ns)
         sim_fail(s, "%s is a shadow, and has used %.1f of %.1f ms of its line", s->node[node].name, (double)w->line_ns / 1e6, (double)(s->now - w->first_get_ns) / 1e6);
@@ -172,8 +183,8 @@ static void check_share(sim_cluster *s, uint32_t node) {
 }
 
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
-    check_storm(s, node);
-    check_calm(s, node, msg);
+    check_message_rate(s, node);
+    check_no_repairs(s, node, msg);
     s->checker.watch[node].answered |= msg->kind == MESSAGE_COUNTED || (msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_COMMIT);
     switch (msg->kind) {
     case MESSAGE_COMMIT: check_commit(s, node, to, msg); break;
@@ -183,7 +194,7 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
     case MESSAGE_REDUCED: check_reduced(s, node, msg); break;
     case MESSAGE_STATE: check_state(s, node, msg); break;
     case MESSAGE_DATA: check_part(s, node, msg); break;
-    case MESSAGE_GET: check_share(s, node); break;
+    case MESSAGE_GET: check_line_share(s, node); break;
     case MESSAGE_SETTLED: check_settled(s, node, msg); break;
     case MESSAGE_ROUTE: sim_check_route_sent(s, msg); break;
     default: break;
@@ -204,10 +215,10 @@ void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg) {
     bitset_add(w->kept.words, body->subject.m);
 }
 
-// A member that has read a newer OWNER of its slot must not obey it any more.
-static bool outdated(const sim_cluster *s, uint32_t node, const message_subject *subject) {
+// A member that has read a newer OWNER entry of a slot must not obey the older owner.
+static bool has_newer_owner(const sim_cluster *s, uint32_t node, const message_subject *subject) {
     const sim_checker *k = &s->checker;
-    for (uint32_t i = 0; i < k->owners && i < SIM_KEPT_OWNERS; i++) {
+    for (uint32_t i = 0; i < k->owners && i < SIM_MAX_OWNERS; i++) {
         const sim_owner *o = &k->owner[i];
         if (o->slot == subject->m % s->c->slots && o->index > subject->owner_term && o->index <= s->node[node].view.log_position) return true;
     }
@@ -223,9 +234,9 @@ void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
         if (msg->u.forward.subject.m < WIRE_MAX_MICROBATCHES) bitset_remove(w->kept.words, msg->u.forward.subject.m);
     }
     w->answered = false;
-    if (msg->kind != MESSAGE_COMMIT || outdated(s, node, &msg->u.commit.subject)) return;
-    if (msg->log_position < s->checker.fence && !sim_check_is_past(s, node)) return;
-    if (msg->iteration < w->committed_iteration) return;  // late, and of no use to anybody
+    if (msg->kind != MESSAGE_COMMIT || has_newer_owner(s, node, &msg->u.commit.subject)) return;
+    if (msg->log_position < s->checker.fence && !sim_check_is_rolled_back(s, node)) return;
+    if (msg->iteration < w->committed_iteration) return;  // too late to matter
     if (w->committed_iteration != msg->iteration) w->committed = (message_set){{0}};
     w->committed_iteration = msg->iteration;
     if (msg->u.commit.subject.m < WIRE_MAX_MICROBATCHES) bitset_add(w->committed.words, msg->u.commit.subject.m);

@@ -1,22 +1,27 @@
-// I10: until FINAL(t) all that is needed to repeat any (m, stage) is there: m's tokens at an owner, version t in every stage. Faults may take that,
-// with those who die or stand still; the living give nothing up that nobody else has, and the log sends nobody away who alone has it.
+// I10: until FINAL(t) the swarm can repeat any (m, stage): an owner has m's tokens, and every stage
+// has version t. Faults may destroy that state together with the peers that die or pause. But a
+// living peer never discards the last copy, and the log never removes its only holder.
 #include "sim/inside.h"
 
-static const uint32_t NOBODY = UINT32_MAX;
-static const uint64_t KNOWN_NS = 5000000000u;  // what somebody has had for so long, and was not silent, others know
+static const uint32_t NO_NODE = UINT32_MAX;
+// after this time the state of a reachable peer is known to the others
+static const uint64_t KNOWN_NS = 5000000000u;
 
-// From this version on a stage's state is needed. Where FINAL said skip, that of the iteration before is the same.
+// The version from which on a stage's state is needed. After a FINAL with skip the version before
+// it is the same state.
 static uint64_t needed_version(const sim_checker *k) {
     bool skipped = k->has_final && k->final.skip && k->final.iteration + 1 == k->version;
     return k->version - skipped;
 }
 
-// When all is computed nobody repeats anything, and whoever finds nobody to write the last checkpoint goes home.
+// After the last iteration nothing is repeated. A peer that finds no others to write the last
+// checkpoint exits.
 static bool is_needed(const sim_checker *k) { return k->started && !k->finished; }
 
-static bool suffices(const sim_checker *k, const sim_reach *had) { return had->versions > needed_version(k) && had->generation == k->generation; }
+static bool is_recent(const sim_checker *k, const sim_reach *had) { return had->versions > needed_version(k) && had->generation == k->generation; }
 
-// What the run begins with, or went back to, is made from the seed, or lies on the disk of who lives.
+// True if the newest version is the start of the run or the target of a rollback. It is made from
+// the seed, or is on the disk of a process that lives or restarts.
 static bool is_at_start(const sim_cluster *s) {
     const sim_checker *k = &s->checker;
     if (k->version != k->start_version) return false;
@@ -24,52 +29,54 @@ static bool is_at_start(const sim_cluster *s) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
         bool reads = k->generation == 1 && n->config.leader;
-        for (uint32_t kept = 0; kept < SIM_KEPT; kept++) reads |= n->kept[kept].block && n->kept[kept].version == k->version;
+        for (uint32_t kept = 0; kept < SIM_MAX_CHECKPOINTS; kept++) reads |= n->kept[kept].block && n->kept[kept].version == k->version;
         if (reads && (n->alive || n->returns)) return true;
     }
     return false;
 }
 
-// The process has the whole state, or what it is made of, though it may be nobody's member: it will be let in for it.
-static bool lies_at(const sim_cluster *s, uint32_t node, uint16_t index) {
+// True if the worker has the whole state, or all that makes it, even without a membership. The peer
+// will be admitted for that state.
+static bool worker_has_state(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (!n->worker || n->worker->stage != index || s->checker.watch[node].generation != s->checker.generation) return false;
-    uint64_t version = sim_check_lies(s, node);
+    uint64_t version = sim_check_kept_version(s, node);
     bool makes = version != UINT64_MAX && n->view.left == version + 1;
     return version != UINT64_MAX && version + makes >= needed_version(&s->checker);
 }
 
-static bool stays(const sim_cluster *s, uint32_t node) {
+static bool remains(const sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     return n->alive && !n->exited && (!n->asked_to_leave || n->view.stands_again || sim_check_member_live(s, n->view.member));
 }
 
-// A complete checkpoint of this very version lies on the disk of a process that lives, or comes
-// back.
+// True if a complete checkpoint of the newest version is on the disk of a process that lives or
+// restarts.
 static bool is_saved(const sim_cluster *s) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
-        for (uint32_t kept = 0; kept < SIM_KEPT && (n->alive || n->returns); kept++)
+        for (uint32_t kept = 0; kept < SIM_MAX_CHECKPOINTS && (n->alive || n->returns); kept++)
             if (n->kept[kept].block && n->kept[kept].version == s->checker.version) return true;
     }
     return false;
 }
 
-// As far as the log can know: the dead have it until they are expelled.
-static bool somebody_has(const sim_cluster *s, uint16_t index, uint32_t but) {
+// True if another peer has the state, as far as the log can know: a dead member counts until its
+// removal.
+static bool some_copy_exists(const sim_cluster *s, uint16_t index, uint32_t but) {
     const sim_checker *k = &s->checker;
-    member_id not = but == NOBODY ? 0 : s->node[but].view.member;
+    member_id not = but == NO_NODE ? 0 : s->node[but].view.member;
     for (uint32_t i = 0; i < k->members; i++) {
         const sim_log_member *m = &k->member[i];
-        if (!m->expelled && m->member != not && m->entry.stage == index && suffices(k, &m->reach)) return true;
+        if (!m->expelled && m->member != not && m->entry.stage == index && is_recent(k, &m->reach)) return true;
     }
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (i != but && stays(s, i) && lies_at(s, i, index)) return true;
+        if (i != but && remains(s, i) && worker_has_state(s, i, index)) return true;
     return is_at_start(s);
 }
 
-static void needed_fail(sim_cluster *s, const char *who, const char *what, uint16_t index) {
-    sim_fail(s, "I10: %s %s, and nobody else has version %llu of stage %u", who, what, (unsigned long long)s->checker.version, index);
+static void needed_fail(sim_cluster *s, const char *name, const char *what, uint16_t index) {
+    sim_fail(s, "I10: %s %s, and no other peer has version %llu of stage %u", name, what, (unsigned long long)s->checker.version, index);
 }
 
 static sim_log_member *record_of(sim_checker *k, member_id member) {
@@ -78,14 +85,15 @@ static sim_log_member *record_of(sim_checker *k, member_id member) {
     return NULL;
 }
 
-// What it says that it has is there: all blocks are at that version, or at the one before, whose results it says it has.
-static void check_word(sim_cluster *s, uint32_t node, const sim_reach *says) {
+// The state that a peer claims must be there: all blocks at that version, or at the one before
+// if the claim includes the results of an iteration.
+static void check_claim(sim_cluster *s, uint32_t node, const sim_reach *claim) {
     const sim_watch *w = &s->checker.watch[node];
-    for (uint32_t b = 0; b < s->model->blocks[says->stage]; b++) {
+    for (uint32_t b = 0; b < s->model->blocks[claim->stage]; b++) {
         uint64_t version = w->block_version[b] == UINT64_MAX ? w->left : w->block_version[b];
-        if (version + 1 != says->versions && version + 2 != says->versions)
+        if (version + 1 != claim->versions && version + 2 != claim->versions)
             sim_fail(s, "I10: %s says that it has version %llu of stage %u, and block %u is at %lld", s->node[node].name,
-                     (unsigned long long)says->versions - 1, says->stage, b, (long long)version);
+                     (unsigned long long)claim->versions - 1, claim->stage, b, (long long)version);
     }
 }
 
@@ -95,8 +103,8 @@ static bool reach_same(const sim_reach *a, const sim_reach *b) {
 
 static sim_reach reach_of(const sim_node *n) {
     const peer_view *v = &n->view;
-    bool says = v->member != 0 && v->whole && !n->exited;
-    return (sim_reach){.member = v->member, .generation = v->generation, .versions = says ? v->reaches + 1 : 0, .stage = v->stage};
+    bool claim = v->member != 0 && v->whole && !n->exited;
+    return (sim_reach){.member = v->member, .generation = v->generation, .versions = claim ? v->reaches + 1 : 0, .stage = v->stage};
 }
 
 void sim_check_needed(sim_cluster *s, uint32_t node) {
@@ -104,34 +112,34 @@ void sim_check_needed(sim_cluster *s, uint32_t node) {
     sim_checker *k = &s->checker;
     sim_watch *w = &k->watch[node];
     const sim_reach now = reach_of(n), before = w->reach;
-    if (n->exited) sim_check_given_up(s, node);
+    if (n->exited) sim_check_discarded(s, node);
     if (reach_same(&now, &before)) return;
     w->reach = now;
     if (before.versions == 0 || before.member != now.member || before.generation != now.generation) w->reached_ns = s->now;
-    if (now.versions > before.versions) check_word(s, node, &now);
+    if (now.versions > before.versions) check_claim(s, node, &now);
     sim_log_member *was = record_of(k, before.member), *is = record_of(k, now.member);
-    bool counted = was && !was->expelled && is_needed(k) && suffices(k, &before);
+    bool counted = was && !was->expelled && is_needed(k) && is_recent(k, &before);
     if (was) was->reach.versions = 0;
     if (is) is->reach = now;
-    if (counted && !somebody_has(s, before.stage, NOBODY)) needed_fail(s, n->name, "gives up its state", before.stage);
+    if (counted && !some_copy_exists(s, before.stage, NO_NODE)) needed_fail(s, n->name, "discards its state", before.stage);
 }
 
-void sim_check_given_up(sim_cluster *s, uint32_t node) {
+void sim_check_discarded(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     bool goes = n->asked_to_leave && !sim_check_member_live(s, n->view.member);  // that was said when it was expelled
-    if (!is_needed(&s->checker) || !n->worker || goes || !lies_at(s, node, n->worker->stage)) return;
-    if (!somebody_has(s, n->worker->stage, node)) needed_fail(s, n->name, "drops its state", n->worker->stage);
+    if (!is_needed(&s->checker) || !n->worker || goes || !worker_has_state(s, node, n->worker->stage)) return;
+    if (!some_copy_exists(s, n->worker->stage, node)) needed_fail(s, n->name, "discards its worker's state", n->worker->stage);
 }
 
-// ---- what the log says ---------------------------------------------------------------------------------------------
+// ---- entries of the log
 
 static uint32_t process_of(const sim_cluster *s, const log_member *entry) {
     for (uint32_t i = 0; i < s->nodes; i++)
         if (s->node[i].alive && !s->node[i].exited && s->node[i].config.random_seed == entry->incarnation) return i;
-    return NOBODY;
+    return NO_NODE;
 }
 
-static bool another_owner(const sim_checker *k) {
+static bool any_owner_is_left(const sim_checker *k) {
     for (uint32_t i = 0; i < k->members; i++)
         if (!k->member[i].expelled && k->member[i].entry.kind == MEMBER_DATA) return true;
     return false;
@@ -140,13 +148,13 @@ static bool another_owner(const sim_checker *k) {
 void sim_check_expelled(sim_cluster *s, const sim_log_member *gone) {
     const sim_checker *k = &s->checker;
     uint32_t node = process_of(s, &gone->entry);
-    if (!is_needed(k) || node == NOBODY) return;
+    if (!is_needed(k) || node == NO_NODE) return;
     const char *name = s->node[node].name;
-    // even the last member of a stage may leave then: no complete iteration is computed again
+    // the only holder of a stage's state may leave then: the run repeats no completed iteration
     bool may_go = s->node[node].asked_to_leave && is_saved(s);
-    if (suffices(k, &gone->reach) && !may_go && !somebody_has(s, gone->entry.stage, NOBODY)) needed_fail(s, name, "is expelled", gone->entry.stage);
-    bool waits = s->run.shares > 0;  // private data do, for their peer
-    if (gone->entry.kind == MEMBER_DATA && !waits && !another_owner(k)) sim_fail(s, "I10: %s is expelled, and nobody else has the tokens", name);
+    if (is_recent(k, &gone->reach) && !may_go && !some_copy_exists(s, gone->entry.stage, NO_NODE)) needed_fail(s, name, "is removed", gone->entry.stage);
+    bool is_waiting = s->run.shares > 0;  // private data wait for their owner
+    if (gone->entry.kind == MEMBER_DATA && !is_waiting && !any_owner_is_left(k)) sim_fail(s, "I10: %s is removed, and no other peer has the tokens", name);
 }
 
 void sim_check_owner(sim_cluster *s, const log_owner *entry) {
@@ -157,36 +165,38 @@ void sim_check_owner(sim_cluster *s, const log_owner *entry) {
         sim_fail(s, "I10: slot %u is given to member #%llu, which does not have its tokens", entry->slot, (unsigned long long)entry->member);
 }
 
-// FINAL is decided when each stage has what the next version is made of; who reported that may be dead, as long as that is not known.
-void sim_check_made(sim_cluster *s) {
+// FINAL is committed when each stage has all that the next version needs. A reporter may be dead,
+// as long as its death is not known.
+void sim_check_version_made(sim_cluster *s) {
     const sim_checker *k = &s->checker;
     for (uint16_t index = 0; index < s->c->stages && is_needed(k); index++)
-        if (!somebody_has(s, index, NOBODY))
-            sim_fail(s, "I10: FINAL makes version %llu, and nobody of stage %u has what it is made of", (unsigned long long)k->version, index);
+        if (!some_copy_exists(s, index, NO_NODE))
+            sim_fail(s, "I10: FINAL makes version %llu, and no member of stage %u has all that it needs", (unsigned long long)k->version, index);
 }
 
-// Nothing keeps it from being heard.
-static bool is_undisturbed(const sim_cluster *s, uint32_t node) {
+// True if nothing has delayed the peer's messages for long enough.
+static bool is_reachable(const sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     uint64_t since = n->paused_until_ns;
     if (since < n->sends_cut_until_ns) since = n->sends_cut_until_ns;
-    if (since < n->hears_cut_until_ns) since = n->hears_cut_until_ns;
-    if (since < s->parted.over_ns) since = s->parted.over_ns;
+    if (since < n->receives_cut_until_ns) since = n->receives_cut_until_ns;
+    if (since < s->partition.over_ns) since = s->partition.over_ns;
     return since == 0 || s->now >= since + KNOWN_NS;
 }
 
-// The run goes back only when nobody has the state any more of whom the leader could know when it decided that: the entry may hold long after.
+// A leader decides on a rollback only if no holder of the state is known to it. The entry may
+// commit long after that decision.
 void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry) {
     const sim_checker *k = &s->checker;
     const log_run *run = &entry->u.run;
     bool goes_back = entry->kind == LOG_RUN && run->generation > 1 && node == sim_leader(s);
-    if (!goes_back || !s->link || !is_undisturbed(s, node)) return;
+    if (!goes_back || !s->link || !is_reachable(s, node)) return;
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
         const sim_log_member *m = n->alive ? record_of(&s->checker, n->view.member) : NULL;
-        bool has = m && !m->expelled && m->entry.stage == run->lost && suffices(k, &m->reach);
-        if (has && is_undisturbed(s, i) && s->now >= s->checker.watch[i].reached_ns + KNOWN_NS)
-            sim_fail(s, "I10: the run goes back to version %llu for the sake of stage %u, of which %s has version %llu",
+        bool has = m && !m->expelled && m->entry.stage == run->lost && is_recent(k, &m->reach);
+        if (has && is_reachable(s, i) && s->now >= s->checker.watch[i].reached_ns + KNOWN_NS)
+            sim_fail(s, "I10: the run rolls back to version %llu because of stage %u, though %s has version %llu",
                      (unsigned long long)run->start_version, run->lost, n->name, (unsigned long long)k->version);
     }
 }

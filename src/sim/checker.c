@@ -1,4 +1,4 @@
-// What must hold after every step and at the end (docs/protocol.md, invariants).
+// The rules that hold after every step and at the end of a run (docs/protocol.md, invariants).
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -18,7 +18,7 @@ void sim_check_open(sim_cluster *s) {
     BRAID_ALLOCATED(k->commit && k->watch && k->member && k->closes && k->finals, SIM_MAX_LOG_MEMBERS * sizeof *k->member);
 }
 
-void sim_check_life(sim_cluster *s, uint32_t node) {
+void sim_check_incarnation(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
     memset(w, 0, sizeof *w);
     memset(w->block_version, 0xff, sizeof w->block_version);
@@ -34,40 +34,26 @@ void sim_check_close(sim_cluster *s) {
     free(s->checker.member);
 }
 
-bool sim_check_member_live(const sim_cluster *s, member_id member) {
-    for (uint32_t i = 0; i < s->checker.members; i++)
-        if (s->checker.member[i].member == member) return !s->checker.member[i].expelled;
-    return false;
-}
-
-bool sim_check_is_shadow(const sim_cluster *s, member_id member) {
-    for (uint32_t i = 0; i < s->checker.members; i++)
-        if (s->checker.member[i].member == member) return s->checker.member[i].shadow;
-    return false;
-}
-
-bool sim_check_is_past(const sim_cluster *s, uint32_t node) { return s->node[node].view.generation < s->checker.generation; }
-
-static bool sets_meet(const message_set *a, const message_set *b) {
+static bool sets_intersect(const message_set *a, const message_set *b) {
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++)
         if (a->words[i] & b->words[i]) return true;
     return false;
 }
 
-// I2: nobody else who is not expelled has counted the same microbatch in the same stage, dead peers included.
+// I2: no two members, alive or dead, have added the same microbatch in the same stage.
 static void check_holders(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     if (!sim_check_member_live(s, n->view.member)) return;
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *other = &s->node[i];
         if (i == node || other->view.stage != n->view.stage || other->view.iteration != n->view.iteration || other->view.generation != n->view.generation) continue;
-        if (!sim_check_member_live(s, other->view.member) || !sets_meet(&n->view.k, &other->view.k)) continue;
+        if (!sim_check_member_live(s, other->view.member) || !sets_intersect(&n->view.k, &other->view.k)) continue;
         sim_fail(s, "I2: %s and %s of stage %u both count one microbatch of iteration %llu", n->name, other->name, n->view.stage,
                  (unsigned long long)n->view.iteration);
     }
 }
 
-// I3: what the peer believes to be in its sum is there, once each, and nothing else.
+// I3: the sum contains exactly the microbatches that the peer believes to be in it, once each.
 static void check_sum(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     const sim_watch *w = &s->checker.watch[node];
@@ -75,7 +61,7 @@ static void check_sum(sim_cluster *s, uint32_t node) {
     if (counted != n->view.counted) sim_fail(s, "%s says |K| = %u and K has %u", n->name, n->view.counted, counted);
     if (counted == 0) return;
     if (w->sum_iteration != n->view.iteration || memcmp(&w->sum, &n->view.k, sizeof w->sum) != 0)
-        sim_fail(s, "I3: %s believes in %u microbatches of iteration %llu, its sum holds %u of iteration %llu", n->name, counted,
+        sim_fail(s, "I3: %s reports %u microbatches of iteration %llu, its sum holds %u of iteration %llu", n->name, counted,
                  (unsigned long long)n->view.iteration, bitset_count(w->sum.words, WIRE_SET_WORDS), (unsigned long long)w->sum_iteration);
 }
 
@@ -90,27 +76,12 @@ void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind) {
     if (++w->window_ticks > s->stats->most_ticks) s->stats->most_ticks = w->window_ticks;
 }
 
-static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
-    const uint64_t *version = s->checker.watch[node].block_version;
-    for (uint32_t b = 1; b < s->model->blocks[s->node[node].worker->stage]; b++)
-        if (version[b] != version[0]) return UINT64_MAX;
-    return version[0];
-}
-
-// What its worker has as a new life begins. A life before that got nothing, and brought nothing forward, left what it had found.
-uint64_t sim_check_lies(const sim_cluster *s, uint32_t node) {
-    const sim_watch *w = &s->checker.watch[node];
-    uint32_t blocks = s->model->blocks[s->node[node].worker->stage];
-    for (uint32_t b = 0; b < blocks; b++)
-        if (w->block_version[b] != UINT64_MAX) return whole_version(s, node);
-    return w->left;
-}
-
-// All go back to an older version: nobody has anything of it until he gets it.
-static void check_way_back(sim_cluster *s, uint32_t node) {
+// After a rollback every peer starts again from the older version, and holds none of its state
+// until it receives it.
+static void check_rollback(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
     const peer_view *v = &s->node[node].view;
-    if (v->generation < w->generation) sim_fail(s, "I9: %s goes back from generation %llu to %llu", s->node[node].name, (unsigned long long)w->generation, (unsigned long long)v->generation);
+    if (v->generation < w->generation) sim_fail(s, "I9: %s returns from generation %llu to %llu", s->node[node].name, (unsigned long long)w->generation, (unsigned long long)v->generation);
     if (v->generation > w->generation && v->generation > 1) {
         memset(w->block_version, 0xff, sizeof w->block_version);
         w->left = UINT64_MAX;
@@ -123,13 +94,14 @@ static void check_way_back(sim_cluster *s, uint32_t node) {
     w->generation = v->generation;
 }
 
-static bool is_named(const member_id *who, uint32_t count, member_id member) {
+static bool contains(const member_id *known, uint32_t count, member_id member) {
     for (uint32_t i = 0; i < count; i++)
-        if (who[i] == member) return true;
+        if (known[i] == member) return true;
     return false;
 }
 
-// I9: whoever has read the whole log knows who works in a stage, whether entry by entry or from a state that somebody sent.
+// I9: a peer that has read the whole log knows the workers of each stage, whether it read entries
+// or a snapshot.
 static void check_members(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
@@ -137,33 +109,35 @@ static void check_members(sim_cluster *s, uint32_t node) {
     if (whole && w->members_at == s->checker.committed) return;
     w->members_at = whole ? s->checker.committed : 0;
     if (!whole) return;
-    member_id who[SIM_MAX_LOG_MEMBERS];
+    member_id known[SIM_MAX_LOG_MEMBERS];
     uint32_t count = 0, others = 0;
-    for (uint16_t i = 0; i < s->c->stages; i++) count += peer_members(n->peer, i, &who[count], SIM_MAX_LOG_MEMBERS - count);
+    for (uint16_t i = 0; i < s->c->stages; i++) count += peer_members(n->peer, i, &known[count], SIM_MAX_LOG_MEMBERS - count);
     for (uint32_t i = 0; i < s->checker.members; i++) {
         const sim_log_member *m = &s->checker.member[i];
-        bool own = id_equal(&m->entry.peer, &n->id) && m->member != n->view.member;  // of an earlier life
+        // a membership of an earlier incarnation
+        bool own = id_equal(&m->entry.peer, &n->id) && m->member != n->view.member;
         if (m->expelled || m->shadow || own) continue;
         others++;
-        if (!is_named(who, count, m->member)) sim_fail(s, "I9: %s has read all of the log and does not know member #%llu", n->name, (unsigned long long)m->member);
+        if (!contains(known, count, m->member)) sim_fail(s, "I9: %s has read all of the log and does not know member #%llu", n->name, (unsigned long long)m->member);
     }
-    if (count != others) sim_fail(s, "I9: %s has read all of the log and knows %u members who work, of %u", n->name, count, others);
+    if (count != others) sim_fail(s, "I9: %s has read all of the log and knows %u workers, of %u", n->name, count, others);
 }
 
 void sim_check_step(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
     const peer_view *v = &n->view;
-    check_way_back(s, node);
-    if (v->version < w->last_version) sim_fail(s, "I9: %s goes back from version %llu to %llu", n->name, (unsigned long long)w->last_version, (unsigned long long)v->version);
-    if (v->log_position < w->last_log && v->member != 0) sim_fail(s, "I9: the log of %s goes back to %llu", n->name, (unsigned long long)v->log_position);
+    check_rollback(s, node);
+    if (v->version < w->last_version) sim_fail(s, "I9: %s returns from version %llu to %llu", n->name, (unsigned long long)w->last_version, (unsigned long long)v->version);
+    if (v->log_position < w->last_log && v->member != 0) sim_fail(s, "I9: the log of %s shrinks to %llu", n->name, (unsigned long long)v->log_position);
     if (v->slots_used > v->capacity) sim_fail(s, "I9: %s uses %u of %u slots", n->name, v->slots_used, v->capacity);
     if (v->blobs_held != n->blobs.held)
-        sim_fail(s, "%s believes to hold %llu blobs and holds %llu", n->name, (unsigned long long)v->blobs_held, (unsigned long long)n->blobs.held);
+        sim_fail(s, "%s reports %llu blobs and holds %llu", n->name, (unsigned long long)v->blobs_held, (unsigned long long)n->blobs.held);
     if (v->useful_ns + v->wasted_ns > w->compute_ns)
         sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(v->useful_ns + v->wasted_ns), (unsigned long long)w->compute_ns);
-    if (v->member != w->member && v->member != 0) {  // a new life begins without state, but for what it takes up (note_apply)
-        w->left = n->worker && n->worker->stage == v->stage ? sim_check_lies(s, node) : UINT64_MAX;
+    // a new membership begins without state, except for state that the peer keeps (note_apply)
+    if (v->member != w->member && v->member != 0) {
+        w->left = n->worker && n->worker->stage == v->stage ? sim_check_kept_version(s, node) : UINT64_MAX;
         memset(w->block_version, 0xff, sizeof w->block_version);
     }
     sim_check_needed(s, node);
@@ -201,8 +175,8 @@ static void *nothing_write(void *context, uint64_t bytes, blob_id *blob) {
     return NULL;
 }
 
-// A member may be told to leave before it has applied the last FINAL: its state is then that of an earlier version. Blocks
-// at two versions are no state at all.
+// A member may be dismissed before it has applied the last FINAL; its state is then that of an
+// earlier version. Blocks at two versions are no state at all.
 static bool check_final_state(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const sim_watch *w = &s->checker.watch[node];
@@ -220,7 +194,8 @@ static bool check_final_state(sim_cluster *s, uint32_t node) {
     return w->block_version[0] == s->checker.version;
 }
 
-// What was left out was not known before: one process now counts what each CLOSE did, and must come to the same numbers.
+// An elastic run decides at each CLOSE what it skips. So the reference is computed afterwards, from
+// the contribution sets of the CLOSE entries, and must give the same numbers.
 static sim_reference *replay(sim_cluster *s) {
     const sim_checker *k = &s->checker;
     sim_reference *r = sim_reference_of(s->model, s->c->start_version, k->version, s->c->microbatches, k->closes);
@@ -249,18 +224,18 @@ static void check_end(sim_cluster *s) {
     bool present[WIRE_MAX_STAGES] = {false};
     for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++) {
         const sim_node *n = &s->node[i];
-        if (!(n->exited || (n->alive && n->missed_end)) || !n->view.member || !k->watch[i].ever_ready || sim_check_is_past(s, i)) continue;
+        if (!(n->exited || (n->alive && n->missed_end)) || !n->view.member || !k->watch[i].ever_ready || sim_check_is_rolled_back(s, i)) continue;
         if (check_final_state(s, i)) present[n->view.stage] = true;
-        if (k->unfinished) continue;  // all leave in the middle of something
-        // one that was told to leave in the middle of something takes what it holds with it
-        if (n->blobs.held && !n->busy && n->view.version == k->version && !n->asked_to_leave) sim_fail(s, "%s left with %llu blobs in its hands", n->name, (unsigned long long)n->blobs.held);
-        bool all_count = s->c->void_percent == 0;
-        if (sim_case_quiet(s->c) && all_count && n->view.wasted_ns) sim_fail(s, "%s wasted %llu ns of compute though nothing happened", n->name, (unsigned long long)n->view.wasted_ns);
-        // who was told to leave before it had the last FINAL has not booked what it held
+        if (k->unfinished) continue;  // all peers leave in the middle of an iteration
+        // a peer that was dismissed early takes its blobs with it
+        if (n->blobs.held && !n->busy && n->view.version == k->version && !n->asked_to_leave) sim_fail(s, "%s left and still holds %llu blobs", n->name, (unsigned long long)n->blobs.held);
+        bool all_count = s->c->fake.void_percent == 0;
+        if (sim_case_is_faultless(s->c) && all_count && n->view.wasted_ns) sim_fail(s, "%s wasted %llu ns of compute in a run without faults", n->name, (unsigned long long)n->view.wasted_ns);
+        // a peer that was dismissed before the last FINAL has not booked the work that it held
         if (n->view.iteration == k->version && n->view.useful_ns + n->view.wasted_ns < k->watch[i].compute_ns)
             sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(n->view.useful_ns + n->view.wasted_ns), (unsigned long long)k->watch[i].compute_ns);
     }
-    // who was expelled while that iteration waited may not have been let in again
+    // a member removed during the last iteration may not have been admitted again
     for (uint16_t i = 0; i < s->c->stages && !k->unfinished; i++)
-        if (!present[i] && k->lost_version[i] != k->version + 1) sim_fail(s, "nobody of stage %u has the final weights", i);
+        if (!present[i] && k->lost_version[i] != k->version + 1) sim_fail(s, "no member of stage %u has the final weights", i);
 }

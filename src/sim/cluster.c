@@ -12,44 +12,23 @@ static const uint64_t MILLISECOND = 1000000;
 static const uint64_t SECOND = 1000000000;
 
 enum {
-    MAX_STEPS_AT_ONCE = 3000,    // of one peer at one virtual time: more is a livelock
+    MAX_STEPS_AT_ONCE = 3000,    // limit for one peer at one virtual time; more is a livelock
     MAX_EVENTS = 20 * 1000 * 1000,
 };
-
-sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes) {
-    sim_item *item = malloc(sizeof *item + bytes);
-    BRAID_ALLOCATED(item, sizeof *item + bytes);
-    *item = (sim_item){.kind = kind, .node = node, .byte_count = bytes};
-    return item;
-}
 
 static void item_free(sim_item *item) {
     sim_buffer_drop(item->payload);
     free(item);
 }
 
-void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item) { sim_queue_put(&s->queue, at_ns, item); }
-
-// A peer is to look at its clock: half of all events, most of them outdated when they come, so they are numbers in the place of a pointer.
+// A tick is an event at which a peer looks at its clock. Half of all events are ticks, and most are
+// outdated when they come. So a tick is a number in the place of a pointer.
 _Static_assert(sizeof(void *) == sizeof(uint64_t) && SIM_MAX_NODES <= 64, "a tick is a serial number, a node in six bits, and one bit that no pointer has");
 
 static void *tick_of(uint64_t serial, uint32_t node) { return (void *)(uintptr_t)(serial << 7 | node << 1 | 1); }
 static bool is_tick(const void *item) { return (uintptr_t)item & 1; }
 static uint32_t tick_node(const void *tick) { return (uint32_t)((uintptr_t)tick >> 1 & 63); }
 static uint64_t tick_serial(const void *tick) { return (uintptr_t)tick >> 7; }
-
-void sim_fail(sim_cluster *s, const char *format, ...) {
-    if (s->report->failed) return;
-    s->report->failed = true;
-    int used = snprintf(s->report->text, sizeof s->report->text, "at %.6f s: ", (double)(s->now - s->begin_ns) / 1e9);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(s->report->text + used, sizeof s->report->text - (size_t)used, format, arguments);
-    va_end(arguments);
-    if (s->trace) fprintf(s->trace, "!! %s\n", s->report->text);
-}
-
-bool sim_failed(const sim_cluster *s) { return s->report->failed; }
 
 // ---- a peer and its effects
 
@@ -85,16 +64,16 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     if (what->kind == TELL_REPAIR) {
         s->stats->repairs++;
         if (what->phase < REPAIR_PHASES) s->stats->repairs_in[what->phase]++;
-        if (sim_case_quiet(s->c)) sim_fail(s, "%s repairs t=%llu m=%u stage %u though nothing happened", s->node[node].name, (unsigned long long)what->iteration, what->m, what->stage);
+        if (sim_case_is_faultless(s->c)) sim_fail(s, "%s repairs t=%llu m=%u stage %u in a run without faults", s->node[node].name, (unsigned long long)what->iteration, what->m, what->stage);
     }
     if (what->kind == TELL_END && s->checker.saved_last && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
     if (what->kind == TELL_UNFINISHED) sim_check_unfinished(s, node);
     if (what->kind == TELL_LIED) {
         s->stats->lies++;
-        if (s->c->liars == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s says that member %llu lied, and nobody does", s->node[node].name, (unsigned long long)what->member);
+        if (s->c->corrupt_donors == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s reports that member %llu sent wrong data, and none did", s->node[node].name, (unsigned long long)what->member);
     }
-    // a joiner may come when all is over, or to stages that are full
+    // a joiner may arrive at the end of the run, or at stages that are full
     bool late = node >= s->c->data_peers + s->c->relays + s->c->shadow_peers || s->checker.finished || s->checker.drained;
     if (what->kind == TELL_REFUSED && !late) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
 }
@@ -103,18 +82,18 @@ static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     sim_node *n = &s->node[node];
     peer_look(n->peer, &n->view);
     bool unsaved = s->stats->saves_given_up > 0 && s->checker.saved_last;
-    if (failed && n->view.member != 0 && !unsaved) sim_fail(s, "%s gives up", n->name);
+    if (failed && n->view.member != 0 && !unsaved) sim_fail(s, "%s exits with an error", n->name);
     n->exited = true;
     n->alive = false;
     if (n->view.leads) {
         s->leader_exit_ns = s->now;
         for (uint32_t i = 0; i < s->nodes; i++) {
-            const sim_link *way = &s->link[node][i];
-            s->node[i].missed_end = !way->up || !s->link[i][node].up || way->cut_ns[LANE_CONTROL] != UINT64_MAX;
+            const sim_link *direction = &s->link[node][i];
+            s->node[i].missed_end = !direction->up || !s->link[i][node].up || direction->cut_ns[LANE_CONTROL] != UINT64_MAX;
         }
     }
     sim_link_die(s, node, false, true);
-    sim_crash_left(s, node);
+    sim_crash_after_departure(s, node);
 }
 
 static void effect_do(sim_cluster *s, uint32_t node, const effect *e) {
@@ -177,15 +156,15 @@ static const char *effect_text(const effect *e) {
     }
 }
 
-// A step takes each decision as soon as it has the inputs. So one more tick at the same time has no effect: an effect
-// would be a decision that waits for the next timer.
-static void look_again(sim_cluster *s, uint32_t node) {
+// A step must take every decision that its inputs allow. If a tick at the same time still has an
+// effect, a decision was left to the next timer.
+static void check_no_late_decision(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const event tick = {.kind = EVENT_TICK};
     effect late;
-    if (!s->c->looks_again || !n->alive || sim_failed(s)) return;
+    if (!s->c->check_late_decisions || !n->alive || sim_failed(s)) return;
     peer_step(n->peer, s->now + n->clock_ahead_ns, &tick);
-    if (peer_next_effect(n->peer, &late)) sim_fail(s, "%s lets %s wait for a timer, though all that it needs is there", n->name, effect_text(&late));
+    if (peer_next_effect(n->peer, &late)) sim_fail(s, "%s leaves %s to a timer, though all its inputs are there", n->name, effect_text(&late));
 }
 
 void sim_step(sim_cluster *s, uint32_t node, const event *e) {
@@ -199,7 +178,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     peer_step(n->peer, s->now + n->clock_ahead_ns, e);
     effect next;
     while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
-    look_again(s, node);
+    check_no_late_decision(s, node);
     peer_look(n->peer, &n->view);
     if (n->alive) leader_look(s, node);
     if (sim_failed(s) || (!n->alive && !n->exited)) return;
@@ -209,8 +188,8 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
 
 // ---- processes
 
-// What peers lived in lies here for those of the next run, all zeros again: to clear a page is much quicker than to get a fresh one, and
-// what a peer never touches costs nothing.
+// Memory of earlier peers, zeroed, for the peers of the next run. Clearing pages in use is much
+// quicker than mapping fresh ones, and untouched pages cost nothing.
 enum { ROOM_BYTES = 16 << 20 };
 static struct {
     uint8_t *room[SIM_MAX_NODES];
@@ -224,7 +203,7 @@ static void *memory_new(size_t bytes) {
     return memory;
 }
 
-// What is not in memory was never touched, or lies in swap: the system forgets it.
+// A page that is not resident was never touched or is swapped out; the kernel discards it.
 static void room_clear(uint8_t *room) {
     enum { PAGE = 4096, PAGES = ROOM_BYTES / PAGE };
     static unsigned char here[PAGES];
@@ -245,10 +224,8 @@ static void memory_free(void *memory, size_t bytes) {
     spare.room[spare.count++] = memory;
 }
 
-uint32_t sim_leader(const sim_cluster *s) { return s->leader; }
-
-// Whom a joiner is told to ask: the first leader, or somebody else who takes part when that is gone.
-static uint32_t sponsor(const sim_cluster *s) {
+// The peer that a joiner contacts: the first leader, or another member when that leader is gone.
+static uint32_t contact_of(const sim_cluster *s) {
     if (s->node[0].alive || s->nodes == 1) return 0;
     for (uint32_t i = 0; i < s->nodes; i++)
         if (s->node[i].alive && s->node[i].view.member != 0) return i;
@@ -257,8 +234,8 @@ static uint32_t sponsor(const sim_cluster *s) {
     return 0;
 }
 
-// A peer asks for the same share in each life.
-static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
+// A peer asks for the same data shard in each incarnation.
+static uint16_t shard_wanted(const sim_cluster *s, uint32_t index) {
     for (uint32_t i = 0; i < s->c->data_peers && i < s->nodes; i++)
         if (id_equal(&s->node[i].id, &s->node[index].id)) return (uint16_t)(i + 1);
     return 0;
@@ -266,7 +243,7 @@ static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
 
 void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host) {
     if (s->nodes == s->node_capacity) return;
-    uint32_t ask = sponsor(s);
+    uint32_t ask = contact_of(s);
     uint32_t index = s->nodes++;
     sim_node *n = &s->node[index];
     n->random.state = rng_seed(s->c->seed, 1000 + index);
@@ -279,13 +256,13 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters, .store_entries = s->c->store_entries,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
                               .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant),
-                              .carried_percent = s->c->carried_percent};
+                              .carried_percent = s->c->net.carried_percent};
     if (host) n->config.host = *host;
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     if (store_of != SIM_MAX_NODES && s->node[store_of].returns) memcpy(n->config.address, s->node[store_of].config.address, sizeof n->config.address);
     memcpy(n->config.leader_address, s->node[ask].config.address, sizeof n->config.leader_address);
-    n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each life
-    n->config.share = share_wished(s, index);
+    n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each incarnation
+    n->config.share = shard_wanted(s, index);
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
     n->started_ns = s->now;
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
@@ -297,7 +274,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
     for (uint32_t i = index; id && i-- > 0;)
         if (id_equal(&s->node[i].id, id) && !n->kept[0].block) sim_save_recall(s, index, i);
-    sim_check_life(s, index);
+    sim_check_incarnation(s, index);
     event e = {.kind = EVENT_TICK};
     sim_step(s, index, &e);
 }
@@ -306,7 +283,7 @@ static void item_start(sim_cluster *s, const sim_item *item) {
     if (s->leader_exit_ns) return;
     s->stats->joins++;
     s->stats->returns += item->connection != 0;
-    const braid_id host = s->node[item->node].config.host;  // before there is one more node
+    const braid_id host = s->node[item->node].config.host;  // sim_start may add a node
     sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL, item->from, item->kind_of_member == MEMBER_SHADOW ? &host : NULL);
 }
 
@@ -330,7 +307,7 @@ static void item_do(sim_cluster *s, sim_item *item) {
 static void tick_do(sim_cluster *s, void *tick) {
     uint32_t node = tick_node(tick);
     const sim_node *n = &s->node[node];
-    uint64_t until = sim_trouble_stands_until(s, node);
+    uint64_t until = sim_trouble_paused_until(s, node);
     event e = {.kind = EVENT_TICK};
     if (until) sim_queue_put(&s->queue, until, tick);
     else if (n->alive && tick_serial(tick) == n->tick_serial) sim_step(s, node, &e);
@@ -344,21 +321,21 @@ static void run_describe(sim_cluster *s) {
     s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
                         .stages = c->stages, .slots = (uint16_t)c->slots, .shares = (uint16_t)(c->private_data ? c->data_peers : 0), .elastic = c->elastic, .patience_ns = c->patience_ns,
                         .reproducible = model->reproducible, .save = true,
-                        .routing = c->routing, .objective = c->objective, .plan_first = c->plan_first, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
+                        .routing = c->router.routing, .objective = c->router.objective, .plan_first = c->router.plan_first, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
                         .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited), .shadows = (uint16_t)c->shadows,
                         .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(s->run.blocks, model->blocks, sizeof s->run.blocks);
     memcpy(s->run.tensors, model->tensors, sizeof s->run.tensors);
 }
 
-// What happens to a cluster does not wait for anybody; what happens to a peer does, while that stands still.
-static bool put_off(sim_cluster *s, sim_item *item) {
+// A pause delays events of the paused peer; events of the whole cluster take place all the same.
+static bool defer_if_paused(sim_cluster *s, sim_item *item) {
     bool to_all = item->kind == ITEM_START || item->kind == ITEM_KILL || item->kind == ITEM_FLAP || item->kind == ITEM_TROUBLE;
     return !to_all && sim_trouble_defers(s, item);
 }
 
-// Everybody who counts has left by itself; joiners that the run did not wait for do not count.
-// Who led may have died while it sent them away.
+// True when every member has left. Joiners that the run did not wait for are ignored. A leader may
+// have died while it dismissed the others.
 static bool run_over(const sim_cluster *s) {
     bool dismissed = s->leader_exit_ns != 0;
     if (!dismissed && !(s->checker.finished && s->checker.saved_last)) return false;
@@ -384,7 +361,7 @@ static void run_loop(sim_cluster *s) {
         if (++s->stats->events > MAX_EVENTS) sim_fail(s, "too many events");
         if (is_tick(item)) {
             if (!sim_failed(s)) tick_do(s, item);
-        } else if (sim_failed(s) || !put_off(s, item)) {
+        } else if (sim_failed(s) || !defer_if_paused(s, item)) {
             if (!sim_failed(s)) item_do(s, item);
             item_free(item);
         }
@@ -436,7 +413,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->stats = &report->stats;
     s->random.state = rng_seed(c->seed, 1);
     s->now = SECOND;
-    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
+    s->limit_ns = s->now + 120 * SECOND + sim_case_faultless_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
     for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL, SIM_MAX_NODES, NULL);

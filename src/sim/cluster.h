@@ -1,5 +1,5 @@
-// A cluster in memory on a virtual clock: peers, links, disks and workers driven by one queue of events and one seed.
-// The peers are the very object code of the real process.
+// A cluster in memory on a virtual clock: peers, links, disks and workers, driven by one queue of
+// events and one seed. The peers run the object code of the real process.
 #ifndef BRAID_SIM_CLUSTER_H
 #define BRAID_SIM_CLUSTER_H
 
@@ -10,73 +10,79 @@
 
 #include <stdio.h>
 
-enum { SIM_MAX_REPORT = 1024, SIM_KEPT_LOSSES = 48 };
+enum { SIM_MAX_REPORT = 1024, SIM_MAX_LOSSES = 48 };
 
-// What a microbatch was about to have when somebody died.
+// The state of a microbatch when a peer that took part in it died.
 typedef enum sim_loss_phase {
-    SIM_LOSS_SENT,         // a tensor of it was on its way to the victim
-    SIM_LOSS_FORWARD,      // the victim held it, or had computed it, on its way forward
-    SIM_LOSS_BACKWARD,     // its gradient had been there
-    SIM_LOSS_COMMITTED,    // the victim was told to count it
-    SIM_LOSS_AGGREGATION,  // and the iteration was closed
-    SIM_LOSS_OWNER,        // the victim owned it: another data peer must take it over
-    SIM_LOSS_REDUCTION,    // the iteration as a whole, from CLOSE to FINAL
+    SIM_LOSS_SENT,         // a tensor was on its way to the victim
+    SIM_LOSS_FORWARD,      // the victim held it, or had computed it, in the forward pass
+    SIM_LOSS_BACKWARD,     // the victim had received its gradient
+    SIM_LOSS_COMMITTED,    // the victim had received its COMMIT
+    SIM_LOSS_AGGREGATION,  // the victim had added it, and the iteration was closed
+    SIM_LOSS_OWNER,        // the victim owned it, so another data peer must take it over
+    SIM_LOSS_REDUCTION,    // the whole iteration, from CLOSE to FINAL
     SIM_LOSS_PHASES
 } sim_loss_phase;
 
-// Something that a death took, and what it took to have it again.
+// Work that a death destroyed, and the cost of its repair.
 typedef struct sim_loss {
     sim_loss_phase phase;
     uint16_t stage;
     uint32_t m;
     uint64_t iteration, died_ns;
-    uint8_t target;      // job_kind: when somebody else has done it, what was lost is there again; JOB_NONE: when FINAL is
-    bool at_start;       // or has begun it: nothing had been computed
+    uint8_t target;      // job_kind; another peer's repairs the loss. JOB_NONE: FINAL does
+    bool at_start;       // the begin of that job repairs it, because nothing had been computed
     bool repaired;
-    uint64_t repair_ns;  // from the death until then
-    uint64_t lost_ns;    // of that, computing what had been computed before
+    uint64_t repair_ns;  // time from the death to the repair
+    uint64_t lost_ns;    // the part of it spent computing something that had been computed before
 } sim_loss;
 
 const char *sim_loss_name(sim_loss_phase phase);
 
 typedef struct sim_stats {
     uint64_t virtual_ns, events, messages;
-    uint64_t ticks, most_ticks;  // steps that a peer asked for itself; of one peer in one virtual second
+    // steps that peers requested by deadline; most of one peer in one virtual second
+    uint64_t ticks, most_ticks;
     uint32_t crashes, joins, repairs, skipped_crashes;
     uint64_t repairs_in[REPAIR_PHASES];
-    uint64_t relay_jobs, again;  // F and B in relays; those whose result another living member of the stage still had
-    uint32_t unfinished;             // the run was ended in an iteration whose private data did not come back
-    uint64_t left_out, voided;       // microbatches that an elastic run did not wait for; that were void
-    uint32_t leavers;                // data peers that left an elastic run before its end
-    uint32_t leaders, leader_deaths;  // times that another one led; that one was elected after the one before had died
-    uint32_t stage_deaths, promotions;  // all of a stage at once; shadows that took its work
-    uint32_t rollbacks;              // times that the run went back to an older version,
-    uint64_t again_iterations;       // and by how many iterations in all
-    uint32_t befell[SIM_TROUBLES];   // how often each trouble came to pass
-    uint32_t link_falls, returns;    // between two who live; of peers that had died and came back as themselves
-    uint64_t lost, doubled;          // messages, by chance
-    uint64_t delayed, reordered;     // that were sent to or by somebody who was cut off; that came after some that were sent later
-    uint32_t voter_changes;      // entries of the log that change who votes
-    uint32_t shortened, recalled;    // stores that were begun anew behind what they held already; that were read again
-    uint32_t longest_store;      // entries behind the state with which it begins
-    uint64_t leaderless_ns, most_leaderless_ns;  // from such a death until then
-    uint64_t quiet_looks;        // at routing that had nothing more to say
-    uint64_t state_blocks, lies; // blocks of state that were sent; how many chunks or names were not what they should be
-    uint64_t saves_given_up;         // checkpoints of which nobody sends what was agreed on
-    uint32_t joined;             // joiners and those who came back that have had their stage's state
-    uint64_t most_join_ns;       // from the start of such a process until then
-    uint64_t routed, unrouted;   // microbatches sent by the routers' units, and otherwise
-    uint32_t losses;             // more than SIM_KEPT_LOSSES are not looked at
-    sim_loss loss[SIM_KEPT_LOSSES];
+    // F and B at relays; how many repeat a result that a living member of the stage had
+    uint64_t relay_jobs, again;
+    // runs that ended without the private data of their last iteration
+    uint32_t unfinished;
+    uint64_t left_out, voided;       // microbatches that an elastic run skipped; void microbatches
+    uint32_t departures;                // data peers that left an elastic run before its end
+    uint32_t leaders, leader_deaths;  // changes of leader; elections after the death of a leader
+    uint32_t stage_deaths, promotions;  // deaths of whole stages; promoted standbys
+    uint32_t rollbacks;              // rollbacks to an older version
+    uint64_t again_iterations;       // iterations that rollbacks repeat
+    uint32_t fault_count[SIM_TROUBLES];   // how often each fault occurred
+    // broken connections between living peers; restarts with the same identity
+    uint32_t link_falls, returns;
+    uint64_t lost, doubled;          // messages lost and duplicated at random
+    // messages sent across a cut; messages that arrived after later ones
+    uint64_t delayed, reordered;
+    uint32_t voter_changes;      // log entries that change the voters
+    // compactions of durable logs; durable logs that were read again
+    uint32_t shortened, recalled;
+    uint32_t longest_store;      // most entries after a log's snapshot
+    uint64_t leaderless_ns, most_leaderless_ns;  // time from a leader's death to the next leader
+    uint64_t route_checks;        // checks of settled routes
+    uint64_t state_blocks, lies;  // blocks of state that were sent; corrupt chunks and names
+    uint64_t saves_given_up;         // checkpoints abandoned because the agreed state was not sent
+    uint32_t joined;             // joiners and restarted peers that received their stage's state
+    uint64_t most_join_ns;       // longest time from the start of such a process until then
+    uint64_t routed, unrouted;   // microbatches sent along the routers' units, and otherwise
+    uint32_t losses;             // at most SIM_MAX_LOSSES are recorded
+    sim_loss loss[SIM_MAX_LOSSES];
 } sim_stats;
 
 typedef struct sim_report {
     bool failed;
-    char text[SIM_MAX_REPORT];  // what went wrong, where and when
+    char text[SIM_MAX_REPORT];  // first violation: rule, place and time
     sim_stats stats;
 } sim_report;
 
-// Runs a case to its end or to the first violation. `trace`: every event in lines, or NULL.
+// Runs a case to its end or to the first violation. `trace` receives a line per event, or is NULL.
 void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_reference *reference, FILE *trace, sim_report *report);
 
 #endif

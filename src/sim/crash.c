@@ -1,12 +1,14 @@
-// Who dies when. Relays die, and where the case says so data peers other than the leader, and only while their stage has
-// another live member, or a shadow, that will have what the others need (docs/protocol.md, Known limits).
+// Chooses the victims of crashes. Relays die, and where the case allows it data peers. A peer dies
+// only while another live member or standby of its stage will hold the state that the run needs
+// (docs/protocol.md, Known limits).
 #include "sim/inside.h"
 
 static const uint64_t SECOND = 1000000000;
-static const uint64_t KNOWN_NS = 3000000000u;  // after this a new member's readiness is known to the leader
+static const uint64_t KNOWN_NS = 3000000000u;  // after this time the leader knows that a new member is ready
 
-// Members of the victim's stage, dead ones too, that reported a finished reduction of the present iteration.
-static bool others_reduced(const sim_cluster *s, uint32_t victim) {
+// True if another member of the victim's stage, alive or dead, reported a finished reduction of the
+// current iteration.
+static bool reduced_elsewhere(const sim_cluster *s, uint32_t victim) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_watch *w = &s->checker.watch[i];
         if (i != victim && s->node[i].view.stage == s->node[victim].view.stage && w->reduced && w->reduced_iteration == s->checker.version) return true;
@@ -16,21 +18,24 @@ static bool others_reduced(const sim_cluster *s, uint32_t victim) {
 
 static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index);
 
-// Its machine works for the stage that it keeps, so that it is moved to another one, or about to be.
-static bool is_to_move(const sim_cluster *s, uint32_t node, uint16_t index) {
+// True if the standby's machine works for the same stage, so that the standby must move to another
+// one.
+static bool must_move(const sim_cluster *s, uint32_t node, uint16_t index) {
     for (uint32_t i = 0; i < s->nodes; i++)
         if (id_equal(&s->node[i].id, &s->node[node].config.host) && works_for(s, i, index)) return true;
     return false;
 }
 
-// It will be able to do its stage's work at the newest version, though nobody else who does may answer any more.
-static bool shadow_carries(const sim_cluster *s, uint32_t node, uint16_t index) {
+// True if the standby can do its stage's work at the newest version when no other member answers
+// any more.
+static bool standby_can_work(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
-    if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
+    if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->receives_cut_until_ns > s->now) return false;
     if (!n->alive || !n->view.shadow || n->view.stage != index || !sim_check_member_live(s, n->view.member)) return false;
-    if (!sim_check_is_shadow(s, n->view.member)) return false;  // promoted, and about to learn it
-    if (is_to_move(s, node, index)) return false;
-    bool decided = false;  // or may be: FINAL rests on their reports
+    // promoted, but has not read that entry yet
+    if (!sim_check_is_shadow(s, n->view.member)) return false;
+    if (must_move(s, node, index)) return false;
+    bool decided = false;  // true or possible: FINAL rests on their reports
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_watch *w = &s->checker.watch[i];
         decided = decided || (s->node[i].view.stage == index && !s->node[i].view.shadow && w->reduced && w->reduced_iteration == s->checker.version);
@@ -41,22 +46,23 @@ static bool shadow_carries(const sim_cluster *s, uint32_t node, uint16_t index) 
 static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_node *n = &s->node[other];
     const sim_watch *w = &s->checker.watch[other];
-    if (sim_trouble_parts(s, other, sim_leader(s)) || sim_trouble_parts(s, sim_leader(s), other)) return false;
-    if (other != victim && n->view.shadow) return shadow_carries(s, other, s->node[victim].view.stage);
-    if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
+    if (sim_trouble_cut_until(s, other, sim_leader(s)) || sim_trouble_cut_until(s, sim_leader(s), other)) return false;
+    if (other != victim && n->view.shadow) return standby_can_work(s, other, s->node[victim].view.stage);
+    if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->receives_cut_until_ns > s->now) return false;
     if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
     if (!n->view.ready || n->view.version != s->checker.version) return false;
     const sim_watch *dying = &s->checker.watch[victim];
     bool reduced = w->reduced && w->reduced_iteration == s->checker.version;
     if (reduced) return true;
-    // FINAL may rest on two reports: one of them must not have been the only other one
-    if (others_reduced(s, victim)) return false;
+    // FINAL may rest on two reports; the victim's must not be the only other one
+    if (reduced_elsewhere(s, victim)) return false;
     bool victim_reduced = dying->reduced && dying->reduced_iteration == s->checker.version;
-    bool heard = s->node[sim_leader(s)].paused_until_ns + KNOWN_NS < s->now;  // the leader was awake to hear of it
+    // the leader was not paused and has received the report
+    bool heard = s->node[sim_leader(s)].paused_until_ns + KNOWN_NS < s->now;
     return !victim_reduced || (heard && s->now - w->ready_since_ns > KNOWN_NS);
 }
 
-// What the log says, which the victim itself may not have read yet.
+// The victim's newest membership in the log, which the victim itself may not have read yet.
 static const sim_log_member *membership(const sim_cluster *s, uint32_t node) {
     for (uint32_t i = s->checker.members; i-- > 0;) {
         const sim_log_member *m = &s->checker.member[i];
@@ -70,47 +76,50 @@ static bool has_state_of(const sim_cluster *s, uint32_t node, uint16_t index) {
     return m && m->entry.stage == index;
 }
 
-// Dead, and about to start again with its store.
-static bool comes_back(const sim_cluster *s, uint32_t node) {
+// True if the process is dead and will restart with its durable log.
+static bool will_restart(const sim_cluster *s, uint32_t node) {
     if (s->node[node].alive || !s->node[node].returns) return false;
     for (uint32_t i = node + 1; i < s->nodes; i++)
-        if (id_equal(&s->node[i].id, &s->node[node].id)) return false;  // it has
+        if (id_equal(&s->node[i].id, &s->node[node].id)) return false;  // it has restarted already
     return true;
 }
 
 static bool is_voter(const sim_node *n, const log_voter *v) { return n->config.store == v->store && id_equal(&n->id, &v->id); }
 
-// `of`: or a stage all whose members go; WIRE_MAX_STAGES: none.
-static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim, uint16_t of) {
+// True if the voter is available without `victim` and, unless `of` is WIRE_MAX_STAGES, without all
+// members of stage `of`.
+static bool is_available_without(const sim_cluster *s, const log_voter *v, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
-        bool there = comes_back(s, i) || (n->alive && !has_state_of(s, i, of) && n->paused_until_ns <= s->now);
+        bool there = will_restart(s, i) || (n->alive && !has_state_of(s, i, of) && n->paused_until_ns <= s->now);
         if (i != victim && there && n->view.voters > 0 && is_voter(n, v)) return true;
     }
     return false;
 }
 
-// Who votes alone takes on several at once: not those of whom more than one is dead, and it cannot know yet.
-static bool may_choose_the_dead(const sim_cluster *s, uint32_t voter, uint32_t victim) {
+// A sole voter adds several voters at once. It may add dead ones, because it cannot know yet that
+// more than one is dead.
+static bool may_add_dead_voter(const sim_cluster *s, uint32_t voter, uint32_t victim) {
     for (uint32_t i = 0; i < s->nodes; i++)
         if (i != victim && !s->node[i].alive && s->link[voter][i].up && s->link[voter][victim].up) return true;
     return false;
 }
 
-// All that it was to keep lies in its store, and that is all that was decided. The store of who decided alone may be lost before the others have that,
-// and that they vote.
-static bool remembers(const sim_cluster *s, uint32_t node) {
+// True if the node's durable log holds all committed entries and every record is on stable storage.
+// The log of a sole voter may be lost before the others have these entries and vote.
+static bool log_is_complete(const sim_cluster *s, uint32_t node) {
     const sim_disk *d = &s->node[node].disk;
     for (uint32_t i = 0; i < s->nodes; i++)
         if (s->node[i].view.log_position > s->node[node].view.log_position) return false;
     return d->durable == d->records;
 }
 
-// All who vote die at once and come back with their stores: they choose one that has all that was decided.
-static bool voters_remember(const sim_cluster *s) {
+// True if some voter has a complete durable log. When all voters die at once and restart with their
+// logs, they elect such a voter.
+static bool some_voter_has_full_log(const sim_cluster *s) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
-        if (!(n->alive || comes_back(s, i)) || n->view.voters == 0 || !remembers(s, i)) continue;
+        if (!(n->alive || will_restart(s, i)) || n->view.voters == 0 || !log_is_complete(s, i)) continue;
         const log_voters *voters = peer_voters(n->peer);
         for (uint32_t k = 0; k < voters->count; k++)
             if (is_voter(n, &voters->voter[k])) return true;
@@ -118,15 +127,15 @@ static bool voters_remember(const sim_cluster *s) {
     return false;
 }
 
-// Enough voters stay to decide who is one, whoever each of them believes that they are.
+// True if enough voters stay to decide on membership, by every peer's view of the configuration.
 static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
-        if (!(s->node[i].alive || comes_back(s, i)) || s->node[i].view.voters == 0) continue;
+        if (!(s->node[i].alive || will_restart(s, i)) || s->node[i].view.voters == 0) continue;
         const log_voters *voters = peer_voters(s->node[i].peer);
         uint32_t here = 0;
-        if (voters->count == 1 && s->c->voters > 1 && may_choose_the_dead(s, i, victim)) return false;
-        for (uint32_t k = 0; k < voters->count; k++) here += lives_without(s, &voters->voter[k], victim, of);
-        // of several that die at once another one may be chosen before it is known to be dead
+        if (voters->count == 1 && s->c->voters > 1 && may_add_dead_voter(s, i, victim)) return false;
+        for (uint32_t k = 0; k < voters->count; k++) here += is_available_without(s, &voters->voter[k], victim, of);
+        // of several victims one may be elected before it is known to be dead
         uint32_t count = voters->count;
         count += of < WIRE_MAX_STAGES && s->c->voters > 1;
         if (here < count / 2u + 1) return false;
@@ -134,7 +143,7 @@ static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     return true;
 }
 
-static bool is_whole(const sim_cluster *s, uint32_t node, uint16_t index) {
+static bool has_newest_state(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (!n->alive || !n->worker || n->worker->stage != index) return false;
     for (uint32_t b = 0; b < s->model->blocks[index]; b++)
@@ -142,15 +151,17 @@ static bool is_whole(const sim_cluster *s, uint32_t node, uint16_t index) {
     return true;
 }
 
-// Expelled, it may be the only one that has its stage's state, and comes back with it.
-static bool others_are_whole(const sim_cluster *s, uint32_t victim) {
-    if (!s->node[victim].worker || !is_whole(s, victim, s->node[victim].worker->stage)) return true;
+// True unless the victim is the only holder of its stage's state. After a removal it may be
+// admitted again with that state.
+static bool state_is_elsewhere(const sim_cluster *s, uint32_t victim) {
+    if (!s->node[victim].worker || !has_newest_state(s, victim, s->node[victim].worker->stage)) return true;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (i != victim && is_whole(s, i, s->node[victim].worker->stage)) return true;
+        if (i != victim && has_newest_state(s, i, s->node[victim].worker->stage)) return true;
     return false;
 }
 
-// A checkpoint that a run goes on from lies with its first leader, until somebody of every stage has its state.
+// True if every stage has a member that fetched its state. Until then only the first leader holds
+// the checkpoint that the run resumes.
 static bool all_fetched(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -168,9 +179,9 @@ static bool may_die(const sim_cluster *s, uint32_t victim) {
     if (s->c->voters > 1 && !quorum_without(s, victim, WIRE_MAX_STAGES)) return false;
     if (n->config.leader && s->c->start_version > 0 && s->checker.version == s->c->start_version && !all_fetched(s)) return false;
     const sim_log_member *member_of_log = membership(s, victim);
-    if (!member_of_log && s->checker.started) return others_are_whole(s, victim);
+    if (!member_of_log && s->checker.started) return state_is_elsewhere(s, victim);
     if (!s->checker.started) return true;
-    if (n->view.member != member_of_log->member) return false;  // between two lives
+    if (n->view.member != member_of_log->member) return false;  // between two incarnations
     for (uint32_t i = 0; i < s->nodes; i++)
         if (can_replace(s, victim, i)) return true;
     return false;
@@ -186,14 +197,14 @@ static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index) {
 static bool stage_may_be_lost(const sim_cluster *s, uint32_t victim) {
     uint16_t index = s->node[victim].view.stage;
     if (!works_for(s, victim, index) || !s->checker.started || s->checker.drained || s->checker.saved_last || (index == 0 && (s->c->voters <= 1 || !s->c->leader_deaths))) return false;
-    return index == 0 ? voters_remember(s) : quorum_without(s, victim, index);
+    return index == 0 ? some_voter_has_full_log(s) : quorum_without(s, victim, index);
 }
 
 static bool stage_may_die(const sim_cluster *s, uint32_t victim) {
     uint16_t index = s->node[victim].view.stage;
     if (index == 0 || !works_for(s, victim, index) || (s->c->voters > 1 && !quorum_without(s, victim, index))) return false;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (shadow_carries(s, i, index)) return true;
+        if (standby_can_work(s, i, index)) return true;
     return false;
 }
 
@@ -213,13 +224,14 @@ static bool loses_stages(const sim_case *c) {
     return false;
 }
 
-static bool came_back_where_it_was(const sim_cluster *s, uint32_t node) {
+static bool restarted_at_its_address(const sim_cluster *s, uint32_t node) {
     for (uint32_t i = 0; i < node; i++)
         if (s->node[i].returns && id_equal(&s->node[i].id, &s->node[node].id)) return true;
     return false;
 }
 
-// Who was to work there may have died when the run was about to begin; its next life is no member yet.
+// True if a stage has no live worker. Its member may have died as the run began, and the new
+// incarnation is no member yet.
 static bool some_stage_is_empty(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -229,47 +241,51 @@ static bool some_stage_is_empty(const sim_cluster *s) {
     return s->checker.started && stages != (1u << s->c->stages) - 1;
 }
 
-// It belongs to the run, though it may be reading the log anew just now: it knows the others.
-static bool is_let_in(const sim_cluster *s, uint32_t node) {
+// True if this incarnation is a member by the log, though it may be reading the log anew. It knows
+// other peers then.
+static bool is_admitted(const sim_cluster *s, uint32_t node) {
     const sim_log_member *m = membership(s, node);
     return m && m->entry.incarnation == s->node[node].config.random_seed;
 }
 
-// Who is waited for comes back until it is let in, the owner of private data, whoever may be all that a stage has, and who votes: when the only
-// one that it knows has died, or left, its user names another.
-static void restart_orphans(sim_cluster *s, uint32_t victim) {
+// Restarts peers that wait for an admission when the only peer that they know has died or left:
+// their user names another contact. This holds for owners of private data, for relays of a stage
+// that may be empty, and for voters.
+static void restart_unconnected(sim_cluster *s, uint32_t victim) {
     static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
     bool relays = loses_stages(s->c) || some_stage_is_empty(s);
     for (uint32_t i = 0; i < s->nodes; i++) {
         sim_node *n = &s->node[i];
         bool awaited = n->config.kind == MEMBER_DATA ? s->c->private_data : relays;
         awaited |= s->c->leader_deaths && n->view.voters > 1;
-        bool orphan = n->alive && awaited && n->view.member == 0 && !is_let_in(s, i) && id_equal(&n->config.leader_id, &s->node[victim].id);
+        bool orphan = n->alive && awaited && n->view.member == 0 && !is_admitted(s, i) && id_equal(&n->config.leader_id, &s->node[victim].id);
         if (!orphan || i == victim) continue;
         n->alive = false;
-        n->returns = came_back_where_it_was(s, i);
+        n->returns = restarted_at_its_address(s, i);
         sim_disk_crash(s, i);
         sim_link_die(s, i, false, false);
         restart_plan(s, i, &again);
-        restart_orphans(s, i);  // it may be the only one that somebody else knows
+        restart_unconnected(s, i);  // it may be the only contact of another peer
     }
 }
 
-// The last FINAL is there, and all who could have written the last checkpoint were away for longer than anybody is waited for.
-// They find nobody when they come back, until the users of those who have gone send them once more.
-static bool left_too_early(const sim_cluster *s) {
+// True if the last FINAL is committed but all peers that could write the last checkpoint were away
+// past every timeout. Restarted peers find no others, until the users of the departed ones start
+// them again.
+static bool last_checkpoint_is_missing(const sim_cluster *s) {
     return s->checker.finished && !s->checker.saved_last && s->leader_exit_ns == 0;
 }
 
-// Where a stage may be lost, somebody has to be left who could go there.
-static bool too_few_stay(const sim_cluster *s, uint32_t but) {
+// True if too few relays remain to fill every stage after a stage is lost.
+static bool too_few_relays(const sim_cluster *s, uint32_t but) {
     if (s->node[but].config.kind != MEMBER_RELAY || !loses_stages(s->c)) return false;
     uint32_t others = 0;
     for (uint32_t i = 0; i < s->nodes; i++) others += i != but && s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
     return others + 1u < s->c->stages;
 }
 
-// Of those whose data are their own one stays, or comes back: no user could send somebody else. (Nor do all die for good: can_replace.)
+// True if another data peer stays or restarts in an elastic run: no user can replace
+// private data. can_replace prevents that all die for good.
 bool sim_crash_may_leave(const sim_cluster *s, uint32_t node) {
     bool may = !s->c->elastic;
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -279,7 +295,7 @@ bool sim_crash_may_leave(const sim_cluster *s, uint32_t node) {
     return may;
 }
 
-// As the log has it: who is dead is not expelled yet, and another one comes in its place.
+// By the log, in which a dead member counts until its removal; a replacement starts meanwhile.
 static bool every_stage_has_members(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->checker.members; i++)
@@ -287,8 +303,8 @@ static bool every_stage_has_members(const sim_cluster *s) {
     return stages == (1u << s->c->stages) - 1;
 }
 
-// A relay in the place of one, or of a shadow that did its work.
-static void send_relay(sim_cluster *s) {
+// Starts a relay that replaces a relay, or a standby that did its work.
+static void start_relay(sim_cluster *s) {
     sim_item *item = sim_item_new(ITEM_START, 0, 0);
     item->kind_of_member = MEMBER_RELAY;
     item->from = SIM_MAX_NODES;
@@ -304,44 +320,47 @@ static bool was_promoted(const sim_cluster *s, uint32_t node) {
     return false;
 }
 
-// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was (who worked elsewhere may have gone there), or
-// could go where nobody is, its user sends somebody else. Whose data are its own may come back itself.
-void sim_crash_left(sim_cluster *s, uint32_t node) {
+// A peer that was asked to leave and removed meanwhile exits at once. When its stage is then empty,
+// or too few relays are left to fill an empty stage, its user starts a new peer. An owner of
+// private data may return itself.
+void sim_crash_after_departure(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
-    static const sim_crash as_it_was = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};  // the log needs a majority of its voters' stores
+    // the log needs the logs of most of its voters
+    static const sim_crash as_it_was = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
     const sim_node *n = &s->node[node];
-    if (left_too_early(s) && n->config.kind != MEMBER_SHADOW) {
-        restart_orphans(s, node);
+    if (last_checkpoint_is_missing(s) && n->config.kind != MEMBER_SHADOW) {
+        restart_unconnected(s, node);
         restart_plan(s, node, &as_it_was);
         return;
     }
     if (!n->asked_to_leave || !s->checker.started || s->checker.finished) return;
     if (n->config.kind == MEMBER_SHADOW) {
-        if (was_promoted(s, node) && !every_stage_has_members(s)) send_relay(s);
+        if (was_promoted(s, node) && !every_stage_has_members(s)) start_relay(s);
         return;
     }
-    restart_orphans(s, node);
+    restart_unconnected(s, node);
     if (s->c->elastic && n->config.kind == MEMBER_DATA) {
         const sim_crash back = {.same_id = true, .keeps_store = true, .restart_ns = n->away_ns};
-        s->stats->leavers++;
+        s->stats->departures++;
         if (n->away_ns) restart_plan(s, node, &back);
-    } else if (too_few_stay(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
+    } else if (too_few_relays(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
 }
 
-// What shadows did is done by relays again. Where these have died for good, since somebody else had their state, their users send others. (Where
-// stages are lost, enough stay.)
-void sim_crash_gone_back(sim_cluster *s) {
+// After a rollback relays do the work that standbys did. Where too many relays have died for good,
+// their users start new ones. In cases that lose stages enough relays stay.
+void sim_crash_after_rollback(sim_cluster *s) {
     uint32_t relays = 0;
     if (loses_stages(s->c)) return;
     for (uint32_t i = 0; i < s->nodes; i++) relays += s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
-    for (; relays + 1u < s->c->stages; relays++) send_relay(s);
+    for (; relays + 1u < s->c->stages; relays++) start_relay(s);
 }
 
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
     sim_loss_died(s, victim, crash->moment == SIM_BEFORE_MESSAGE ? &s->message : NULL);
     sim_node *n = &s->node[victim];
-    bool waited_for = !s->checker.started || !membership(s, victim);  // a run that has not begun, or a stage, may wait for it
+    // a run that has not begun, or a stage, may wait for it
+    bool waited_for = !s->checker.started || !membership(s, victim);
     s->crash_done[index] = true;
     s->stats->crashes++;
     n->alive = false;
@@ -349,29 +368,30 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     sim_disk_crash(s, victim);
     if (n->view.leads) s->lost_leader_ns = s->now;
     n->machine_died = crash->machine && s->checker.started;  // a start would wait for it
-    sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), n->machine_died ? "without a word" : "links reset");
+    sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), n->machine_died ? "links stay" : "links reset");
     sim_link_die(s, victim, n->machine_died, false);
     if (crash->restart || crash->lost || waited_for) restart_plan(s, victim, crash);
-    restart_orphans(s, victim);
+    restart_unconnected(s, victim);
 }
 
-// All that work for the victim's stage, it last.
+// Kills all workers of the victim's stage, the victim last.
 static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
     uint16_t of = s->node[victim].view.stage;
     bool lost = s->c->crash[index].lost;
-    // behind the last FINAL nobody may be left who could follow, and what it said is in the last checkpoint
+    // after the last FINAL the stage may have no successor; the last checkpoint holds its report
     if (lost || s->checker.finished) s->checker.lost_version[of] = s->checker.version + 1;
     for (uint32_t i = 0; i < s->nodes && s->c->crash[index].stage; i++)
         if (i != victim && (lost ? has_state_of(s, i, of) : works_for(s, i, of))) die(s, i, index);
     s->stats->stage_deaths += s->c->crash[index].stage;
-    if (s->node[victim].alive) die(s, victim, index);  // else it was one that knew nobody but another victim, and begins anew
+    // otherwise it knew only another victim, and has restarted
+    if (s->node[victim].alive) die(s, victim, index);
 }
 
-// Who is the last that could go where a stage is lost, and does not come back, stays.
-static bool is_needed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) { return !crash->restart && !crash->lost && too_few_stay(s, victim); }
+// True if the victim is the last relay that could fill a lost stage, and does not restart.
+static bool is_last_relay(const sim_cluster *s, const sim_crash *crash, uint32_t victim) { return !crash->restart && !crash->lost && too_few_relays(s, victim); }
 
 static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {
-    if (is_needed(s, crash, victim)) return false;
+    if (is_last_relay(s, crash, victim)) return false;
     if (crash->lost) return stage_may_be_lost(s, victim);
     return crash->stage ? stage_may_die(s, victim) : may_die(s, victim);
 }

@@ -1,4 +1,5 @@
-// The stores of voters: what they were asked to keep becomes durable a little later, in order, and survives them.
+// The durable logs of voters. Entries become durable a little later, in order, and survive the
+// process.
 #include "sim/inside.h"
 
 #include <stdlib.h>
@@ -32,12 +33,12 @@ void sim_disk_append(sim_cluster *s, uint32_t node, const log_entry *entry) {
     log_entry each;
     for (uint64_t after = 0; entry->kind == LOG_BASE && peer_snapshot(n->peer, after, &each); after = each.index) disk_put(&n->disk, &each);
     uint64_t at = s->now + MILLISECOND + rng_below(&s->random, 4 * MILLISECOND);
-    if (s->c->slow_stores && node % 3 != 0 && rng_below(&s->random, 8) == 0) at += rng_below(&s->random, 1500 * MILLISECOND);
+    if (s->c->net.slow_stores && node % 3 != 0 && rng_below(&s->random, 8) == 0) at += rng_below(&s->random, 1500 * MILLISECOND);
     if (at > n->disk.stored_ns) n->disk.stored_ns = at;
     sim_item_put(s, n->disk.stored_ns, sim_item_new(ITEM_STORED, node, 0));
 }
 
-// Records that are stored together: a LOG_BASE and the state behind it.
+// The number of records that are stored together: a LOG_BASE and its snapshot.
 static uint32_t together(const sim_disk *d, uint32_t at) { return d->record[at].kind == LOG_BASE ? 1 + d->record[at].u.base.entries : 1; }
 
 void sim_disk_stored(sim_cluster *s, uint32_t node) {
@@ -48,7 +49,7 @@ void sim_disk_stored(sim_cluster *s, uint32_t node) {
     sim_step(s, node, &e);
 }
 
-// Of what was on its way to the disk, the first few records may be there.
+// Of the records on their way to the disk, the first few may be durable.
 void sim_disk_crash(sim_cluster *s, uint32_t node) {
     sim_disk *d = &s->node[node].disk;
     while (d->durable < d->records && rng_below(&s->random, 2)) d->durable += together(d, d->durable);

@@ -1,6 +1,7 @@
-// Exact pseudo-tensors. A tensor is one tagged number; a forward, an input gradient and a weight gradient mix the numbers
-// they depend on, sums are sums of integers, and a state mixes every result that was applied to it. A wrong microbatch,
-// stage, version, order or a thing counted twice gives other numbers, and mostly a complaint at once.
+// Exact pseudo-tensors. A tensor is one tagged number. Forward passes, input gradients and weight
+// gradients mix the numbers that they depend on; sums are integer sums; a state mixes every result
+// that was applied to it. A wrong microbatch, stage, version or order, or a repeated contribution,
+// gives other numbers, and mostly an error at once.
 #include "base/bitset.h"
 #include "base/rng.h"
 #include "base/sha256.h"
@@ -29,9 +30,9 @@ typedef struct fake_tensor {
 
 typedef struct fake_header {
     uint64_t tag, iteration, stage, first, count;
-    uint64_t overflow;  // FAKE_PART
-    uint64_t round;     // FAKE_RESULT of fast mode: of which parts, in which order
-    message_set set;    // FAKE_PART
+    uint64_t overflow;  // FAKE_PART only
+    uint64_t round;     // FAKE_RESULT in fast mode: identifies the parts and their order
+    message_set set;    // FAKE_PART only
 } fake_header;
 
 typedef struct fake_state {
@@ -54,17 +55,17 @@ typedef struct fake_worker {
     int64_t sum[FAKE_MAX_BLOCKS];
     uint64_t sum_iteration;
     message_set sum_set;
-    uint32_t overflows;  // of the microbatches in it
-    uint64_t result[FAKE_MAX_BLOCKS], result_iteration[FAKE_MAX_BLOCKS];  // iteration + 1, 0: none
+    uint32_t overflows;  // overflowed microbatches in the sum
+    uint64_t result[FAKE_MAX_BLOCKS], result_iteration[FAKE_MAX_BLOCKS];  // iteration + 1; 0: none
     uint64_t result_round[FAKE_MAX_BLOCKS];
     double norm2[FAKE_TENSORS_PER_STAGE];
-    braid_hash own_name[FAKE_MAX_BLOCKS];  // of the last JOB_STATE_ROOT
+    braid_hash own_name[FAKE_MAX_BLOCKS];  // hashes of the last JOB_STATE_ROOT
     uint64_t own_version;
     struct {
         bool known;
         uint64_t version;
         braid_hash name[FAKE_MAX_BLOCKS];
-    } names[2];  // by version % 2
+    } names[2];  // by version modulo 2
     fake_stash stash[];
 } fake_worker;
 
@@ -159,7 +160,7 @@ static void run_loss(fake_worker *w, const job *work, const worker_blobs *blobs,
     result->loss = result->finite ? (double)(value % 100000) / 700.0 : (double)NAN;
     if (work->m >= w->model->config.microbatches) return;  // held-out text has no gradient
     tensor_write(w, work, blobs, FAKE_DX, value, result);
-    // the head's gradient counts as that of a stage behind the last one
+    // the head's gradient has the number of a stage after the last one
     fake_tensor *dx = (fake_tensor *)(uintptr_t)blobs->read(blobs->context, result->out, &(uint64_t){0});
     dx->stage = w->model->base.stages;
     result->hash64 = sha256_short(dx, sizeof *dx);
@@ -201,7 +202,7 @@ static bool range_check(fake_worker *w, const job *work) {
     return false;
 }
 
-// A blob of `count` 8-byte numbers (24-byte states) behind a header.
+// A blob of `count` numbers of 8 bytes, or states of 24, behind a header.
 static void *range_write(fake_worker *w, const job *work, const worker_blobs *blobs, fake_tag tag, size_t each, job_result *result) {
     fake_header *header = blobs->write(blobs->context, sizeof *header + work->count * each, &result->out);
     *header = (fake_header){.tag = (uint64_t)tag, .iteration = work->iteration, .stage = w->base.stage, .first = work->first, .count = work->count};
@@ -304,22 +305,22 @@ static void results_check(fake_worker *w, uint64_t iteration, uint32_t first, ui
             fake_complain(w, "result block %u is of iteration %lld", b, (long long)w->result_iteration[b] - 1);
 }
 
-// True sums of fast mode depend on the order of the parts.
-static bool of_one_round(const fake_worker *w, uint32_t first, uint32_t count) {
+// True sums in fast mode depend on the order of the parts.
+static bool of_one_attempt(const fake_worker *w, uint32_t first, uint32_t count) {
     for (uint32_t b = first + 1; w->model->config.fast && b < first + count; b++)
         if (w->result_round[b] != w->result_round[first]) return false;
     return true;
 }
 
-static void round_check(fake_worker *w, uint32_t first, uint32_t count) {
-    if (!of_one_round(w, first, count)) fake_complain(w, "results of blocks from %u on are of more than one round", first);
+static void attempt_check(fake_worker *w, uint32_t first, uint32_t count) {
+    if (!of_one_attempt(w, first, count)) fake_complain(w, "results of blocks from %u on are of more than one round", first);
 }
 
 static void run_result_get(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
     if (!range_check(w, work)) return;
-    // results of the version that was asked for; the peer itself may be an iteration further
+    // results of the requested version; the peer itself may be one iteration ahead
     results_check(w, work->version, work->first, work->count);
-    round_check(w, work->first, work->count);
+    attempt_check(w, work->first, work->count);
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
     fake_header *header = (fake_header *)(void *)out - 1;
     header->iteration = work->version;
@@ -329,11 +330,11 @@ static void run_result_get(fake_worker *w, const job *work, const worker_blobs *
     range_seal(result, blobs);
 }
 
-// Like that of true sums, who has results of more than one round finds another root than the others.
+// Like true sums: a mixture of results from several attempts has another root.
 static braid_hash results_root(const fake_worker *w) {
     const size_t bytes = w->blocks * sizeof(uint64_t);
     const braid_hash parts[2] = {sha256_of(w->result, bytes), sha256_of(w->result_round, bytes)};
-    return of_one_round(w, 0, w->blocks) ? parts[0] : sha256_of(parts, sizeof parts);
+    return of_one_attempt(w, 0, w->blocks) ? parts[0] : sha256_of(parts, sizeof parts);
 }
 
 static void run_norm(fake_worker *w, const job *work, job_result *result) {
@@ -364,7 +365,7 @@ static uint64_t float_bits(float f) {
 }
 
 static void run_apply(fake_worker *w, const job *work) {
-    if (!work->skip) round_check(w, 0, w->blocks);
+    if (!work->skip) attempt_check(w, 0, w->blocks);
     for (uint32_t b = 0; b < w->blocks; b++) {
         fake_state *state = &w->state[b];
         if (state->version != work->iteration) continue;

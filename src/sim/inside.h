@@ -1,4 +1,5 @@
-// What the files of the cluster share. Nothing outside src/sim includes it.
+// Types and functions that the files of the simulated cluster share. Only src/sim includes this
+// header.
 #ifndef BRAID_SIM_INSIDE_H
 #define BRAID_SIM_INSIDE_H
 
@@ -11,22 +12,25 @@
 #include <string.h>
 
 enum {
-    SIM_KEPT_OWNERS = 256,
+    SIM_MAX_OWNERS = 256,
     SIM_MAX_NODES = 48,
     SIM_MAX_STAGE_BLOCKS = SIM_FAKE_BLOCKS,
-    SIM_MAX_LOG_MEMBERS = 4 * WIRE_MAX_MEMBERS,  // who is expelled is forgotten when there is no room
+    // expelled members are dropped from the table when it is full
+    SIM_MAX_LOG_MEMBERS = 4 * WIRE_MAX_MEMBERS,
     SIM_MAX_CAPACITY = WIRE_MAX_MICROBATCHES,
     SIM_NAME = 32,
 };
 
 typedef enum sim_lane { LANE_CONTROL, LANE_BULK, LANES } sim_lane;
 
-// One end's view of a link and the way from it to the other end. A message overtakes payloads, never another message.
+// One end's view of a link, and the direction from it to the other end. A message may overtake
+// payloads, never another message.
 typedef struct sim_link {
     bool up;
     bool dialing;
-    uint32_t connection;    // of the present one, or of the one whose LINK_UP is on its way
-    uint64_t last_ns[LANES];  // arrival of the newest
+    // number of the current connection, or of the next one while its LINK_UP is on its way
+    uint32_t connection;
+    uint64_t last_ns[LANES];  // arrival time of the newest message of each lane
     uint64_t cut_ns[LANES];   // later arrivals were lost when this end died
 } sim_link;
 
@@ -36,62 +40,71 @@ typedef enum sim_item_kind {
 
 typedef struct sim_item {
     sim_item_kind kind;
-    uint32_t node, from;     // whom it concerns, whence it comes
-    uint32_t connection;     // 0: LINK_DOWN that answers a dial or a close
-    uint64_t serial;         // of the job
+    uint32_t node, from;     // receiver and sender of the event
+    uint32_t connection;     // 0: a LINK_DOWN that answers a dial or a close
+    uint64_t serial;         // number of the job, as in job_serial
     sim_lane lane;
     bool refused;
     uint64_t sent_ns;
-    member_kind kind_of_member;  // ITEM_START
-    uint64_t arrived_ns;     // at a peer that stood still, 0: now
-    braid_id id;             // ITEM_DIAL: who is wanted
+    member_kind kind_of_member;  // ITEM_START only
+    // arrival at a paused peer; 0: the peer is not paused, the event arrives now
+    uint64_t arrived_ns;
+    braid_id id;             // ITEM_DIAL: the id that the dialer expects
     sim_buffer *payload;
     size_t byte_count;
-    uint8_t bytes[];         // ITEM_MESSAGE
+    uint8_t bytes[];         // ITEM_MESSAGE only
 } sim_item;
 
-// What a peer's EFFECT_APPENDs have put into its store, with the state that goes with a LOG_BASE.
+// A peer's durable log: the entries of its EFFECT_APPENDs, with the state that belongs to a
+// LOG_BASE.
 typedef struct sim_disk {
     log_entry *record;
     uint32_t records, room;
-    uint32_t durable;        // of these
-    uint64_t stored_ns;      // when the newest one is
-    uint64_t base, last;     // indices
+    uint32_t durable;        // how many of the records are on stable storage
+    uint64_t stored_ns;      // time at which the newest record becomes durable
+    uint64_t base, last;     // log indices: base of the snapshot, newest entry
 } sim_disk;
 
 // A complete checkpoint on a peer's disk.
-typedef struct sim_kept {
+typedef struct sim_checkpoint {
     uint64_t version;
     braid_hash weights;
-    sim_buffer **block;      // as sim_node's `saved`; NULL: there is none
-} sim_kept;
+    sim_buffer **block;      // layout of sim_node's `saved`; NULL: no checkpoint
+} sim_checkpoint;
 
-enum { SIM_KEPT = 2 };  // as a real host: the one before stays until the next is complete
+// like a real host, which keeps the previous checkpoint until the next is complete
+enum { SIM_MAX_CHECKPOINTS = 2 };
 
 typedef struct sim_node {
     char name[SIM_NAME];
     braid_id id;
     peer_config config;
     bool alive, exited, machine_died;
-    bool returns;            // it died, and comes back with all that it had stored, where it was
-    bool missed_end;         // no link to the leader when that left: nobody tells it
+    // the process is dead and will restart at its address with its durable log
+    bool returns;
+    // no link to the leader when the leader left, so no shutdown message arrives
+    bool missed_end;
     void *memory;
     size_t memory_bytes;
     peer *peer;
-    peer_view view;          // after its last step
-    uint64_t speed;          // its time for one unit of compute, ns
+    peer_view view;          // state as of the last step
+    uint64_t speed;          // time for one unit of compute, ns
     uint64_t slow_until_ns, slow_factor;
     uint64_t paused_until_ns;
-    uint64_t sends_cut_until_ns, hears_cut_until_ns;  // what goes out, what comes in, arrives then
+    // messages sent or received in a cut arrive when it ends
+    uint64_t sends_cut_until_ns, receives_cut_until_ns;
     uint64_t clock_ahead_ns;
-    uint64_t newest_sent_ns;  // of the messages that came
+    uint64_t newest_sent_ns;  // latest send time of all messages that arrived
     sim_disk disk;
-    sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
-    sim_worker *saver[WIRE_MAX_STAGES];  // knows the names of a stage's blocks, as JOB_SAVE_NAMES was told; NULL: nothing
-    sim_kept kept[SIM_KEPT]; // the newest first
-    bool spoilt;            // has begun with a state that is not what was saved, and nobody has looked yet
+    // [stages][blocks]: input of JOB_SAVE, at its first block; NULL: nothing saved
+    sim_buffer **saved;
+    // checks blocks against the names of JOB_SAVE_NAMES; NULL: no names yet
+    sim_worker *name_checker[WIRE_MAX_STAGES];
+    sim_checkpoint kept[SIM_MAX_CHECKPOINTS];  // the newest first
+    // began with a state that differs from the saved one; no root has been computed yet
+    bool state_is_wrong;
     bool asked_to_leave;
-    uint64_t away_ns;        // ... and back after that, 0: never
+    uint64_t away_ns;        // time until it restarts after it left; 0: it does not return
     uint64_t tick_serial, steps_now, stepped_ns;
     uint64_t started_ns;
     sim_blobs blobs;
@@ -99,164 +112,191 @@ typedef struct sim_node {
     bool busy;
     job job;
     uint64_t job_serial, job_ns, job_generation;
-    uint16_t job_stage;  // the peer's when it began
+    uint16_t job_stage;  // the peer's stage when the job began
     rng random;              // compute jitter
-    message_set eager;       // SIM_MUTANT_EAGER_WEIGHT: added already
+    message_set eager;       // SIM_MUTANT_EAGER_WEIGHT: microbatches added already
     uint64_t eager_iteration;
 } sim_node;
 
-// What the checker remembers of one node; by observation only, never by asking the protocol.
+// The checker's record of one activation stash. It is built from jobs and messages alone and never
+// from the protocol's own state.
 typedef struct sim_stash {
     enum { WATCH_EMPTY, WATCH_FORWARD, WATCH_LOSS, WATCH_BACKWARD } phase;
     uint64_t iteration;
     uint32_t m;
 } sim_stash;
 
-// What a member can come to by itself.
+// The newest version that a member can reach without fetching anything.
 typedef struct sim_reach {
     member_id member;
     uint64_t generation;
-    uint64_t versions;  // 1 + the version that its stage's state is at, or will be with the results that it has; 0: none
+    // 1 + the version of its stage's state, plus one if it holds the next results; 0: no whole
+    // state
+    uint64_t versions;
     uint16_t stage;
 } sim_reach;
 
 typedef struct sim_watch {
-    uint64_t block_version[SIM_MAX_STAGE_BLOCKS];  // UINT64_MAX: nothing there
-    uint64_t left;           // version of the whole state that its worker has of the membership before, UINT64_MAX: none
+    uint64_t block_version[SIM_MAX_STAGE_BLOCKS];  // UINT64_MAX: no data
+    // version of the whole state that its worker kept from the previous membership; UINT64_MAX:
+    // none
+    uint64_t left;
     sim_stash stash[SIM_MAX_CAPACITY];
-    message_set sum, k, committed, kept;  // kept: told to count, and it said so or will
+    // kept: microbatches with a COMMIT that the member confirmed or will confirm
+    message_set sum, k, committed, kept;
     uint64_t sum_iteration, k_iteration, committed_iteration, kept_iteration;
     member_id k_member, member;
-    uint64_t compute_ns;                  // F, B and W run so far
+    uint64_t compute_ns;                  // sum over all F, B and W jobs so far
     bool reduced;
     uint64_t reduced_iteration;
     bool ready, ever_ready;
     uint64_t last_version, last_log;
-    uint64_t members_at;                  // up to here its log was read when it was last asked who the members are
+    uint64_t members_at;                  // log position at which the member list was last compared
     uint64_t generation;
     uint64_t ready_since_ns;
-    uint64_t window_ns, window_messages, window_ticks;  // this virtual second's
+    uint64_t window_ns, window_messages, window_ticks;  // counters of the current virtual second
     uint64_t route_changes;
     bool routes;
-    bool answered;                        // the COMMIT at hand
-    sim_reach reach;                      // as it says, after its last step
-    uint64_t reached_ns;                  // since when that is some whole state
-    uint64_t first_get_ns, get_ns, line_ns;  // of a shadow: its first and newest GET; how long its line was in use
+    bool answered;                        // the current COMMIT was answered
+    sim_reach reach;                      // as reported after its last step
+    uint64_t reached_ns;                  // time since which `reach` has been a whole state
+    // standbys: times of the first and the newest GET; time its line was in use
+    uint64_t first_get_ns, get_ns, line_ns;
 } sim_watch;
 
 typedef struct sim_log_member {
     member_id member;
     log_member entry;
     bool expelled;
-    bool shadow;   // and was not promoted
-    sim_reach reach;  // of who is dead: what it had when it died
+    bool shadow;   // a standby that was not promoted
+    sim_reach reach;  // a dead member keeps its value at its death
 } sim_log_member;
 
-// Who was told to count (m, stage) of the present iteration.
+// The member that the newest COMMIT of (m, stage) in the current iteration went to.
 typedef struct sim_commit {
     uint64_t iteration, owner_term;
     member_id to;
     uint32_t rev;
-    bool refused;  // `to` said that it has no stash
-    member_id evicted;  // who said last that it gave its stash up, and has not got another one since
+    bool refused;  // `to` answered that it has no stash
+    // the last member that reported its stash evicted and has received no new one
+    member_id evicted;
 } sim_commit;
 
-// An OWNER entry.
+// An OWNER entry of the log.
 typedef struct sim_owner {
     uint16_t slot;
     uint64_t index;
 } sim_owner;
 
 typedef struct sim_checker {
-    sim_owner owner[SIM_KEPT_OWNERS];  // the newest; entry i lies at i mod their number
+    // ring buffer of the newest entries: entry i lies at i modulo its size
+    sim_owner owner[SIM_MAX_OWNERS];
     uint32_t owners;
-    member_id slot_owner[WIRE_MAX_SLOTS];  // the newest of each
-    log_close *closes;        // elastic: the last of each iteration
-    log_final *finals;        // elastic
-    braid_id share[WIRE_MAX_SLOTS];    // whose private data they are
+    member_id slot_owner[WIRE_MAX_SLOTS];  // newest owner of each slot
+    log_close *closes;        // elastic runs: the last CLOSE of each iteration
+    log_final *finals;        // elastic runs: FINAL of each iteration
+    braid_id share[WIRE_MAX_SLOTS];    // owner of each private data shard
     sim_watch *watch;         // [node_capacity]
     sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
     uint32_t members;
     sim_commit *commit;      // [microbatches][stages]
-    message_set waiting;     // for a slot of the next stage
-    uint64_t waiting_iteration;  // 1 + that of these
+    message_set waiting;     // microbatches that wait for a slot of the next stage
+    uint64_t waiting_iteration;  // 1 + the iteration of `waiting`
     uint64_t committed;
-    uint64_t *entry;          // [committed + 1]: what each says
+    uint64_t *entry;          // [committed + 1]: content hash of each entry
     uint32_t entries_room;
-    uint64_t version;        // newest, by FINAL committed
-    uint64_t generation, fence;  // of the newest RUN; its index, when it is not the first
-    uint64_t start_version;      // ... and where it begins
-    uint64_t lost_version[WIRE_MAX_STAGES];      // 1 + the newest when all that had the stage's state died last
+    uint64_t version;        // newest version that a FINAL made
+    // generation of the newest RUN entry; fence: its index, unless it is the first RUN
+    uint64_t generation, fence;
+    uint64_t start_version;      // version at which the newest RUN begins
+    // 1 + the version at which all holders of the stage's state died; 0: never
+    uint64_t lost_version[WIRE_MAX_STAGES];
     bool started, closed, finished, ended, drained;  // drained: the leader was asked to end the run
-    bool given_up;           // who leads has said that the iteration is not waited for any more
-    bool unfinished;         // it ended so, in an iteration that private data did not come back for
-    log_close close;         // newest CLOSE appended
+    // the leader reported that it does not wait for the iteration any longer
+    bool given_up;
+    bool unfinished;         // the run ended without the private data of its last iteration
+    log_close close;         // the newest CLOSE
     uint64_t close_index, close_appended_for;
-    log_final final;         // newest FINAL committed
+    log_final final;         // the newest FINAL
     bool has_final;
     braid_hash saved_hash;
     bool saved_last;
-    uint64_t route_said_ns, route_looked_ns;  // when routing last said something; when its quiet was last looked at
+    // time of the last routing message; time of the last check of settled routes
+    uint64_t route_message_ns, route_check_ns;
 } sim_checker;
 
 typedef struct sim_cluster {
     const sim_case *c;
     const sim_model *model;
-    const sim_reference *reference;  // NULL: numbers are not compared, or in elastic runs at the end
+    // NULL: numbers are not compared; elastic runs compare at the end
+    const sim_reference *reference;
     FILE *trace;
     sim_report *report;
     sim_stats *stats;
     peer_run run;
     rng random;
     uint64_t now, limit_ns, leader_exit_ns;
-    uint64_t begin_ns;            // the 0 of messages
-    uint32_t leader;              // who led last
+    uint64_t begin_ns;            // the time that messages and traces call 0
+    uint32_t leader;              // the node that led last
     uint64_t leader_term;
-    uint64_t lost_leader_ns;      // since when nobody leads, 0: somebody does
+    uint64_t lost_leader_ns;      // time at which the leader died; 0: there is a leader
     sim_queue queue;
-    sim_node *node;               // [node_capacity], one for each life of a process
+    sim_node *node;               // [node_capacity], one per incarnation of a process
     uint32_t nodes, node_capacity;
     uint32_t id_begins[SIM_MAX_NODES];  // sim_id_begins of each node's id
-    sim_link (*link)[SIM_MAX_NODES];  // [one end][the other]
+    sim_link (*link)[SIM_MAX_NODES];  // [one end][the other end]
     uint32_t connections;
     bool crash_done[SIM_MAX_CRASHES];
     uint32_t crash_seen[SIM_MAX_CRASHES];
     bool arrival_done[SIM_MAX_ARRIVALS];
     sim_checker checker;
     struct {
-        uint64_t until_ns, side;  // side: one bit a node
-        uint64_t over_ns;         // when all that was held up will have come
-        bool one_way;             // those with the bit are not heard by the others, and hear them
-    } parted;
-    bool any_route;                               // routers may end as they will: nobody asked for the rules
-    message message;              // of the event at hand: effects may point into it
-    message sent;                 // of the effect at hand
+        uint64_t until_ns, side;  // side: one bit per node
+        uint64_t over_ns;         // time at which every delayed message has arrived
+        // nodes with the bit receive messages of the others, but theirs do not arrive
+        bool one_way;
+    } partition;
+    bool any_route;                               // no routing rule is checked
+    message message;              // the message of the current event; effects may point into it
+    message sent;                 // the message of the current effect
 } sim_cluster;
 
-// Tells most ids apart, and is quicker to come by.
+// The first bytes of an id. A comparison of these is cheap and tells most ids apart.
 static inline uint32_t sim_id_begins(const braid_id *id) {
     uint32_t begins;
     memcpy(&begins, id->bytes, sizeof begins);
     return begins;
 }
 
-// --- cluster.c
+// --- harness.c
 sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes);
 void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item);
-void sim_step(sim_cluster *s, uint32_t node, const event *e);
 void sim_fail(sim_cluster *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_failed(const sim_cluster *s);
-// `store_of`: whose store it finds; SIM_MAX_NODES: nobody's.
-// `host`: of a shadow, who works on its machine.
-void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host);
-// The node that leads in the newest term; the one that led last when none does.
+// The node that leads in the newest term; without a leader, the node that led last.
 uint32_t sim_leader(const sim_cluster *s);
+// Read and write access to blobs for a worker.
+worker_blobs sim_blobs_access(sim_blobs *blobs);
 
-// --- disk.c: the stores of voters
+// --- members.c
+bool sim_check_member_live(const sim_cluster *s, member_id member);
+bool sim_check_is_shadow(const sim_cluster *s, member_id member);
+// True if the peer has not read the newest rollback yet; its work is discarded.
+bool sim_check_is_rolled_back(const sim_cluster *s, uint32_t node);
+// The version of the whole state that its worker holds, from any membership; UINT64_MAX: none.
+uint64_t sim_check_kept_version(const sim_cluster *s, uint32_t node);
+
+// --- cluster.c
+void sim_step(sim_cluster *s, uint32_t node, const event *e);
+// Starts a process. `store_of`: the node that stored the durable log that it finds,
+// SIM_MAX_NODES for none. `host`: for a standby, the member on the same machine.
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host);
+
+// --- disk.c: durable logs
 void sim_disk_append(sim_cluster *s, uint32_t node, const log_entry *entry);
 void sim_disk_stored(sim_cluster *s, uint32_t node);
 void sim_disk_crash(sim_cluster *s, uint32_t node);
-// What `from` had stored is found by a new life of it.
+// Gives node's new incarnation the log that `from` had stored.
 void sim_disk_recall(sim_cluster *s, uint32_t node, const sim_disk *from);
 
 // --- links.c
@@ -264,107 +304,103 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e);
 void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e);
 void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id);
 void sim_link_die(sim_cluster *s, uint32_t node, bool machine, bool clean);
-// Some link between two living peers falls; what was on its way arrives in part.
+// Breaks a random link between two living peers; the messages on their way arrive in part.
 void sim_link_flap(sim_cluster *s);
 void sim_link_item(sim_cluster *s, sim_item *item);
 
 // --- work.c: the host's side of jobs
 void sim_job_start(sim_cluster *s, uint32_t node, const job *work);
 void sim_job_done(sim_cluster *s, uint32_t node);
-// The halves of these that have no clock. Takes a job and borrows its inputs; false: that broke a rule.
+// The parts of sim_job_start and sim_job_done that need no clock. Takes a job and borrows its
+// inputs; false if that broke a rule.
 bool sim_job_take(sim_cluster *s, uint32_t node, const job *work);
-// Does the job that was taken, which cost node's `job_ns`; false: that broke a rule.
+// Runs the job that was taken, at the cost in node's `job_ns`; false if that broke a rule.
 bool sim_job_run(sim_cluster *s, uint32_t node, job_result *result);
-
-// How a worker gets at blobs.
-worker_blobs sim_blobs_access(sim_blobs *blobs);
 
 // --- saves.c: checkpoints
 bool sim_save_concerns(const sim_node *n, const job *work);
 void sim_save_run(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result);
-// JOB_STATE_INIT at the version of a checkpoint that lies here.
+// JOB_STATE_INIT at the version of a checkpoint that this node has saved.
 void sim_save_load(sim_cluster *s, uint32_t node, sim_worker *w, const job *work, job_result *result);
 void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from);
 void sim_save_drop(sim_cluster *s, uint32_t node);
 
 // --- mutant.c
-uint64_t sim_mutant_of_core(sim_mutant mutant);  // peer_config.mutants, 0: it is put in between
-// True: the job must not be done; `result` says that it was.
-bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result);
+// peer_config.mutants; 0: the simulator makes the mistake itself
+uint64_t sim_mutant_of_core(sim_mutant mutant);
+// True: the job is not run, and `result` claims that it was.
+bool sim_mutant_skips_job(sim_cluster *s, uint32_t node, const job *work, job_result *result);
 void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result);
-// Bytes of another message to send instead, written to `bytes`; 0: as it is.
+// Writes another message to send instead to `bytes` and returns its size; 0: send the message as it
+// is.
 size_t sim_mutant_send(sim_cluster *s, const message *msg, uint8_t *bytes, size_t capacity);
-// True: the message is not to arrive.
+// True: the message is dropped.
 bool sim_mutant_loses(const sim_cluster *s, const message *msg);
 
 // --- crash.c
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind);
 void sim_crash_timed(sim_cluster *s, uint32_t index);
 void sim_crash_plan(sim_cluster *s);
-void sim_crash_left(sim_cluster *s, uint32_t node);  // of its own will
-void sim_crash_gone_back(sim_cluster *s);            // the run
-// For good: in an elastic run somebody else who has data stays.
+void sim_crash_after_departure(sim_cluster *s, uint32_t node);  // a peer left the run
+void sim_crash_after_rollback(sim_cluster *s);            // the run rolled back
+// True if the peer may leave for good: in an elastic run another data peer must stay.
 bool sim_crash_may_leave(const sim_cluster *s, uint32_t node);
-// The others of its stage can do without it.
+// True if the other members of the stage can go on without this peer.
 bool sim_crash_allowed(const sim_cluster *s, uint32_t node);
 
-// --- trouble.c: what else befalls living peers
+// --- trouble.c: faults of living peers
 void sim_trouble_plan(sim_cluster *s);
 void sim_trouble_begin(sim_cluster *s, uint32_t index);
-// A message of `kind` is sent: joiners that were to come then come.
+// Called when a message of `kind` is sent: starts the joiners that are due at it.
 void sim_trouble_arrivals(sim_cluster *s, uint8_t kind);
-// Until when nothing gets from `from` to `to`; 0: it does now.
-uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to);
-// Until when the peer stands still; 0: it does not, or is dead.
-uint64_t sim_trouble_stands_until(const sim_cluster *s, uint32_t node);
-// True: the peer stands still, and the item was put off.
+// End of the cut between `from` and `to`; 0: messages pass.
+uint64_t sim_trouble_cut_until(const sim_cluster *s, uint32_t from, uint32_t to);
+// End of the peer's pause; 0: it is not paused, or dead.
+uint64_t sim_trouble_paused_until(const sim_cluster *s, uint32_t node);
+// True: the peer is paused, and the item was rescheduled.
 bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 
-// --- checker.c: every rule that can be seen from outside (docs/protocol.md, invariants)
+// --- checker.c: the rules that can be observed from outside (docs/protocol.md, invariants)
 void sim_check_open(sim_cluster *s);
 void sim_check_close(sim_cluster *s);
-// A new life in a node: nothing is known of it.
-void sim_check_life(sim_cluster *s, uint32_t node);
+// Clears the record of a node when a new incarnation begins.
+void sim_check_incarnation(sim_cluster *s, uint32_t node);
 void sim_check_step(sim_cluster *s, uint32_t node);
-// Before a step: a peer wakes by itself only when it has something to do.
+// Counts wake-ups before a step. A peer may wake itself only when it has something to do.
 void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
-void sim_check_unfinished(sim_cluster *s, uint32_t node);  // it says so
-bool sim_check_member_live(const sim_cluster *s, member_id member);
-bool sim_check_is_shadow(const sim_cluster *s, member_id member);
-// It has not read yet that the run went back: what it does counts for nobody.
-bool sim_check_is_past(const sim_cluster *s, uint32_t node);
-// The version of the whole state that its worker has, of whatever membership; UINT64_MAX: of none.
-uint64_t sim_check_lies(const sim_cluster *s, uint32_t node);
+// called when the peer reports an unfinished run
+void sim_check_unfinished(sim_cluster *s, uint32_t node);
 // --- check_needed.c
-// After a step: what it said that it had and says no more, somebody else has.
+// After a step: state that the peer no longer claims must exist at another peer.
 void sim_check_needed(sim_cluster *s, uint32_t node);
-// Before its worker's state goes.
-void sim_check_given_up(sim_cluster *s, uint32_t node);
-// After the log's word about somebody, of a slot, of a version; when a leader decides to go back.
+// Called before a worker's state is discarded.
+void sim_check_discarded(sim_cluster *s, uint32_t node);
+// Called when the log removes a member, sets a slot's owner or makes a version, and when a leader
+// appends an entry.
 void sim_check_expelled(sim_cluster *s, const sim_log_member *gone);
 void sim_check_owner(sim_cluster *s, const log_owner *entry);
-void sim_check_made(sim_cluster *s);
+void sim_check_version_made(sim_cluster *s);
 void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);
-// After the step: a COMMIT is kept or answered.
+// Called after the step: a COMMIT must be kept or answered.
 void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg);
 // --- check_route.c
 void sim_check_route(sim_cluster *s, uint32_t node);
 void sim_check_route_sent(sim_cluster *s, const message *msg);
 // --- check_log.c
-void sim_check_final_numbers(sim_cluster *s, const log_final *final);  // against the one-process run's
+// compares with the one-process run
+void sim_check_final_numbers(sim_cluster *s, const log_final *final);
 void sim_check_close_numbers(sim_cluster *s, const log_close *close);
-// A peer takes an entry for committed: the first to do so, or it says what all others said.
+// Called when a peer applies a committed entry. All peers must apply the same content at an index.
 void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_job.c
 void sim_check_job(sim_cluster *s, uint32_t node, const job *work);
 void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result);
 
-// --- losses.c: what the dead take with them, and when it is there again
-// `sent`: the message that `node` dies of receiving, or NULL.
+// --- losses.c: work that a death destroys, and the time of its repair
 void sim_loss_died(sim_cluster *s, uint32_t node, const message *sent);
 void sim_loss_job(sim_cluster *s, uint32_t node, const job *work, uint64_t cost_ns, bool done);
 void sim_loss_final(sim_cluster *s, uint64_t iteration);

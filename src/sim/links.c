@@ -1,34 +1,36 @@
-// Virtual links, with the manners of src/net: a dial is answered once; a message may overtake a payload, never another
-// message; what a link had not delivered when it fell is lost; a newer connection of the same id replaces the older.
+// Virtual links that behave like src/net. A dial gets one answer. A message may overtake a payload,
+// never another message. A broken link loses all that it had not delivered. A newer connection to
+// the same id replaces the older one.
 #include "sim/inside.h"
 
 #include <string.h>
 
 static const uint64_t SECOND = 1000000000;
 
-// A property of the pair, the same in both directions unless links are lopsided; then one way in five is slow.
-static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_t what, uint64_t most) {
+// A property of a pair, the same in both directions. Asymmetric links differ by direction, and one
+// direction in five is slow.
+static uint64_t pair_value(const sim_cluster *s, uint32_t a, uint32_t b, uint64_t what, uint64_t most) {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
-    if (s->c->lopsided) {
+    if (s->c->net.asymmetric) {
         low = a;
         high = b;
     }
     uint64_t seed = rng_seed(rng_seed(rng_seed(s->c->seed, what), low), high);
-    if (s->c->lopsided && rng_mix(seed) % 5 == 0) most *= SIM_LOPSIDED;
+    if (s->c->net.asymmetric && rng_mix(seed) % 5 == 0) most *= SIM_ASYMMETRY;
     return most / 10 + seed % (most - most / 10 + 1);
 }
 
-// For how long nothing gets through.
+// Time until messages pass again; 0: they do now.
 static uint64_t cut_ns(const sim_cluster *s, uint32_t from, uint32_t to) {
-    uint64_t cut = s->node[from].sends_cut_until_ns > s->node[to].hears_cut_until_ns ? s->node[from].sends_cut_until_ns : s->node[to].hears_cut_until_ns;
-    uint64_t parted = sim_trouble_parts(s, from, to);
-    if (parted > cut) cut = parted;
+    uint64_t cut = s->node[from].sends_cut_until_ns > s->node[to].receives_cut_until_ns ? s->node[from].sends_cut_until_ns : s->node[to].receives_cut_until_ns;
+    uint64_t partition = sim_trouble_cut_until(s, from, to);
+    if (partition > cut) cut = partition;
     return cut > s->now ? cut - s->now : 0;
 }
 
-static uint64_t trip_ns(sim_cluster *s, uint32_t from, uint32_t to) { return pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1); }
+static uint64_t link_delay_ns(sim_cluster *s, uint32_t from, uint32_t to) { return pair_value(s, from, to, 1, s->c->net.latency_ns) + rng_below(&s->random, s->c->net.jitter_ns + 1); }
 
-static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) { return cut_ns(s, from, to) + trip_ns(s, from, to); }
+static uint64_t delay_ns(sim_cluster *s, uint32_t from, uint32_t to) { return cut_ns(s, from, to) + link_delay_ns(s, from, to); }
 
 static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id *id) {
     uint32_t begins = sim_id_begins(id);
@@ -37,7 +39,7 @@ static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id 
     return SIM_MAX_NODES;
 }
 
-// The newest process that had this address.
+// The newest process with this address.
 static uint32_t node_at(const sim_cluster *s, const char *address) {
     for (uint32_t i = s->nodes; i-- > 0;)
         if (strcmp(s->node[i].config.address, address) == 0) return i;
@@ -54,17 +56,17 @@ static void message_put(sim_cluster *s, uint32_t from, uint32_t to, const effect
     item->connection = s->link[from][to].connection;
     item->lane = e->blob ? LANE_BULK : LANE_CONTROL;
     sim_buffer *payload = e->blob ? sim_blobs_get(&s->node[from].blobs, e->blob) : NULL;
-    bool spoils = s->c->spoiled && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY && e->blob_bytes == 0;
+    bool corrupts = s->c->net.forwarder_corrupts && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY && e->blob_bytes == 0;
     item->payload = e->blob_bytes > 0 ? sim_buffer_part(payload, e->blob_offset, e->blob_bytes, payload->bytes) : sim_buffer_hold(payload);
-    if (spoils) {
+    if (corrupts) {
         sim_buffer_drop(item->payload);
         item->payload = sim_buffer_part(payload, 0, payload->bytes, payload->bytes);
         item->payload->data[0] ^= 1;
     }
     uint64_t *last = &s->link[from][to].last_ns[item->lane];
-    uint64_t at = s->now + way_ns(s, from, to);
+    uint64_t at = s->now + delay_ns(s, from, to);
     if (at < *last) at = *last;
-    if (item->lane == LANE_BULK) at += pair_share(s, from, to, 2, s->c->payload_ns);
+    if (item->lane == LANE_BULK) at += pair_value(s, from, to, 2, s->c->net.payload_ns);
     *last = at;
     sim_item_put(s, at, item);
 }
@@ -75,15 +77,15 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
         sim_trace(s, from, "   lost: no link");
         return;
     }
-    // but for the last word, after which nobody is there to say it again
-    if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->lost_permille)) {
+    // a shutdown message is never lost by chance, because its sender cannot repeat it
+    if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->net.lost_permille)) {
         s->stats->lost++;
         sim_trace(s, from, "   lost: by chance");
         return;
     }
     s->stats->delayed += cut_ns(s, from, to) > 0;
     message_put(s, from, to, e);
-    if (!happens(s, e->blob ? s->c->doubled_tensors : s->c->doubled_permille)) return;
+    if (!happens(s, e->blob ? s->c->net.doubled_tensors : s->c->net.doubled_permille)) return;
     s->stats->doubled++;
     message_put(s, from, to, e);
 }
@@ -101,7 +103,7 @@ void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e) {
     if (node_linked(s, from, &e->id) != SIM_MAX_NODES) return;
     uint32_t to = node_at(s, e->address);
     if (to == SIM_MAX_NODES) {
-        sim_fail(s, "%s dials %s, where nobody ever was", s->node[from].name, e->address);
+        sim_fail(s, "%s dials %s, which no peer ever had", s->node[from].name, e->address);
         return;
     }
     if (s->link[from][to].dialing) return;
@@ -109,7 +111,7 @@ void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e) {
     sim_item *item = sim_item_new(ITEM_DIAL, to, 0);
     item->from = from;
     item->id = e->id;
-    sim_item_put(s, s->now + cut_ns(s, from, to) + 3 * trip_ns(s, from, to), item);
+    sim_item_put(s, s->now + cut_ns(s, from, to) + 3 * link_delay_ns(s, from, to), item);
 }
 
 void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id) {
@@ -118,18 +120,19 @@ void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id) {
     sim_link *mine = &s->link[from][to];
     mine->up = false;
     mine->cut_ns[LANE_BULK] = s->now;
-    uint64_t at = s->now + way_ns(s, from, to);
+    uint64_t at = s->now + delay_ns(s, from, to);
     if (at < mine->last_ns[LANE_CONTROL]) at = mine->last_ns[LANE_CONTROL];
     down_put(s, at, to, from, &s->node[from].id, mine->connection, false);
     mine->connection = 0;
     down_put(s, s->now, from, to, id, 0, false);
 }
 
-// What was on its way may arrive in part: the first messages of each lane, never one without those before it.
-static void link_cut(sim_cluster *s, sim_link *way, bool clean) {
+// Messages on their way may arrive in part: the first ones of each lane, never one without those
+// before it.
+static void link_cut(sim_cluster *s, sim_link *direction, bool clean) {
     for (int lane = 0; lane < LANES; lane++) {
-        uint64_t last = way->last_ns[lane] > s->now ? way->last_ns[lane] : s->now;
-        way->cut_ns[lane] = clean ? last : s->now + rng_below(&s->random, last - s->now + 1);
+        uint64_t last = direction->last_ns[lane] > s->now ? direction->last_ns[lane] : s->now;
+        direction->cut_ns[lane] = clean ? last : s->now + rng_below(&s->random, last - s->now + 1);
     }
 }
 
@@ -140,7 +143,7 @@ void sim_link_die(sim_cluster *s, uint32_t node, bool machine, bool clean) {
         mine->up = false;
         link_cut(s, mine, clean);
         if (!s->node[i].alive || !theirs->up) continue;
-        uint64_t at = s->now + way_ns(s, node, i);
+        uint64_t at = s->now + delay_ns(s, node, i);
         for (int lane = 0; lane < LANES; lane++)
             if (at < mine->cut_ns[lane]) at = mine->cut_ns[lane];
         if (machine) at += SECOND + rng_below(&s->random, 40 * SECOND);
@@ -163,7 +166,7 @@ void sim_link_flap(sim_cluster *s) {
     for (int i = 0; i < 2; i++) {
         uint32_t from = pair[i], to = pair[1 - i];
         link_cut(s, &s->link[from][to], false);
-        uint64_t at = s->now + way_ns(s, from, to);
+        uint64_t at = s->now + delay_ns(s, from, to);
         for (int lane = 0; lane < LANES; lane++)
             if (at < s->link[from][to].cut_ns[lane]) at = s->link[from][to].cut_ns[lane];
         down_put(s, at, to, from, &s->node[from].id, s->link[from][to].connection, false);
@@ -171,17 +174,17 @@ void sim_link_flap(sim_cluster *s) {
     }
 }
 
-static void tell_down(sim_cluster *s, uint32_t node, const braid_id *id, bool refused) {
+static void report_down(sim_cluster *s, uint32_t node, const braid_id *id, bool refused) {
     event e = {.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused};
     sim_step(s, node, &e);
 }
 
-static void tell_up(sim_cluster *s, uint32_t node, uint32_t other, uint32_t connection) {
-    // a link that this end still believes in, of the same peer, falls first
+static void report_up(sim_cluster *s, uint32_t node, uint32_t other, uint32_t connection) {
+    // an open link to the same peer falls first
     uint32_t old = node_linked(s, node, &s->node[other].id);
     if (old != SIM_MAX_NODES) {
         s->link[node][old].up = false;
-        tell_down(s, node, &s->node[old].id, false);
+        report_down(s, node, &s->node[old].id, false);
         if (!s->node[node].alive) return;
     }
     sim_link *link = &s->link[node][other];
@@ -198,13 +201,14 @@ static void item_dial(sim_cluster *s, const sim_item *item) {
     sim_node *there = &s->node[listener];
     sim_link *theirs = &s->link[dialer][listener], *mine = &s->link[listener][dialer];
     if (!s->node[dialer].alive || !theirs->dialing) return;
-    uint64_t back = s->now + way_ns(s, listener, dialer);
+    uint64_t back = s->now + delay_ns(s, listener, dialer);
     if (!there->alive || !id_equal(&there->id, &item->id)) {
         bool silent = !there->alive && there->machine_died;
         down_put(s, silent ? s->now + 5 * SECOND : back, dialer, listener, &item->id, 0, !there->alive && !silent);
         return;
     }
-    if (mine->up && mine->connection && theirs->connection == mine->connection) return;  // a dial the other way won
+    // a dial in the other direction won
+    if (mine->up && mine->connection && theirs->connection == mine->connection) return;
     uint32_t connection = ++s->connections;
     theirs->connection = connection;
     theirs->last_ns[LANE_CONTROL] = theirs->last_ns[LANE_BULK] = 0;
@@ -213,7 +217,7 @@ static void item_dial(sim_cluster *s, const sim_item *item) {
     up->from = listener;
     up->connection = connection;
     sim_item_put(s, back, up);
-    tell_up(s, listener, dialer, connection);
+    report_up(s, listener, dialer, connection);
 }
 
 static void item_link_up(sim_cluster *s, const sim_item *item) {
@@ -222,27 +226,29 @@ static void item_link_up(sim_cluster *s, const sim_item *item) {
     if (mine->connection != item->connection || mine->up) return;
     mine->dialing = false;
     if (s->node[item->from].alive && theirs->up && theirs->connection == item->connection) {
-        tell_up(s, item->node, item->from, item->connection);
+        report_up(s, item->node, item->from, item->connection);
         return;
     }
-    // its next life may be linked already
-    if (node_linked(s, item->node, &s->node[item->from].id) == SIM_MAX_NODES) tell_down(s, item->node, &s->node[item->from].id, false);
+    // its next incarnation may be linked already
+    if (node_linked(s, item->node, &s->node[item->from].id) == SIM_MAX_NODES) report_down(s, item->node, &s->node[item->from].id, false);
 }
 
 static void item_link_down(sim_cluster *s, const sim_item *item) {
     sim_link *mine = &s->link[item->node][item->from];
     if (item->connection == 0) {
         mine->dialing = false;
-        if (node_linked(s, item->node, &item->id) != SIM_MAX_NODES) return;  // it came by itself: that was the answer
+        // the peer connected by itself, which is the answer
+        if (node_linked(s, item->node, &item->id) != SIM_MAX_NODES) return;
     } else {
         if (!mine->up || mine->connection != item->connection) return;
         mine->up = false;
         mine->connection = 0;
     }
-    tell_down(s, item->node, &item->id, item->refused);
+    report_down(s, item->node, &item->id, item->refused);
 }
 
-// On one link a message overtakes only tensors; what several peers send comes in any order.
+// Counts reordered messages. On one link a message overtakes only tensors; messages of several
+// senders come in any order.
 static void note_order(sim_cluster *s, const sim_item *item) {
     uint64_t *newest = &s->node[item->node].newest_sent_ns;
     s->stats->reordered += item->sent_ns < *newest;
@@ -250,9 +256,9 @@ static void note_order(sim_cluster *s, const sim_item *item) {
 }
 
 static void item_message(sim_cluster *s, const sim_item *item) {
-    const sim_link *mine = &s->link[item->node][item->from], *way = &s->link[item->from][item->node];
+    const sim_link *mine = &s->link[item->node][item->from], *direction = &s->link[item->from][item->node];
     uint64_t arrived = item->arrived_ns ? item->arrived_ns : s->now;
-    if (!mine->up || mine->connection != item->connection || arrived > way->cut_ns[item->lane]) return;
+    if (!mine->up || mine->connection != item->connection || arrived > direction->cut_ns[item->lane]) return;
     if (!message_decode(item->bytes, item->byte_count, &s->message)) {
         sim_fail(s, "%s sent %s a message that cannot be decoded", s->node[item->from].name, s->node[item->node].name);
         return;

@@ -1,5 +1,5 @@
-// What the dead take with them, and how long it takes until it is there again. By observation only: the jobs that are asked for
-// and done, and what a peer says that it holds.
+// Work that a death destroys, and the time until its repair. It is observed from jobs that are
+// requested and done, and from the microbatches that a peer reports to hold.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -12,7 +12,7 @@ const char *sim_loss_name(sim_loss_phase phase) {
 }
 
 static void loss_add(sim_cluster *s, const sim_loss *loss) {
-    if (s->stats->losses == SIM_KEPT_LOSSES) return;
+    if (s->stats->losses == SIM_MAX_LOSSES) return;
     sim_loss *to = &s->stats->loss[s->stats->losses++];
     *to = *loss;
     to->iteration = s->checker.version;
@@ -21,7 +21,7 @@ static void loss_add(sim_cluster *s, const sim_loss *loss) {
 
 static bool closed(const sim_cluster *s) { return s->checker.closed && s->checker.close.iteration == s->checker.version; }
 
-// A member of the way: whatever was computed must be computed again.
+// A relay on the path died: its results must be computed again.
 static void relay_died(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     message_holdings h;
@@ -38,7 +38,7 @@ static void relay_died(sim_cluster *s, uint32_t node) {
     }
 }
 
-// An owner: its slots get another one, whose own stage begins them again.
+// An owner died: its slots get a new owner, which begins them again.
 static void owner_died(sim_cluster *s, uint32_t node) {
     const sim_watch *w = &s->checker.watch[node];
     for (uint32_t i = 0; i < SIM_MAX_CAPACITY && i < s->c->data_capacity; i++) {
@@ -83,7 +83,7 @@ void sim_loss_final(sim_cluster *s, uint64_t iteration) {
         sim_loss *loss = &s->stats->loss[i];
         if (loss->repaired || loss->iteration != iteration || loss->target != JOB_NONE) continue;
         repaired(s, loss);
-        for (uint32_t k = 0; k < s->stats->losses; k++)  // what was done for it, one after another
+        for (uint32_t k = 0; k < s->stats->losses; k++)  // repairs one after another
             if (s->stats->loss[k].died_ns == loss->died_ns && k != i) loss->lost_ns += s->stats->loss[k].lost_ns;
     }
 }

@@ -1,4 +1,4 @@
-// Mistakes put in on purpose between the peers and their world, so that the checkers are seen to notice them.
+// Planted mistakes between the peers and their world. The checkers must notice each.
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -13,7 +13,7 @@ uint64_t sim_mutant_of_core(sim_mutant mutant) {
 
 static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }
 
-bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
+bool sim_mutant_skips_job(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
     sim_node *n = &s->node[node];
     if (s->c->mutant == SIM_MUTANT_SHADOW_SKIPS && n->view.shadow && work->kind == JOB_APPLY && work->iteration == 1) {
         *result = (job_result){.id = work->id, .kind = work->kind};
@@ -27,8 +27,8 @@ bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_res
     return true;
 }
 
-// The sum takes the gradient as soon as the input gradient is there.
-static void weigh_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
+// Adds the weight gradient together with the input gradient, before any COMMIT.
+static void add_weight_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
     sim_node *n = &s->node[node];
     if (n->eager_iteration != work->iteration) n->eager = (message_set){{0}};
     n->eager_iteration = work->iteration;
@@ -49,13 +49,13 @@ static void apply_at_once(sim_cluster *s, uint32_t node, const job *work, const 
 
 static void apply_again(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
     job more = *work;
-    more.iteration++;  // where the blocks are now
+    more.iteration++;  // the version of the blocks now
     job_result ignored;
     s->node[node].worker->run(s->node[node].worker, &more, blobs, &ignored);
 }
 
-// What it sends is rounded, what it applies is not.
-static void keep_another(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, blob_id sent) {
+// Keeps another result than the one that it sends.
+static void keep_other_result(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, blob_id sent) {
     sim_node *n = &s->node[node];
     const sim_buffer *from = sim_blobs_get(&n->blobs, sent);
     if (!from) return;
@@ -71,7 +71,7 @@ static void keep_another(sim_cluster *s, uint32_t node, const job *work, const w
     sim_blobs_release(&n->blobs, put.in);
 }
 
-static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
+static void corrupt(sim_cluster *s, uint32_t node, blob_id out) {
     sim_buffer *bytes = out ? sim_blobs_get(&s->node[node].blobs, out) : NULL;
     if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
 }
@@ -80,15 +80,15 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
     sim_mutant mutant = s->c->mutant;
     if (mutant == SIM_MUTANT_SHADOW_TWICE && s->node[node].view.shadow && work->kind == JOB_APPLY && work->iteration == 1) apply_again(s, node, work, blobs);
     if (!is_relay(s, node)) return;
-    if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) weigh_at_once(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) add_weight_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
-    if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_another(s, node, work, blobs, result->out);
-    if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
-    bool lies = mutant == SIM_MUTANT_WRONG_STATE || node - s->c->data_peers < s->c->liars;
+    if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_other_result(s, node, work, blobs, result->out);
+    if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) corrupt(s, node, result->out);
+    bool corrupts_state = mutant == SIM_MUTANT_WRONG_STATE || node - s->c->data_peers < s->c->corrupt_donors;
     bool of_names = s->c->seed % 2 == 1 && mutant == SIM_MUTANT_NONE;
-    if (lies && (work->kind == JOB_STATE_GET || (of_names && work->kind == JOB_NAMES_GET))) {
-        spoil(s, node, result->out);
-        result->hash64 = 0;  // what it sends is what it names
+    if (corrupts_state && (work->kind == JOB_STATE_GET || (of_names && work->kind == JOB_NAMES_GET))) {
+        corrupt(s, node, result->out);
+        result->hash64 = 0;  // the sent hash matches the corrupt bytes
     }
 }
 

@@ -4,17 +4,18 @@
 
 enum {
     PLACES = 10,
-    // Not in the table, assumed: a short way, and twice the bandwidth of the best pair.
+    // Assumed values, not in the table: a short distance, and twice the bandwidth of the best pair.
     INSIDE_LATENCY_MS = 1,
     INSIDE_MBPS = 2320,
-    SLOWEST_MBPS = 326,  // of the table
+    SLOWEST_MBPS = 326,  // slowest and fastest pair of the table
     FASTEST_MBPS = 1160,
 };
 
 static const char *const names[PLACES] = {"Oregon",    "Virginia", "Ohio",   "Tokyo",     "Seoul",
                                           "Singapore", "Sydney",   "London", "Frankfurt", "Ireland"};
 
-// Measured between regions of a cloud (Yuan et al., DT-FM, 2022); each row ends before the diagonal.
+// Measured between regions of a cloud (Yuan et al., DT-FM, 2022); each row ends before the
+// diagonal.
 static const uint16_t latency_ms[PLACES][PLACES - 1] = {
     {0},
     {67},

@@ -11,7 +11,7 @@ void sim_queue_close(sim_queue *q) {
     *q = (sim_queue){0};
 }
 
-enum { KEPT = 4096 };  // entries for which an empty bucket keeps its memory
+enum { KEPT = 4096 };  // an empty bucket keeps memory for at most so many entries
 
 static void append(sim_queue *q, sim_queue_bucket *b, sim_queue_entry entry) {
     if (b->count == b->capacity) {
@@ -57,14 +57,15 @@ uint64_t sim_queue_next(const sim_queue *q) {
     return first_time(&q->bucket[level][__builtin_ctz(q->filled[level])]);
 }
 
-// Time goes on to the first event of the lowest bucket that holds any; everything in that bucket finds a lower one.
+// Advances time to the first event of the lowest bucket with events. All events of that bucket move
+// to a lower one.
 static void advance(sim_queue *q) {
     uint32_t level = (uint32_t)__builtin_ctz(q->levels), digit = (uint32_t)__builtin_ctz(q->filled[level]);
     sim_queue_bucket *from = &q->bucket[level][digit];
     q->now = first_time(from);
     q->filled[level] &= (uint16_t)~(1u << digit);
     if (q->filled[level] == 0) q->levels &= ~(1u << level);
-    if (level == 0) {  // it is one time
+    if (level == 0) {  // all events of the bucket have the same time
         sim_queue_bucket empty = q->soon;
         q->soon = *from;
         *from = empty;

@@ -26,7 +26,8 @@ typedef struct real_worker {
 static void real_run(sim_worker *base, const job *work, const worker_blobs *blobs, job_result *result) {
     real_worker *w = (real_worker *)base;
     worker_run(w->inner, work, blobs, result);
-    bool from_others = (work->kind == JOB_STATE_PUT && work->named) || work->kind == JOB_NAMES_PUT;  // who may lie
+    // donors that may send wrong data
+    bool from_others = (work->kind == JOB_STATE_PUT && work->named) || work->kind == JOB_NAMES_PUT;
     if (result->failed && !from_others) snprintf(base->complaint, sizeof base->complaint, "the worker refuses it");
 }
 

@@ -43,7 +43,7 @@ static job_result solo_run(solo *s, uint16_t index, job work) {
 
 static size_t microbatch_at(const sim_reference *r, uint64_t iteration, uint32_t m) { return (size_t)(iteration * r->microbatches + m); }
 
-// One microbatch there and back; false when it is void.
+// One microbatch forward and backward; false when it is void.
 static bool solo_microbatch(solo *s, uint64_t t, uint32_t m, sim_iteration *sums) {
     sim_reference *r = s->out;
     uint16_t stages = s->model->stages;

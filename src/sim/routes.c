@@ -11,8 +11,8 @@ static uint16_t stage_of(const scenario *s, uint32_t i) { return s->peer[i].data
 
 static uint64_t least(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-static uint64_t computing_ns(const scenario *s, uint32_t who, uint16_t stage) {
-    return scenario_cost_ns(s, who, stage, WORK_FORWARD) + scenario_cost_ns(s, who, stage, WORK_BACKWARD);
+static uint64_t computing_ns(const scenario *s, uint32_t index, uint16_t stage) {
+    return scenario_cost_ns(s, index, stage, WORK_FORWARD) + scenario_cost_ns(s, index, stage, WORK_BACKWARD);
 }
 
 static int64_t cost_between(const scenario *s, uint32_t from, uint16_t stage, uint32_t to, uint16_t next) {
@@ -29,8 +29,8 @@ int64_t sim_routes_cost(const scenario *s, uint32_t from, uint32_t to) {
     return cost_between(s, from, stage_of(s, from), to, stage_of(s, to));
 }
 
-// The swarm at the end, as the planner sees it.
-typedef struct sight {
+// The flow at the end of a run in the form that the planner takes.
+typedef struct planner_view {
     const scenario *s;
     const sim_swarm_report *report;
     uint32_t *index;      // [peers of the report]: in the scenario
@@ -38,13 +38,13 @@ typedef struct sight {
     plan_peer *peer;      // [peers of the report]
     plan_link *link;
     plan_problem problem;
-} sight;
+} planner_view;
 
-static int64_t cost_of(const sight *g, uint32_t from, uint32_t to) {
+static int64_t cost_of(const planner_view *g, uint32_t from, uint32_t to) {
     return cost_between(g->s, g->index[from], (uint16_t)g->peer[from].stage, g->index[to], (uint16_t)g->peer[to].stage);
 }
 
-static void close_sight(sight *g) {
+static void view_close(planner_view *g) {
     free(g->index);
     free(g->in);
     free(g->out);
@@ -52,8 +52,8 @@ static void close_sight(sight *g) {
     free(g->link);
 }
 
-// A peer that carries more than its capacity for a moment may do so in the yardstick, too.
-static void see_peers(sight *g) {
+// The optimum gets the same capacity as the swarm: a peer may exceed its capacity for a moment.
+static void view_peers(planner_view *g) {
     const sim_swarm_report *r = g->report;
     for (uint32_t i = 0; i < r->peers; i++) {
         while (strcmp(g->s->peer[g->index[i]].name, r->peer[i].name) != 0) g->index[i]++;
@@ -63,7 +63,7 @@ static void see_peers(sight *g) {
     }
 }
 
-static void see_flows(sight *g) {
+static void view_flows(planner_view *g) {
     for (uint32_t f = 0; f < g->report->flows; f++) {
         const sim_swarm_flow *flow = &g->report->flow[f];
         g->out[flow->from] += flow->units;
@@ -71,7 +71,7 @@ static void see_flows(sight *g) {
     }
 }
 
-static bool see_links(sight *g) {
+static bool view_links(planner_view *g) {
     uint32_t peers = g->report->peers, room = 0;
     for (uint32_t i = 0; i < peers; i++)
         for (uint32_t k = 0; k < peers; k++) {
@@ -87,23 +87,23 @@ static bool see_links(sight *g) {
     return true;
 }
 
-static bool open_sight(sight *g) {
+static bool view_open(planner_view *g) {
     uint32_t peers = g->report->peers;
     g->index = calloc(peers, sizeof *g->index);
     g->in = calloc(peers, sizeof *g->in);
     g->out = calloc(peers, sizeof *g->out);
     g->peer = calloc(peers, sizeof *g->peer);
     if (!g->index || !g->in || !g->out || !g->peer) return false;
-    see_flows(g);
-    see_peers(g);
-    bool seen = see_links(g);
+    view_flows(g);
+    view_peers(g);
+    bool seen = view_links(g);
     g->problem = (plan_problem){.peer = g->peer, .link = g->link, .peers = peers, .links = g->problem.links, .stages = g->s->stages - 1u};
     return seen;
 }
 
-// So many units have a way: the fewest that pass between any two stages. A way costs what a link between two stages costs on
-// average, all of them added up: some units may be on the move just now, in one stage and not in the next.
-static void look_at_flows(const sight *g, sim_routes *out) {
+// The number of units with a path is the smallest number between any two stages. A path costs the
+// sum of the average link costs, because some units may be moving and be counted in one stage only.
+static void measure_flows(const planner_view *g, sim_routes *out) {
     uint64_t passes[SCENARIO_MAX_STAGES] = {0};  // into each stage
     double cost[SCENARIO_MAX_STAGES] = {0};
     for (uint32_t f = 0; f < g->report->flows; f++) {
@@ -120,7 +120,7 @@ static void look_at_flows(const sight *g, sim_routes *out) {
     out->units = (double)least_units;
 }
 
-static braid_err find_the_least(sight *g, sim_routes *out, braid_error *error) {
+static braid_err find_cheapest(planner_view *g, sim_routes *out, braid_error *error) {
     plan_answer answer = {0};
     void *memory = malloc(plan_relaxed_bytes(&g->problem));
     int64_t *flow = calloc(g->problem.links, sizeof *flow);
@@ -153,14 +153,14 @@ static void gossip(const sim_swarm_report *r, sim_routes *out) {
 braid_err sim_routes_look(const scenario *s, const sim_swarm_report *report, sim_routes *out, braid_error *error) {
     *out = (sim_routes){0};
     gossip(report, out);
-    sight g = {.s = s, .report = report};
+    planner_view g = {.s = s, .report = report};
     braid_err code = BRAID_OK;
-    if (!open_sight(&g)) code = braid_fail(error, BRAID_MEMORY, "no memory for the swarm's links");
+    if (!view_open(&g)) code = braid_fail(error, BRAID_MEMORY, "no memory for the swarm's links");
     for (uint32_t i = 0; code == BRAID_OK && i < report->peers; i++)
         if (g.peer[i].stage == 0 && report->peer[i].alive) out->wanted += report->peer[i].route_capacity;
-    if (code == BRAID_OK) look_at_flows(&g, out);
-    if (code == BRAID_OK && out->units > 0) code = find_the_least(&g, out, error);
-    close_sight(&g);
+    if (code == BRAID_OK) measure_flows(&g, out);
+    if (code == BRAID_OK && out->units > 0) code = find_cheapest(&g, out, error);
+    view_close(&g);
     return code;
 }
 

@@ -1,5 +1,6 @@
-// How good the routers' flow is in a simulated run: what it costs by the scenario's own figures, beside the cheapest flow over
-// all links between neighbouring stages. And what was said to find it.
+// The quality of the routers' flow in a simulated run: its cost by the scenario's own figures,
+// beside the cheapest flow over all links between neighbouring stages, and the messages that it
+// took.
 #ifndef BRAID_SIM_ROUTES_H
 #define BRAID_SIM_ROUTES_H
 
@@ -7,23 +8,25 @@
 #include "sim/swarm.h"
 
 typedef struct sim_routes {
-    double wanted;              // units that the data peers wish to send
-    double units;               // that have a way through all stages; 0: nobody routes
-    double cost_ms;             // of a way, on average
-    double least_ms;            // ... in the cheapest flow of as many units; with several data peers a bound of it
-    uint32_t choosers;          // relays that chose their neighbours by gossip
-    double view_messages, view_bytes;    // that each of these sent of it in a minute
-    double route_messages, route_bytes;  // and each peer of routing
+    double wanted;              // units that the data peers want to send
+    double units;               // units with a path through all stages; 0: there are no routers
+    double cost_ms;             // average cost of a path
+    // the same in the cheapest flow of as many units; with several data peers a lower bound
+    double least_ms;
+    uint32_t choosers;          // relays with a partial view, which gossip maintains
+    double view_messages, view_bytes;    // gossip sent by each of these in a minute
+    double route_messages, route_bytes;  // routing messages sent by each peer in a minute
 } sim_routes;
 
-// What one unit costs between two peers, in microseconds, as routers measure it when nobody else uses the lines: computing at
-// both ends, the way there and back, the tensor over the slowest of both lines and the pair.
+// The cost of one unit between two peers, in microseconds, as routers measure it on idle lines:
+// computing at both ends, the round trip, and the tensor over the slowest of both lines and the
+// pair.
 int64_t sim_routes_cost(const scenario *s, uint32_t from, uint32_t to);
 
-// `report` is of `s`, at its end or after an iteration.
+// `report` is a report of `s`, at its end or after an iteration.
 braid_err sim_routes_look(const scenario *s, const sim_swarm_report *report, sim_routes *out, braid_error *error);
 
-// The mean of what was seen at several times, but for what was said: that is of the newest look.
+// The mean of several looks. Message counts are those of the newest look.
 typedef struct sim_routes_mean {
     uint32_t looks;
     sim_routes sum;

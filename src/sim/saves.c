@@ -1,4 +1,5 @@
-// Checkpoints: what a peer's host is given to save, what lies on its disk afterwards and survives it, and the states that are read from there.
+// Checkpoints: blocks that a peer's host is given to save, complete checkpoints that survive on its
+// disk, and states that are read from them.
 #include "sim/inside.h"
 
 #include "base/sha256.h"
@@ -18,25 +19,25 @@ static void blocks_drop(const sim_cluster *s, sim_buffer ***blocks) {
     *blocks = NULL;
 }
 
-// What was being written, with the names that it was checked by.
+// Drops an unfinished checkpoint, with the names that it was checked by.
 static void written_drop(sim_cluster *s, sim_node *n) {
     blocks_drop(s, &n->saved);
     for (uint32_t i = 0; i < WIRE_MAX_STAGES; i++) {
-        if (n->saver[i]) n->saver[i]->free(n->saver[i]);
-        n->saver[i] = NULL;
+        if (n->name_checker[i]) n->name_checker[i]->free(n->name_checker[i]);
+        n->name_checker[i] = NULL;
     }
 }
 
 void sim_save_drop(sim_cluster *s, uint32_t node) {
     written_drop(s, &s->node[node]);
-    for (uint32_t k = 0; k < SIM_KEPT; k++) blocks_drop(s, &s->node[node].kept[k].block);
+    for (uint32_t k = 0; k < SIM_MAX_CHECKPOINTS; k++) blocks_drop(s, &s->node[node].kept[k].block);
 }
 
-// A new life of a peer finds what an older one had saved.
+// Gives a new incarnation the checkpoints of an older one.
 void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from) {
-    for (uint32_t k = 0; k < SIM_KEPT && s->node[from].kept[k].block; k++) {
-        const sim_kept *older = &s->node[from].kept[k];
-        sim_kept *kept = &s->node[node].kept[k];
+    for (uint32_t k = 0; k < SIM_MAX_CHECKPOINTS && s->node[from].kept[k].block; k++) {
+        const sim_checkpoint *older = &s->node[from].kept[k];
+        sim_checkpoint *kept = &s->node[node].kept[k];
         *kept = *older;
         kept->block = blocks_new(s);
         for (uint32_t i = 0; i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++)
@@ -44,7 +45,7 @@ void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from) {
     }
 }
 
-// Puts all blocks of a stage into a worker. Returns how many there are without a gap.
+// Loads all blocks of a stage into a worker. Returns the number of blocks without a gap.
 static uint32_t fill(sim_cluster *s, sim_worker *w, sim_buffer *const *all, uint16_t index, uint64_t version) {
     sim_blobs table = {0};
     const worker_blobs blobs = sim_blobs_access(&table);
@@ -65,7 +66,7 @@ static uint32_t fill(sim_cluster *s, sim_worker *w, sim_buffer *const *all, uint
     return next;
 }
 
-// A checkpoint is right when fresh workers that are filled from it have the states of the one-process run.
+// Verifies a checkpoint: fresh workers loaded from it must have the states of the one-process run.
 static braid_hash verify(sim_cluster *s, sim_buffer *const *saved, uint64_t version) {
     sha256 all;
     sha256_init(&all);
@@ -84,9 +85,9 @@ static braid_hash verify(sim_cluster *s, sim_buffer *const *saved, uint64_t vers
     return sha256_final(&all);
 }
 
-// As a joiner looks at them.
+// Checks blocks against their names, as a joiner does.
 static void check(sim_cluster *s, sim_node *n, const job *work, const worker_blobs *blobs, job_result *result) {
-    sim_worker **w = &n->saver[work->stage];
+    sim_worker **w = &n->name_checker[work->stage];
     if (!*w) *w = s->model->open(s->model, work->stage, 1);
     job put = *work;
     put.kind = work->kind == JOB_SAVE_NAMES ? JOB_NAMES_PUT : JOB_STATE_PUT;
@@ -117,9 +118,9 @@ static void save_end(sim_cluster *s, sim_node *n, const job *work, job_result *r
     if (!work->skip && n->saved) {
         result->hash = verify(s, n->saved, work->version);
         bool again = n->kept[0].block && n->kept[0].version == work->version;
-        blocks_drop(s, &n->kept[again ? 0 : SIM_KEPT - 1].block);
-        if (!again) memmove(&n->kept[1], &n->kept[0], (SIM_KEPT - 1) * sizeof n->kept[0]);
-        n->kept[0] = (sim_kept){work->version, result->hash, n->saved};
+        blocks_drop(s, &n->kept[again ? 0 : SIM_MAX_CHECKPOINTS - 1].block);
+        if (!again) memmove(&n->kept[1], &n->kept[0], (SIM_MAX_CHECKPOINTS - 1) * sizeof n->kept[0]);
+        n->kept[0] = (sim_checkpoint){work->version, result->hash, n->saved};
         n->saved = NULL;
     } else if (!work->skip) sim_fail(s, "%s ends a checkpoint of nothing", n->name);
     s->checker.saved_hash = result->hash;
@@ -127,21 +128,21 @@ static void save_end(sim_cluster *s, sim_node *n, const job *work, job_result *r
     written_drop(s, n);
 }
 
-static const sim_kept *kept_of(const sim_node *n, uint64_t version) {
-    for (uint32_t k = 0; k < SIM_KEPT; k++)
+static const sim_checkpoint *kept_of(const sim_node *n, uint64_t version) {
+    for (uint32_t k = 0; k < SIM_MAX_CHECKPOINTS; k++)
         if (n->kept[k].block && n->kept[k].version == version) return &n->kept[k];
     return NULL;
 }
 
 void sim_save_load(sim_cluster *s, uint32_t node, sim_worker *w, const job *work, job_result *result) {
     const sim_node *n = &s->node[node];
-    const sim_kept *kept = kept_of(n, work->version);
+    const sim_checkpoint *kept = kept_of(n, work->version);
     *result = (job_result){.id = work->id, .kind = work->kind, .version = work->version, .failed = !kept};
-    if (!kept) sim_fail(s, "%s goes on from a checkpoint that it does not have", n->name);
+    if (!kept) sim_fail(s, "%s resumes a checkpoint that it does not have", n->name);
     else fill(s, w, kept->block, work->stage, work->version);
 }
 
-// Blocks of stages that are not its own: of the checkpoint that the run begins with, or of one that lies here.
+// Blocks of another stage, read from the checkpoint that the run resumes or from one on this disk.
 static void state_from_disk(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_worker *w = s->model->open(s->model, work->stage, 1);
     const job init = {.id = work->id, .kind = JOB_STATE_INIT, .stage = work->stage, .version = work->version};
@@ -161,7 +162,7 @@ bool sim_save_concerns(const sim_node *n, const job *work) {
 
 void sim_save_run(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_node *n = &s->node[node];
-    const sim_kept *kept;
+    const sim_checkpoint *kept;
     *result = (job_result){.id = work->id, .kind = work->kind};
     switch (work->kind) {
     case JOB_SAVE_NAMES: check(s, n, work, blobs, result); break;

@@ -82,7 +82,8 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     return code;
 }
 
-// Of all data peers together; a run's description says it so, the scenario of each.
+// The microbatches of all data peers together. A run's description gives that number, a scenario
+// the number of each peer.
 static braid_err fill_microbatches(const scenario_reader *r) {
     scenario *s = r->s;
     uint32_t each = r->own_microbatches;
@@ -120,7 +121,7 @@ static braid_err read_all(scenario_reader *r) {
     return code == BRAID_OK ? scenario_read_churn(r, t.churn) : code;
 }
 
-// A scenario without a name is called like its file, as far as that is a name.
+// A scenario without a name takes that of its file, as far as the characters are allowed.
 static void fill_name(scenario *s, const char *origin) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     const char *slash = strrchr(origin, '/'), *base = slash != NULL ? slash + 1 : origin;
@@ -129,7 +130,7 @@ static void fill_name(scenario *s, const char *origin) {
         snprintf(s->name, sizeof s->name, "%.*s", length > 0 ? (int)length : 8, length > 0 ? base : "scenario");
 }
 
-// Takes `file`.
+// Takes ownership of `file`.
 static braid_err read_file(yaml *file, const char *origin, const char *base_dir, scenario **out, braid_error *error) {
     scenario *s = calloc(1, sizeof *s);
     braid_err code = s != NULL ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "out of memory");
@@ -174,7 +175,7 @@ void scenario_free(scenario *s) {
     free(s);
 }
 
-// ---- what follows from it
+// ---- derived values
 
 uint64_t scenario_cost_ns(const scenario *s, uint32_t peer, uint16_t stage, scenario_work work) {
     static const double least_ns = 1000, most_ns = 3.6e15;
@@ -202,7 +203,7 @@ static void set_insert(scenario_set *set, uint32_t at, uint32_t like) {
     if (scenario_set_has(&old, like)) scenario_set_add(set, at);
 }
 
-// What is said of `like` in pairs, partitions and churn holds for peer `at` too; later peers have other numbers now.
+// Copies pairs, partitions and churn of `like` to peer `at`; the indices of later peers shift.
 static void insert_everywhere(scenario *s, uint32_t at, uint32_t like) {
     for (uint32_t i = 0; i < s->overrides; i++) {
         set_insert(&s->override[i].from, at, like);
@@ -212,7 +213,7 @@ static void insert_everywhere(scenario *s, uint32_t at, uint32_t like) {
         set_insert(&s->partition[i].from, at, like);
         set_insert(&s->partition[i].to, at, like);
     }
-    set_insert(&s->churn.who, at, like);
+    set_insert(&s->churn.subjects, at, like);
     for (uint32_t i = 0; i < s->churn.event_count; i++) s->churn.event[i].peer += s->churn.event[i].peer >= at;
 }
 

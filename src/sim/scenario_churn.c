@@ -1,4 +1,5 @@
-// Who comes and goes in a scenario: chances, session lengths, and a trace file of `seconds peer event` lines.
+// Churn of a scenario: probabilities, session lengths, and a trace file of `seconds peer event`
+// lines.
 #include "sim/scenario_read.h"
 
 #include "format/quantity.h"
@@ -54,7 +55,7 @@ static braid_err read_event_peer(const trace_reader *t, const char *name, uint32
     const char *near = NULL;
     *peer = scenario_find_peer(s, name, &near);
     if (*peer == UINT32_MAX)
-        return braid_fail(t->r->error, BRAID_CONFIG, "%.200s:%u: nobody is called '%.40s'%s%s%s", t->path, t->line,
+        return braid_fail(t->r->error, BRAID_CONFIG, "%.200s:%u: no peer is called '%.40s'%s%s%s", t->path, t->line,
                           name, near != NULL ? "; did you mean '" : ": name a peer of the scenario",
                           near != NULL ? near : "", near != NULL ? "'?" : "");
     if (*peer != scenario_leader(s)) return BRAID_OK;
@@ -92,7 +93,7 @@ static braid_err read_event(const trace_reader *t, char *text, scenario_event *o
     return code == BRAID_OK ? read_event_kind(t, event, &out->kind) : code;
 }
 
-// Stable: what happens at one time keeps the file's order.
+// A stable sort: events of one time keep the file's order.
 static void sort_events(scenario_churn *c) {
     for (uint32_t i = 1; i < c->event_count; i++) {
         scenario_event moved = c->event[i];
@@ -141,20 +142,20 @@ static braid_err read_trace(const scenario_reader *r, const yaml_node *node) {
     return code;
 }
 
-// ---- all of it
+// ---- the whole section
 
 static braid_err read_only(const scenario_reader *r, const yaml_node *node) {
     scenario *s = r->s;
-    braid_err code = scenario_read_who(r, node, "churn.only", &s->churn.who);
+    braid_err code = scenario_read_who(r, node, "churn.only", &s->churn.subjects);
     uint32_t leader = scenario_leader(s);
-    if (code == BRAID_OK && scenario_set_has(&s->churn.who, leader))
+    if (code == BRAID_OK && scenario_set_has(&s->churn.subjects, leader))
         return yaml_fail(r->file, node, r->error,
                          "churn.only: '%s' leads the run, being the first data peer by name, and cannot come and go: name others, or a group without it",
                          s->peer[leader].name);
     return code;
 }
 
-// Who is to come by the trace alone must be in it.
+// A peer that only the trace starts must be in the trace.
 static braid_err check_starts(const scenario_reader *r) {
     const scenario *s = r->s;
     for (uint32_t i = 0; i < s->peers; i++) {
@@ -183,7 +184,7 @@ braid_err scenario_read_churn(scenario_reader *r, const yaml_node *node) {
         {"only", KEY_NODE, &only, 0, 0},
         {"dies", KEY_NODE, &dies, 0, 0},
     };
-    for (uint32_t i = s->data_peers; i < s->peers; i++) scenario_set_add(&s->churn.who, i);
+    for (uint32_t i = s->data_peers; i < s->peers; i++) scenario_set_add(&s->churn.subjects, i);
     if (node == NULL) return check_starts(r);
     braid_err code = scenario_read_keys(r, node, "churn", keys, sizeof keys / sizeof *keys);
     if (code == BRAID_OK && dies != NULL)

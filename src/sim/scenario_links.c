@@ -1,4 +1,4 @@
-// The network of a scenario: what holds for all links, for certain pairs, and when it is cut.
+// The network of a scenario: links, overrides for certain pairs, and partitions.
 #include "sim/scenario_read.h"
 
 #include "sim/places.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static const double MAX_LATENCY_MS = 60000, MIN_MBPS = 0.001, MAX_MBPS = 1000000, MAX_TIME_S = 31536000;
-// Between two peers of one machine, which need no line.
+// Latency between two peers of one machine, which need no line.
 static const uint64_t INSIDE_MACHINE_NS = 50000;
 static const double MAX_RESETS = 3600;
 
@@ -38,22 +38,23 @@ braid_err scenario_read_link_defaults(scenario_reader *r, const yaml_node *node)
     return node != NULL ? read_map(r, node, &m) : BRAID_OK;
 }
 
-static bool is_nobody(const scenario_set *set) {
+static bool is_empty_set(const scenario_set *set) {
     uint64_t any = 0;
     for (uint32_t i = 0; i < SCENARIO_SET_WORDS; i++) any |= set->word[i];
     return any == 0;
 }
 
-// The peer that it names, alone. UINT32_MAX: several, or a group, machine or place, in which there may be but one.
-static uint32_t lone_peer(const scenario_reader *r, const yaml_node *node) {
+// The single peer that a node names. UINT32_MAX: several peers, or a group, machine or place, which
+// may hold more than one.
+static uint32_t single_peer(const scenario_reader *r, const yaml_node *node) {
     const yaml_node *name = node->kind == YAML_LIST && node->children == 1 ? node->first : node;
     const char *near = NULL;
     return name->kind == YAML_SCALAR ? scenario_find_peer(r->s, name->text, &near) : UINT32_MAX;
 }
 
 static braid_err refuse_itself(const scenario_reader *r, const yaml_node *from, const yaml_node *to, const char *name) {
-    uint32_t peer = lone_peer(r, to);
-    if (peer == UINT32_MAX || peer != lone_peer(r, from)) return BRAID_OK;
+    uint32_t peer = single_peer(r, to);
+    if (peer == UINT32_MAX || peer != single_peer(r, from)) return BRAID_OK;
     return yaml_fail(r->file, to, r->error, "%s: both ends are '%s', and no link goes from a peer to itself: name another one",
                      name, r->s->peer[peer].name);
 }
@@ -113,7 +114,7 @@ static braid_err read_pair(scenario_reader *r, const yaml_node *item, uint32_t i
     return BRAID_OK;
 }
 
-// Everybody who is not in `set`.
+// The peers outside `set`.
 static scenario_set others(const scenario *s, const scenario_set *set) {
     scenario_set out = {0};
     for (uint32_t i = 0; i < s->peers; i++)
@@ -137,7 +138,7 @@ static braid_err read_partition(scenario_reader *r, const yaml_node *item, uint3
     scenario_where(item, "links.partitions", index, where);
     braid_err code = scenario_read_keys(r, item, where, keys, sizeof keys / sizeof *keys);
     if (code != BRAID_OK) return code;
-    if (from == NULL) return yaml_fail(r->file, item, r->error, "%s.from is missing: say who is cut off", where);
+    if (from == NULL) return yaml_fail(r->file, item, r->error, "%s.from is missing: name the peers that are cut off", where);
     snprintf(name, sizeof name, "%s.from", where);
     code = scenario_read_who(r, from, name, &p->from);
     snprintf(name, sizeof name, "%s.to", where);
@@ -145,9 +146,9 @@ static braid_err read_partition(scenario_reader *r, const yaml_node *item, uint3
     if (code == BRAID_OK && to != NULL) code = refuse_itself(r, from, to, name);
     if (code != BRAID_OK) return code;
     if (to == NULL) p->to = others(s, &p->from);
-    if (is_nobody(&p->to))
+    if (is_empty_set(&p->to))
         return yaml_fail(r->file, from, r->error,
-                         "%s.from names everybody, so that nobody is cut off from anybody: leave some out", where);
+                         "%s.from names all peers, so that none is cut off: leave some out", where);
     if (p->stop_ns <= p->start_ns)
         return yaml_fail(r->file, yaml_find(item, "stop_s"), r->error, "%s.stop_s must be later than start_s", where);
     s->partitions++;
@@ -165,7 +166,7 @@ braid_err scenario_read_links(scenario_reader *r, const yaml_node *node) {
     return code;
 }
 
-// ---- what holds for a pair
+// ---- the link of a pair
 
 static bool covers(const scenario_set *from, const scenario_set *to, bool one_way, uint32_t a, uint32_t b) {
     return (scenario_set_has(from, a) && scenario_set_has(to, b)) ||

@@ -1,5 +1,5 @@
-// The model of a scenario and its stages: shapes from a preset, from keys or from a run's description; bytes and operations
-// from the shapes.
+// The model of a scenario and its stages: shapes from a preset, from keys or from a run's
+// description, and bytes and operations from the shapes.
 #include "sim/scenario_read.h"
 
 #include "format/quantity.h"
@@ -30,7 +30,7 @@ static const preset presets[] = {
 // clang-format on
 enum { PRESETS = sizeof presets / sizeof *presets };
 
-// What a model's map says beside the shape.
+// The keys of the model's map besides the shape.
 typedef struct model_reader {
     const yaml_node *preset, *run, *arch;
     bool recompute;
@@ -62,7 +62,7 @@ static braid_err read_preset(const scenario_reader *r, const yaml_node *node, co
                      all);
 }
 
-// The parts of a description that matter here; its texts are not looked for.
+// Reads the relevant parts of a description; its texts are not opened.
 static braid_err read_run(scenario_reader *r, model_reader *m) {
     char path[SCENARIO_MAX_PATH], *text = NULL;
     size_t length = 0;
@@ -133,7 +133,7 @@ static braid_err read_sources(scenario_reader *r, const yaml_node *node, model_r
     return code == BRAID_OK ? read_shape(r, node, m) : code;
 }
 
-// What follows from the rest, as for a run's description.
+// Fills in the defaults of a shape, as for a run's description.
 static void fill_shape(scenario *s) {
     model_config *c = &s->model;
     if (c->kv_heads == 0) c->kv_heads = c->heads;
@@ -172,7 +172,8 @@ static braid_err check_shape(const scenario_reader *r, const yaml_node *node) {
 
 // ---- stages
 
-// Stage 0 keeps the two ends; the others share the blocks, the first ones taking what is left over.
+// Distributes the blocks: stage 0 keeps embedding and head, the others share the blocks evenly, the
+// first ones taking the remainder.
 static void share_blocks(scenario *s) {
     uint32_t relays = s->stages - 1u, layers = s->model.layers;
     s->stage[0].blocks = relays == 0 ? layers : 0;
@@ -207,10 +208,10 @@ static braid_err read_block_list(const scenario_reader *r, const yaml_node *node
     return BRAID_OK;
 }
 
-// Stages as maps, in the order of the file.
+// Stages given as maps, in the order of the file.
 typedef struct stage_list {
     uint32_t count, with_blocks;
-    bool ordered;  // some say what is 'next'
+    bool ordered;  // some stage has a 'next'
     const yaml_node *item[SCENARIO_MAX_STAGES], *next[SCENARIO_MAX_STAGES];
     scenario_stage stage[SCENARIO_MAX_STAGES];
 } stage_list;
@@ -248,8 +249,8 @@ static braid_err read_stage_item(const scenario_reader *r, const yaml_node *item
     return BRAID_OK;
 }
 
-// The index that follows `at`, or `count` at the end. Without any 'next' the order is the file's; with them a stage without
-// one is the last, and stage 0 after the last one is the way home and ends it too.
+// The index that follows `at`, or `count` at the end. Without any 'next' the order is that of the
+// file. With them a stage without one is the last; a 'next' back to stage 0 ends the list, too.
 static braid_err follow(const scenario_reader *r, const stage_list *l, uint32_t at, uint32_t *next) {
     char text[SCENARIO_MAX_NAME], where[SCENARIO_MAX_WHERE];
     const char *names[SCENARIO_MAX_STAGES];
@@ -268,7 +269,7 @@ static braid_err follow(const scenario_reader *r, const stage_list *l, uint32_t 
                      near != NULL ? "'?" : "");
 }
 
-// `next` leads from `at` back to `at`: says so, with the whole round.
+// Reports that `next` leads from `at` back to `at`, with the whole circle.
 static braid_err refuse_circle(const scenario_reader *r, const stage_list *l, const uint32_t *next, uint32_t at) {
     char round[160];
     int length = snprintf(round, sizeof round, "%s", l->stage[at].name);
@@ -280,7 +281,7 @@ static braid_err refuse_circle(const scenario_reader *r, const stage_list *l, co
                      "stages go round in a circle (%s): each is passed once; leave 'next' out at the last one", round);
 }
 
-// Puts the stages into the order in which microbatches go through them.
+// Puts the stages into the order in which microbatches pass through them.
 static braid_err order_stages(const scenario_reader *r, const stage_list *l) {
     scenario *s = r->s;
     uint32_t next[SCENARIO_MAX_STAGES];
@@ -358,11 +359,11 @@ static braid_err read_stages(const scenario_reader *r, const yaml_node *node, co
     return code == BRAID_OK ? check_blocks(r, node, model) : code;
 }
 
-// ---- what follows from shapes
+// ---- derived from shapes
 
-// A product of r rows costs 2 r n for a matrix of n elements; attention, which is causal, reads half of its square: 2 r t d
-// for both of its products together. The input gradient repeats the products and twice the attention; the weight gradient
-// the products.
+// A product of r rows costs 2 r n for a matrix of n elements. Attention is causal and reads half of
+// its square: 2 r t d for both of its products together. The input gradient repeats the products
+// and twice the attention; the weight gradient repeats the products.
 static void count_work(scenario *s, scenario_stage *part, bool ends, bool recompute) {
     const model_config *c = &s->model;
     double rows = (double)s->sequences * s->tokens, dim = c->dim, ffn = c->ffn_dim;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Bounds of what a file may say, in its units.
+// Bounds for values of a file, in the units of the file.
 static const double MAX_LATENCY_MS = 60000, MAX_WORK_MS = 3600000, MAX_START_S = 31536000;
 static const double MIN_MBPS = 0.001, MAX_MBPS = 1000000, MIN_GFLOPS = 0.001, MAX_GFLOPS = 1e9;
 
@@ -62,7 +62,7 @@ typedef struct peer_entry {
     uint32_t count;
     bool carries;
     scenario_peer peer;
-    scenario_machine own;  // of a peer that names none
+    scenario_machine own;  // for a peer that names no machine
 } peer_entry;
 
 static braid_err read_entry_keys(const scenario_reader *r, peer_entry *e) {
@@ -202,7 +202,7 @@ static braid_err read_machine_of(const scenario_reader *r, peer_entry *e) {
                      e->peer.threads, text, cores);
 }
 
-// ---- how fast it is
+// ---- speed
 
 // A stage that the peer may get: its own, else the one with the most work.
 static const scenario_stage *stage_for(const scenario *s, const scenario_peer *p) {
@@ -212,7 +212,7 @@ static const scenario_stage *stage_for(const scenario *s, const scenario_peer *p
     return best;
 }
 
-// What was not said follows from what was: operations per second from the first time that was given.
+// Derives missing speeds: operations per second follow from the first time that was given.
 static braid_err fill_speed(const scenario_reader *r, peer_entry *e) {
     scenario_peer *p = &e->peer;
     if (p->flops > 0) return BRAID_OK;
@@ -265,7 +265,7 @@ static braid_err read_entry(const scenario_reader *r, const yaml_node *item, uin
 
 // ---- from entries to peers
 
-// Neither a peer nor a group has the name yet.
+// True if no peer and no group has the name yet.
 static bool name_free(const scenario *s, const char *name) {
     for (uint32_t i = 0; i < s->peers; i++)
         if (strcmp(s->peer[i].name, name) == 0 || strcmp(s->peer[i].group, name) == 0) return false;
@@ -335,7 +335,7 @@ static braid_err read_relay(scenario_reader *r, const yaml_node *item, uint32_t 
     return code == BRAID_OK && !e.peer.data ? add_entry(r, &e) : code;
 }
 
-// Each stage has somebody from the start, and no more than a stage may have.
+// Checks that each stage has a peer from the start, and not more than the limit.
 static braid_err check_stages(const scenario_reader *r) {
     const scenario *s = r->s;
     uint32_t named[SCENARIO_MAX_STAGES] = {0}, at_start[SCENARIO_MAX_STAGES] = {0}, free_relays = 0, free_at_start = 0;
@@ -379,6 +379,6 @@ braid_err scenario_read_peers(scenario_reader *r, const yaml_node *node) {
     if (code != BRAID_OK) return code;
     if (r->s->data_peers == 0)
         return yaml_fail(r->file, node, r->error,
-                         "stage 0 has no peer: somebody must have the data; add one with 'role: data'");
+                         "stage 0 has no peer, and one must have the data; add one with 'role: data'");
     return check_stages(r);
 }

@@ -1,4 +1,4 @@
-// How a scenario's maps and lists are read; what they mean is the other files' business.
+// Readers for the maps and lists of a scenario. Their meaning is in the other files.
 #include "sim/scenario_read.h"
 
 #include "format/suggest.h"
@@ -11,7 +11,7 @@
 
 static uint64_t scaled(double value, double unit) { return (uint64_t)(value * unit + 0.5); }
 
-// Names stand in lists, traces and tables, between blanks.
+// Names appear in lists, traces and tables, between blanks, so their characters are limited.
 static braid_err read_name(const scenario_reader *r, const yaml_node *node, const char *name, char *out) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     braid_err code = yaml_read_text(r->file, node, name, out, SCENARIO_MAX_NAME, r->error);
@@ -174,7 +174,8 @@ uint32_t scenario_find_peer(const scenario *s, const char *name, const char **ne
     return UINT32_MAX;
 }
 
-// Adds whom `name` means: one peer, else the peers of a group, of a machine, of a place. False: nobody.
+// Adds the peers that `name` means: one peer, else the peers of a group, of a machine, of a place.
+// False: none.
 static bool add_named(const scenario *s, const char *name, scenario_set *out) {
     const char *near = NULL;
     uint32_t peer = scenario_find_peer(s, name, &near);
@@ -198,7 +199,7 @@ static bool add_named(const scenario *s, const char *name, scenario_set *out) {
     return any;
 }
 
-// The nearest name of a peer, group or place; NULL.
+// The nearest name of a peer, group or place, or NULL.
 static const char *nearest(const scenario *s, const char *name) {
     const char *names[2 * SCENARIO_MAX_PEERS + MAX_PLACES];
     size_t count = 0;
@@ -220,15 +221,15 @@ static braid_err read_one(const scenario_reader *r, const yaml_node *node, const
                          text, text);
     const char *near = nearest(r->s, text);
     if (near != NULL)
-        return yaml_fail(r->file, node, r->error, "%s: nobody is called '%s'; did you mean '%s'?", name, text, near);
+        return yaml_fail(r->file, node, r->error, "%s: no peer is called '%s'; did you mean '%s'?", name, text, near);
     return yaml_fail(r->file, node, r->error,
-                     "%s: nobody is called '%s': name peers, groups, machines or places of this file", name, text);
+                     "%s: no peer is called '%s': name peers, groups, machines or places of this file", name, text);
 }
 
 braid_err scenario_read_who(const scenario_reader *r, const yaml_node *node, const char *name, scenario_set *out) {
     *out = (scenario_set){0};
     if (node->kind != YAML_LIST) return read_one(r, node, name, out);
-    if (node->children == 0) return yaml_fail(r->file, node, r->error, "%s is an empty list: name somebody", name);
+    if (node->children == 0) return yaml_fail(r->file, node, r->error, "%s is an empty list: name a peer", name);
     if (node->children > SCENARIO_MAX_PEERS)
         return yaml_fail(r->file, node, r->error, "%s names more than %d: name a group", name, SCENARIO_MAX_PEERS);
     braid_err code = BRAID_OK;

@@ -1,4 +1,4 @@
-// What the files that read a scenario share. Private to src/sim/scenario*.c.
+// Shared by the files that read a scenario. Private to src/sim/scenario*.c.
 #ifndef BRAID_SIM_SCENARIO_READ_H
 #define BRAID_SIM_SCENARIO_READ_H
 
@@ -6,21 +6,22 @@
 #include "sim/scenario.h"
 
 enum {
-    SCENARIO_MAX_KEYS = 24,   // of one map
+    SCENARIO_MAX_KEYS = 24,   // keys of one map
     SCENARIO_MAX_WHERE = 64,  // "peers[relay]"
 };
 
 typedef struct scenario_reader {
     const yaml *file;
-    const char *base_dir;  // NULL: other files may not be named
+    const char *base_dir;  // NULL: the text may name no other files
     scenario *s;
     braid_error *error;
-    uint64_t up_bps, down_bps, line_ns;         // of machines that do not say theirs
-    uint32_t own_microbatches;                  // of each data peer, 0: the run's description says how many in all
+    uint64_t up_bps, down_bps, line_ns;         // defaults for machines without their own values
+    // microbatches of each data peer; 0: the run's description gives the total
+    uint32_t own_microbatches;
     const yaml_node *peers_node, *stages_node;  // for messages
 } scenario_reader;
 
-// One key of a map, and where its value goes. Numbers have bounds in the unit of the file.
+// The type of one key of a map and of its destination. Numbers have bounds in the unit of the file.
 typedef enum scenario_kind {
     KEY_NAME,     // char[SCENARIO_MAX_NAME]: a name
     KEY_COUNT,    // uint32_t
@@ -31,13 +32,13 @@ typedef enum scenario_kind {
     KEY_MBPS,     // uint64_t bits per second, in megabits per second
     KEY_GIGA,     // double, in thousands of millions
     KEY_SWITCH,   // bool
-    KEY_NODE,     // const yaml_node *: whoever asks reads it
+    KEY_NODE,     // const yaml_node *, which the caller reads
 } scenario_kind;
 
 typedef struct scenario_key {
     const char *name;
     scenario_kind kind;
-    void *into;  // what stands there is kept when the key is not given
+    void *into;  // keeps its value when the key is not given
     double least, most;
 } scenario_key;
 
@@ -48,25 +49,25 @@ braid_err scenario_read_keys(const scenario_reader *r, const yaml_node *map, con
 typedef braid_err (*scenario_item_fn)(scenario_reader *r, const yaml_node *item, uint32_t index);
 braid_err scenario_read_list(scenario_reader *r, const yaml_node *node, const char *where, uint32_t most,
                              scenario_item_fn read);
-// "list[name]", or "list[3]" of a nameless item.
+// "list[name]", or "list[3]" for an item without a name.
 void scenario_where(const yaml_node *item, const char *list, uint32_t index, char where[SCENARIO_MAX_WHERE]);
-// The whole text of another file that `node` names, relative to the scenario; the caller frees it. `path`, SCENARIO_MAX_PATH
-// bytes, is what messages call it.
+// The whole text of another file that `node` names, relative to the scenario; the caller frees it.
+// `path`, SCENARIO_MAX_PATH bytes, is its name for messages.
 enum { SCENARIO_MAX_PATH = 1024 };
 braid_err scenario_read_file(const scenario_reader *r, const yaml_node *node, const char *name,
                              char path[SCENARIO_MAX_PATH], char **text, size_t *length);
-// A place's number.
+// The number of a place.
 braid_err scenario_read_place(const scenario_reader *r, const yaml_node *node, const char *name, uint16_t *place);
-// A name, or a list of names, of peers, groups, machines and places: all peers that are meant.
+// A name, or a list of names, of peers, groups, machines and places: adds all peers that are meant.
 braid_err scenario_read_who(const scenario_reader *r, const yaml_node *node, const char *name, scenario_set *out);
-// The peer of that name, UINT32_MAX: nobody; `near` is then the nearest name, or NULL.
+// The peer of that name, or UINT32_MAX; `near` is then the nearest name, or NULL.
 uint32_t scenario_find_peer(const scenario *s, const char *name, const char **near);
 
 static inline void scenario_set_add(scenario_set *set, uint32_t peer) {
     set->word[peer / 64] |= (uint64_t)1 << (peer % 64);
 }
 
-// The parts of a file, in the order in which they are read.
+// The sections of a file, in the order in which they are read.
 braid_err scenario_read_model(scenario_reader *r, const yaml_node *model, const yaml_node *stages);
 braid_err scenario_read_machines(scenario_reader *r, const yaml_node *node);
 braid_err scenario_read_peers(scenario_reader *r, const yaml_node *node);

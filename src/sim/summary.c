@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Below this share of the time nobody is called busy.
+// Below this share of the time nothing counts as busy.
 static const double BUSY = 0.5;
 
 const char *sim_limit_name(sim_limit limit) {
@@ -44,13 +44,13 @@ static void sum_times(const scenario *s, const sim_swarm_report *r, sim_summary 
 
 // ---- stages
 
-// A peer of the scenario and what the report says of it.
+// A peer of the scenario and its entry in the report.
 typedef struct pair {
     const scenario_peer *peer;
     const sim_swarm_peer *seen;
 } pair;
 
-// Pairs in the order of the scenario; the report has them by name.
+// Pairs in the order of the scenario; the report is sorted by name.
 static uint32_t pair_up(const scenario *s, const sim_swarm_report *r, pair pairs[SCENARIO_MAX_PEERS]) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->peers; i++) {
@@ -62,7 +62,7 @@ static uint32_t pair_up(const scenario *s, const sim_swarm_report *r, pair pairs
     return count;
 }
 
-// Of the members of a stage, the share that is on this machine: what they exchange with its peers needs no line.
+// The share of a stage's members on this machine. Their transfers to its peers need no line.
 static double local_share(const pair *pairs, uint32_t count, uint16_t stage, uint32_t machine) {
     double members = 0, local = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -73,8 +73,8 @@ static double local_share(const pair *pairs, uint32_t count, uint16_t stage, uin
     return members > 0 ? local / members : 0;
 }
 
-// What a machine's line needs to carry what its peers' microbatches pass on, in seconds: forward the activation, backward
-// the gradient, each as large; both come in and both go out.
+// Seconds of a machine's line for the tensors of its peers' microbatches. The activation goes
+// forward and the gradient backward, equally large; both come in and both go out.
 static void sum_needs(const scenario *s, const pair *pairs, uint32_t count, double up_s[], double down_s[]) {
     memset(up_s, 0, SCENARIO_MAX_MACHINES * sizeof *up_s);
     memset(down_s, 0, SCENARIO_MAX_MACHINES * sizeof *down_s);
@@ -94,7 +94,7 @@ static void sum_stages(const scenario *s, const sim_swarm_report *r, const pair 
                        sim_summary *out) {
     double up_s[SCENARIO_MAX_MACHINES], down_s[SCENARIO_MAX_MACHINES];
     double alive[SCENARIO_MAX_STAGES] = {0}, useful = 0, wasted = 0;
-    // of a peer's time alive, the part in which microbatches were under way
+    // of a peer's time alive, the part with microbatches under way
     double part = r->virtual_ns > 0 ? out->pipeline_s * r->iterations / seconds(r->virtual_ns) : 0;
     sum_needs(s, pairs, count, up_s, down_s);
     for (uint32_t i = 0; i < count; i++) {
@@ -127,13 +127,13 @@ static void sum_stages(const scenario *s, const sim_swarm_report *r, const pair 
     }
 }
 
-// ---- the way of one microbatch, with nobody else about
+// ---- the round trip of one microbatch in an idle swarm
 
 typedef struct round_trip {
     double compute_s, latency_s, send_s;
 } round_trip;
 
-// Adds the mean way from members of one stage to those of another.
+// Adds the mean transfer from members of one stage to those of another.
 static void add_hop(const scenario *s, const pair *pairs, uint32_t count, uint16_t from, uint16_t to,
                     round_trip *trip) {
     double latency = 0, send = 0, ways = 0;
@@ -178,7 +178,7 @@ static round_trip measure_trip(const scenario *s, const pair *pairs, uint32_t co
     return trip;
 }
 
-// ---- what holds it up
+// ---- the bottleneck
 
 // "data peer anna", "the data peers", "stage 2", "stage lower".
 static const char *stage_label(const scenario *s, uint16_t stage, char text[SCENARIO_MAX_NAME + 16]) {
@@ -198,8 +198,8 @@ static void consider(sim_summary *out, sim_limit limit, uint16_t stage, double s
     out->limit_share = share;
 }
 
-// Seconds in which a stage's slowest line carries its share of sums and results: each of k members gives and gets
-// (k - 1) / k of them.
+// Seconds in which a stage's slowest line carries its share of the reduce-scatter and all-gather:
+// each of k members sends and receives (k - 1) / k of the sums and of the results.
 static double sums_s(const scenario *s, const pair *pairs, uint32_t count, uint16_t stage) {
     double members = 0, slowest = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -254,11 +254,11 @@ static void judge(const scenario *s, const pair *pairs, uint32_t count, const ro
     if (out->limit_share < BUSY) judge_idle(s, trip, out);
 }
 
-// ---- and in words
+// ---- text
 
 static double percent(double share) { return 100 * (share < 1 ? share : 1); }
 
-static void say_compute(const scenario *s, const char *who, sim_summary *out) {
+static void say_compute(const scenario *s, const char *label, sim_summary *out) {
     const sim_stage_summary *at = &out->stage[out->limit_stage];
     char number[32];
     snprintf(number, sizeof number, at->peers == 1 ? "its one peer works" : "each of its %u peers works", at->peers);
@@ -268,20 +268,20 @@ static void say_compute(const scenario *s, const char *who, sim_summary *out) {
         out->text, sizeof out->text,
         "the computing of %s: %s %.0f %% of the time in which microbatches are under way, %.2f s of each iteration. %s "
         "would help.",
-        who, number, percent(out->limit_share), at->compute * out->pipeline_s,
+        label, number, percent(out->limit_share), at->compute * out->pipeline_s,
         data ? "Faster ones" : "Faster peers there, more of them, or fewer blocks in that stage");
 }
 
-static void say_line(const scenario *s, const char *who, const char *way, sim_summary *out) {
+static void say_line(const scenario *s, const char *label, const char *way, sim_summary *out) {
     char size[QUANTITY_TEXT];
     snprintf(
         out->text, sizeof out->text,
         "the lines of %s: to carry the microbatches' activations and gradients (%s each) at full rate, they are busy "
         "%.0f %% of the time %s. Faster lines or a narrower model would help.",
-        who, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way);
+        label, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way);
 }
 
-static void say_idle(const scenario *s, const char *who, const round_trip *trip, sim_summary *out) {
+static void say_idle(const scenario *s, const char *label, const round_trip *trip, sim_summary *out) {
     double busiest = 0;
     for (uint16_t i = 0; i < s->stages; i++)
         if (out->stage[i].compute > busiest) busiest = out->stage[i].compute;
@@ -289,11 +289,11 @@ static void say_idle(const scenario *s, const char *who, const round_trip *trip,
         snprintf(
             out->text, sizeof out->text,
             "the room in %s: it holds at most %u at once of an iteration's %u microbatches, so that they wait although "
-            "nobody computes more than %.0f %% of the time. More 'capacity' there would help.",
-            who, out->stage[out->limit_stage].capacity, s->microbatches, percent(busiest));
+            "no peer computes more than %.0f %% of the time. More 'capacity' there would help.",
+            label, out->stage[out->limit_stage].capacity, s->microbatches, percent(busiest));
     else
         snprintf(out->text, sizeof out->text,
-                 "the distance: nobody computes more than %.0f %% of the time, and one microbatch alone needs %.2f s "
+                 "the distance: no peer computes more than %.0f %% of the time, and one microbatch alone needs %.2f s "
                  "there and "
                  "back (%.2f s of computing, %.2f s of latency, %.2f s of sending). More microbatches an iteration "
                  "would fill "
@@ -302,7 +302,7 @@ static void say_idle(const scenario *s, const char *who, const round_trip *trip,
                  trip->send_s);
 }
 
-static void say_update(const scenario *s, const char *who, sim_summary *out) {
+static void say_update(const scenario *s, const char *label, sim_summary *out) {
     char size[QUANTITY_TEXT];
     uint64_t bytes = s->stage[out->limit_stage].parameters * (s->reproducible ? 12 : 8);
     if (out->limit == SIM_LIMIT_SUMS)
@@ -312,25 +312,25 @@ static void say_update(const scenario *s, const char *who, sim_summary *out) {
             "peers "
             "exchange sums and results of %s. More microbatches an iteration make it rarer; faster lines, a smaller "
             "stage%s would shorten it.",
-            percent(out->limit_share), who, quantity_size_text(bytes, size), s->reproducible ? " or 'mode: fast'" : "");
+            percent(out->limit_share), label, quantity_size_text(bytes, size), s->reproducible ? " or 'mode: fast'" : "");
     else
         snprintf(
             out->text, sizeof out->text,
             "the update: %.0f %% of an iteration passes after its last microbatch with adding sums and applying them, "
             "most of it in %s, which has %.1f million parameters. More microbatches an iteration make it rarer.",
-            percent(out->limit_share), who, (double)s->stage[out->limit_stage].parameters / 1e6);
+            percent(out->limit_share), label, (double)s->stage[out->limit_stage].parameters / 1e6);
 }
 
 static void say(const scenario *s, const round_trip *trip, sim_summary *out) {
-    char label[SCENARIO_MAX_NAME + 16];
-    const char *who = stage_label(s, out->limit_stage, label);
+    char text[SCENARIO_MAX_NAME + 16];
+    const char *label = stage_label(s, out->limit_stage, text);
     switch (out->limit) {
-    case SIM_LIMIT_COMPUTE: say_compute(s, who, out); return;
-    case SIM_LIMIT_UP: say_line(s, who, "sending", out); return;
-    case SIM_LIMIT_DOWN: say_line(s, who, "receiving", out); return;
+    case SIM_LIMIT_COMPUTE: say_compute(s, label, out); return;
+    case SIM_LIMIT_UP: say_line(s, label, "sending", out); return;
+    case SIM_LIMIT_DOWN: say_line(s, label, "receiving", out); return;
     case SIM_LIMIT_SUMS:
-    case SIM_LIMIT_UPDATE: say_update(s, who, out); return;
-    default: say_idle(s, who, trip, out); return;
+    case SIM_LIMIT_UPDATE: say_update(s, label, out); return;
+    default: say_idle(s, label, trip, out); return;
     }
 }
 

@@ -1,8 +1,9 @@
-// A whole swarm on a virtual clock, as a scenario describes it: peers with machines, links and places, churn, and the
-// protocol itself (the object code of src/peer). Says how long iterations take, who waits for whom and what was wasted.
+// A whole swarm on a virtual clock, as a scenario describes it: peers with machines, links and
+// places, churn, and the protocol itself (the object code of src/peer). It measures the duration of
+// iterations, waits and wasted work.
 //
-// The result depends on the scenario's names and seed alone: not on the order in which peers are listed, the compiler,
-// or the machine. Two runs of one scenario have the same `hash`.
+// The result depends on the scenario's names and seed alone: not on the order in which peers are
+// listed, the compiler, or the machine. Two runs of one scenario have the same `hash`.
 #ifndef BRAID_SIM_SWARM_H
 #define BRAID_SIM_SWARM_H
 
@@ -16,88 +17,101 @@ struct sim_swarm_report;
 
 enum { SIM_SWARM_ABSENT = 0xffff, SIM_SWARM_NAME = 64, SIM_SWARM_TEXT = 1024, SIM_SWARM_REPLAY = 512 };
 
-// What is looked at while the swarm runs. A violation ends the run: `failed` in the report.
+// The checks during a run. A violation ends the run and sets `failed` in the report.
 typedef enum sim_check_level {
-    SIM_CHECK_LIVENESS,  // every rule of docs/protocol.md after every event, exactly-once among them; an iteration that gets
-                         // no further for too long, a peer that steps without end; it ends with the last FINAL
-    SIM_CHECK_RULES,     // and every number against a run of one process, to the farewell of the last peer
+    // every rule of docs/protocol.md after every event, also stalls and livelocks; ends with the
+    // last FINAL
+    SIM_CHECK_LIVENESS,
+    SIM_CHECK_RULES,  // also every number against a one-process run, until the last peer has left
 } sim_check_level;
 
 typedef struct sim_swarm_progress {
     uint64_t virtual_ns, events;
-    uint64_t iteration, iterations;  // done, wanted
+    uint64_t iteration, iterations;  // completed and planned
     uint32_t peers;                  // alive
 } sim_swarm_progress;
 
 typedef struct sim_swarm_options {
-    const char *trace_path;  // a timeline in Chrome's trace format, which Perfetto opens; NULL: none
-    const char *replay;      // the command that repeats this run, quoted in `replay` of a failed report; NULL: none
+    // a timeline in Chrome's trace format, which Perfetto opens; NULL: none
+    const char *trace_path;
+    // the command that repeats this run, for the report of a failure; NULL: none
+    const char *replay;
     sim_check_level check;
-    uint8_t view_mutant;     // of peer_view_mutant: a mistake put in on purpose
-    void (*progress)(void *context, const sim_swarm_progress *progress);  // about ten times a second; NULL: none
-    // After each iteration, `done` so far, with peers and flows as they are now; NULL: none
+    uint8_t view_mutant;     // a planted mistake of peer_view_mutant
+    // called about ten times a second; NULL: none
+    void (*progress)(void *context, const sim_swarm_progress *progress);
+    // Called after each iteration, with peers and flows as they are now; `done`: iterations so far.
+    // NULL: none.
     void (*iteration)(void *context, uint32_t done, const struct sim_swarm_report *now);
     void *context;
 } sim_swarm_options;
 
 typedef struct sim_swarm_iteration {
     uint64_t iteration;
-    uint64_t start_ns, end_ns;  // FINAL to FINAL, as the leader's log has it
-    uint64_t close_ns;          // its CLOSE: everything is computed; from here on sums are reduced and applied
-    uint32_t microbatches;      // counted
+    uint64_t start_ns, end_ns;  // FINAL to FINAL, by the leader's log
+    uint64_t close_ns;          // its CLOSE: everything is computed, and the reduction begins
+    uint32_t microbatches;      // counted microbatches
     uint32_t crashes, joins, leaves, repairs;
-    uint64_t useful_ns, wasted_ns;  // compute of F, B and W that counted, and that did not
-    uint64_t lost_counted_ns;       // of those that died in it: what they had counted and somebody computed again, since their sums died with them
-    uint64_t lost_held_ns;          // and what they had computed and not yet counted
-    uint64_t transfer_ns;           // of activations and gradients on lines, all added up
-    uint16_t *stage;                // [peers of the scenario]: of who lived and was a member when it began, else SIM_SWARM_ABSENT
-    uint64_t *died_ns;              // [peers of the scenario]: when it first crashed in this iteration; UINT64_MAX: it did not
-    uint16_t *joined;               // [peers of the scenario]: stage of who became a member while it lasted, else SIM_SWARM_ABSENT
-    uint64_t *joined_ns;            // [peers of the scenario]: and since when it last was one; UINT64_MAX: it did not
+    uint64_t useful_ns, wasted_ns;  // F, B and W compute that counted, and that did not
+    // compute that dead peers had added and that was repeated, because their sums were lost
+    uint64_t lost_counted_ns;
+    uint64_t lost_held_ns;          // compute of dead peers that they had not yet added
+    uint64_t transfer_ns;           // activations and gradients on lines, summed over all transfers
+    // [peers of the scenario]: stage of each living member at the start, else SIM_SWARM_ABSENT
+    uint16_t *stage;
+    // [peers of the scenario]: first crash in this iteration; UINT64_MAX: none
+    uint64_t *died_ns;
+    // [peers of the scenario]: stage of each peer admitted during it, else SIM_SWARM_ABSENT
+    uint16_t *joined;
+    // [peers of the scenario]: time of that admission, the last one; UINT64_MAX: none
+    uint64_t *joined_ns;
 } sim_swarm_iteration;
 
 typedef struct sim_swarm_peer {
     char name[SIM_SWARM_NAME];
     bool data, alive, member;   // at the end
-    uint16_t stage;             // the last one it had; meaningful when it ever was a member
+    uint16_t stage;             // the last one; meaningful if ever_member
     bool ever_member;
-    uint64_t up_ns;             // alive, over all its lives
-    uint64_t busy_ns, idle_ns;  // of up_ns: with a job, without one
+    uint64_t up_ns;             // alive, over all incarnations
+    uint64_t busy_ns, idle_ns;  // parts of up_ns: with a job, without one
     uint64_t bytes_up, bytes_down;
-    double up_share, down_share;  // of up_ns: time in which at least one tensor was on its way there
+    double up_share, down_share;  // share of up_ns with at least one tensor on its way there
     uint32_t microbatches;        // weight gradients that it added
     uint32_t crashes, joins;
     uint64_t useful_ns, wasted_ns;
-    uint64_t fetch_ns;            // of its last joining: from its admission until it had its stage's state; 0: never
-    uint32_t route_capacity;      // at the end: units that its router may carry; of a data peer, that it wants to send
-    uint64_t view_messages, view_bytes;    // gossip about who is near that it sent
-    uint64_t route_messages, route_bytes;  // and words between routers
+    // last state transfer, from its admission to the complete state; 0: none
+    uint64_t fetch_ns;
+    // at the end: units that its router may carry; for a data peer, units that it wants to send
+    uint32_t route_capacity;
+    uint64_t view_messages, view_bytes;    // gossip that it sent about near peers
+    uint64_t route_messages, route_bytes;  // routing messages that it sent
 } sim_swarm_peer;
 
 // Units that routers send over a link, of all data peers.
 typedef struct sim_swarm_flow {
-    uint32_t from, to;  // of `peer`
+    uint32_t from, to;  // indices into `peer`
     uint32_t units;
-    uint32_t cost_us;   // of the link, as the sender measured it
+    uint32_t cost_us;   // cost of the link as the sender measured it
 } sim_swarm_flow;
 
 typedef struct sim_swarm_report {
     bool failed;
-    char text[SIM_SWARM_TEXT];      // what went wrong, where and when
-    char replay[SIM_SWARM_REPLAY];  // the one command that shows it again
-    sim_swarm_iteration *iteration;  // [iterations], those that were finished
+    char text[SIM_SWARM_TEXT];      // the first violation: rule, place and time
+    char replay[SIM_SWARM_REPLAY];  // the command that repeats it
+    sim_swarm_iteration *iteration;  // [iterations], the completed ones
     uint32_t iterations;
     sim_swarm_peer *peer;            // [peers], by name
     uint32_t peers;
     sim_swarm_flow *flow;            // [flows], by sender
     uint32_t flows;
     uint64_t events, messages, repairs, crashes, joins, leaves;
-    uint64_t hash;                   // of every event in its order
+    uint64_t hash;                   // hash of every event, in order
     uint64_t virtual_ns, wall_ns;
 } sim_swarm_report;
 
-// Runs it to its end, or to the first violation (BRAID_OK with report->failed). Errors: BRAID_LIMIT for a scenario that
-// cannot run (more peers or microbatches than the protocol has room for), BRAID_IO for the trace file.
+// Runs the scenario to its end, or to the first violation (BRAID_OK with report->failed). Errors:
+// BRAID_LIMIT for a scenario that cannot run (more peers or microbatches than the protocol allows),
+// BRAID_IO for the trace file.
 braid_err sim_swarm_run(const struct scenario *s, const sim_swarm_options *options, sim_swarm_report *out, braid_error *error);
 void sim_swarm_report_free(sim_swarm_report *report);
 

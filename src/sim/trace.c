@@ -1,4 +1,4 @@
-// A run in lines: an event that reaches a peer, then, indented, what the peer did about it.
+// A run in lines: an event that reaches a peer, then, indented, the effects of its step.
 //     12.345678 r5#12/s2 <- d0  FORWARD t=3 m=5 s2 a=1 to 4 [1 . 12 .]  (0.8 ms)
 //                     -> d0  ACCEPT t=3 m=5 s2 a=1 forward eta 20.0 ms
 #include "sim/inside.h"
@@ -125,7 +125,7 @@ static void add_entry(line *l, const log_entry *e) {
     }
 }
 
-// Those about one microbatch.
+// Adds a message about one microbatch.
 static bool add_flow_message(line *l, const message *msg) {
     switch (msg->kind) {
     case MESSAGE_FORWARD:
@@ -237,7 +237,7 @@ static void add_tell(line *l, const tell *what) {
     if (what->text) line_add(l, " %s", what->text);
 }
 
-// ---- who
+// ---- names
 
 static const char *name_of(const sim_cluster *s, const braid_id *id) {
     for (uint32_t i = s->nodes; i-- > 0;)
@@ -245,11 +245,11 @@ static const char *name_of(const sim_cluster *s, const braid_id *id) {
     return "?";
 }
 
-static void print_who(sim_cluster *s, uint32_t node) {
+static void print_peer(sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
-    char who[48];
-    snprintf(who, sizeof who, "%s#%" PRIu64 "/s%u", n->name, n->view.member, n->view.stage);
-    fprintf(s->trace, "%11.6f %-10s ", (double)s->now / 1e9, who);
+    char name[48];
+    snprintf(name, sizeof name, "%s#%" PRIu64 "/s%u", n->name, n->view.member, n->view.stage);
+    fprintf(s->trace, "%11.6f %-10s ", (double)s->now / 1e9, name);
 }
 
 void sim_trace(sim_cluster *s, uint32_t node, const char *format, ...) {
@@ -259,7 +259,7 @@ void sim_trace(sim_cluster *s, uint32_t node, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(l.text, sizeof l.text, format, arguments);
     va_end(arguments);
-    print_who(s, node);
+    print_peer(s, node);
     fprintf(s->trace, "%s\n", l.text);
 }
 
@@ -282,7 +282,7 @@ void sim_trace_event(sim_cluster *s, uint32_t node, const event *e, uint32_t fro
         break;
     default: line_add(&l, "== event %d", (int)e->kind);
     }
-    print_who(s, node);
+    print_peer(s, node);
     fprintf(s->trace, "%s\n", l.text);
 }
 
@@ -313,7 +313,7 @@ void sim_trace_effect(sim_cluster *s, uint32_t node, const effect *e) {
     case EFFECT_APPLIED: break;
     default: line_add(&l, "effect %d", (int)e->kind);
     }
-    print_who(s, node);
+    print_peer(s, node);
     fprintf(s->trace, "        %s\n", l.text);
 }
 
@@ -323,6 +323,6 @@ void sim_trace_result(sim_cluster *s, uint32_t node, const job *work, const job_
     line_add(&l, "== done ");
     add_job(&l, work);
     line_add(&l, "%s  (%.1f ms)", result->failed ? " failed" : "", milliseconds(result->cost_ns));
-    print_who(s, node);
+    print_peer(s, node);
     fprintf(s->trace, "%s\n", l.text);
 }

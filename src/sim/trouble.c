@@ -1,5 +1,5 @@
-// What befalls peers that stay alive: a slow one, one that stands still for a while, one that is asked to leave; and joiners
-// that come at a certain moment of an iteration.
+// Faults of peers that stay alive: slow computing, pauses, cuts, clock jumps and requests to leave;
+// and joiners that come at a certain moment of an iteration.
 #include "sim/inside.h"
 
 static const uint64_t SECOND = 1000000000;
@@ -12,7 +12,7 @@ static bool concerns(const sim_cluster *s, const sim_trouble *t, uint32_t node) 
     switch (t->kind) {
     case SIM_SLOW:
     case SIM_PAUSE: return n->config.kind != MEMBER_DATA;
-    // a start would wait for it; one that was expelled may go at once, though its stage has nobody else
+    // A start would wait for it. A removed peer may exit at once, though its stage is then empty.
     case SIM_DRAIN: return n->config.kind != MEMBER_DATA && s->checker.started && sim_check_member_live(s, n->view.member);
     case SIM_CUT:
     case SIM_CUT_ONE_WAY: return (s->c->leader_deaths || !n->config.leader) && s->checker.started;
@@ -20,7 +20,8 @@ static bool concerns(const sim_cluster *s, const sim_trouble *t, uint32_t node) 
     case SIM_PAUSE_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader;
     case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0 && may_leave(s, t, node);
     case SIM_PAUSE_LEADER: return n->view.leads;
-    default: return n->config.leader && n->view.leads && may_leave(s, t, node);  // it may lead no more when it is about to end the run
+    // it may have been deposed when it is about to end the run
+    default: return n->config.leader && n->view.leads && may_leave(s, t, node);
     }
 }
 
@@ -32,32 +33,33 @@ static void drain(sim_cluster *s, uint32_t node, uint64_t away_ns) {
     sim_step(s, node, &e);
 }
 
-// Whoever comes later is on one of the sides, too.
-static void fall_apart(sim_cluster *s, const sim_trouble *t) {
-    s->stats->befell[t->kind]++;
-    s->parted.side = rng_next(&s->random);
-    s->parted.until_ns = s->now + t->for_ns;
-    if (s->parted.until_ns > s->parted.over_ns) s->parted.over_ns = s->parted.until_ns;
-    s->parted.one_way = t->kind == SIM_PARTITION_ONE_WAY;
+// Later peers get a side, too.
+static void partition_begin(sim_cluster *s, const sim_trouble *t) {
+    s->stats->fault_count[t->kind]++;
+    s->partition.side = rng_next(&s->random);
+    s->partition.until_ns = s->now + t->for_ns;
+    if (s->partition.until_ns > s->partition.over_ns) s->partition.over_ns = s->partition.until_ns;
+    s->partition.one_way = t->kind == SIM_PARTITION_ONE_WAY;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (s->parted.side >> i & 1) sim_trace(s, i, "XX %s", sim_trouble_name(t->kind));
+        if (s->partition.side >> i & 1) sim_trace(s, i, "XX %s", sim_trouble_name(t->kind));
 }
 
-uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to) {
-    bool here = s->parted.side >> from & 1, there = s->parted.side >> to & 1;
-    if (s->parted.until_ns <= s->now || here == there || (s->parted.one_way && there)) return 0;
-    return s->parted.until_ns;
+uint64_t sim_trouble_cut_until(const sim_cluster *s, uint32_t from, uint32_t to) {
+    bool here = s->partition.side >> from & 1, there = s->partition.side >> to & 1;
+    if (s->partition.until_ns <= s->now || here == there || (s->partition.one_way && there)) return 0;
+    return s->partition.until_ns;
 }
 
-// A second cut, or pause, never ends the first one: what came meanwhile has been put off until that one's end.
-static void at_least_until(uint64_t *until_ns, uint64_t end_ns) {
+// A second cut or pause never shortens the first: events were delayed until the end of the first
+// one.
+static void extend(uint64_t *until_ns, uint64_t end_ns) {
     if (*until_ns < end_ns) *until_ns = end_ns;
 }
 
 void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     const sim_trouble *t = &s->c->trouble[index];
     if (t->kind == SIM_PARTITION || t->kind == SIM_PARTITION_ONE_WAY) {
-        if (s->checker.started) fall_apart(s, t);
+        if (s->checker.started) partition_begin(s, t);
         return;
     }
     uint32_t candidates[SIM_MAX_NODES], count = 0;
@@ -67,7 +69,7 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     uint32_t node = candidates[rng_below(&s->random, count)];
     sim_node *n = &s->node[node];
     uint64_t until_ns = s->now + t->for_ns;
-    s->stats->befell[t->kind]++;
+    s->stats->fault_count[t->kind]++;
     sim_trace(s, node, "XX %s", sim_trouble_name(t->kind));
     switch (t->kind) {
     case SIM_SLOW:
@@ -78,22 +80,22 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     case SIM_DRAIN_DATA:
     case SIM_DRAIN_LEADER: drain(s, node, t->for_ns); break;
     case SIM_CUT:
-        at_least_until(&n->sends_cut_until_ns, until_ns);
-        at_least_until(&n->hears_cut_until_ns, until_ns);
+        extend(&n->sends_cut_until_ns, until_ns);
+        extend(&n->receives_cut_until_ns, until_ns);
         break;
-    case SIM_CUT_ONE_WAY: at_least_until(t->factor % 2 ? &n->sends_cut_until_ns : &n->hears_cut_until_ns, until_ns); break;
+    case SIM_CUT_ONE_WAY: extend(t->factor % 2 ? &n->sends_cut_until_ns : &n->receives_cut_until_ns, until_ns); break;
     case SIM_CLOCK_JUMPS: n->clock_ahead_ns += t->for_ns; break;
-    default: at_least_until(&n->paused_until_ns, until_ns);
+    default: extend(&n->paused_until_ns, until_ns);
     }
 }
 
-uint64_t sim_trouble_stands_until(const sim_cluster *s, uint32_t node) {
+uint64_t sim_trouble_paused_until(const sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
     return n->alive && n->paused_until_ns > s->now ? n->paused_until_ns : 0;
 }
 
 bool sim_trouble_defers(sim_cluster *s, sim_item *item) {
-    uint64_t until = sim_trouble_stands_until(s, item->node);
+    uint64_t until = sim_trouble_paused_until(s, item->node);
     if (!until) return false;
     if (!item->arrived_ns) item->arrived_ns = s->now;
     sim_item_put(s, until, item);

@@ -1,4 +1,4 @@
-// The host's side of jobs: one at a time per peer, on the virtual clock, with the disk of the checkpoint.
+// The host's side of jobs: one at a time per peer, on the virtual clock, with the checkpoint disk.
 #include "sim/inside.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     case JOB_SAVE: base = n->speed / 40 + n->speed / 100 * work->count; break;
     default: base = n->speed / 20; break;
     }
-    // mostly near its mean, now and then much slower, as machines are that others use too
+    // mostly near its mean, now and then much slower, like machines with other users
     uint64_t cost = base - base / 8 + rng_below(&n->random, base / 4 + 1);
     if (rng_below(&n->random, 200) == 0) cost *= 5;
     if (n->slow_until_ns > now_ns) cost *= n->slow_factor;
@@ -57,28 +57,12 @@ void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
     sim_crash_moment(s, node, SIM_BEFORE_JOB, (uint8_t)work->kind);
 }
 
-static const void *blobs_read(void *context, blob_id blob, uint64_t *bytes) {
-    const sim_buffer *buffer = sim_blobs_borrowed(context, blob);
-    if (!buffer) buffer = sim_blobs_get(context, blob);
-    if (!buffer) return NULL;
-    *bytes = buffer->bytes;
-    return buffer->data;
-}
-
-static void *blobs_write(void *context, uint64_t bytes, blob_id *blob) {
-    sim_buffer *buffer = sim_buffer_new(bytes);
-    *blob = sim_blobs_add(context, buffer);
-    return buffer->data;
-}
-
-worker_blobs sim_blobs_access(sim_blobs *blobs) { return (worker_blobs){blobs, blobs_read, blobs_write}; }
-
-// A peer that is moved to another stage begins there with nothing.
+// A peer that is moved to another stage begins there without state.
 static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
     if (n->worker && n->worker->stage != index) {
-        sim_check_given_up(s, node);
+        sim_check_discarded(s, node);
         n->worker->free(n->worker);
         n->worker = NULL;
         w->sum = (message_set){{0}};
@@ -110,18 +94,18 @@ bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     } else {
         sim_worker *w = worker_of(s, node, work.stage);
         bool from_disk = work.kind == JOB_STATE_INIT && work.version != s->c->start_version;
-        bool spoilt = from_disk && s->c->spoilt_saves;
-        if (from_disk && !spoilt) sim_save_load(s, node, w, &work, &result);
-        else if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
+        bool state_is_wrong = from_disk && s->c->wrong_checkpoints;
+        if (from_disk && !state_is_wrong) sim_save_load(s, node, w, &work, &result);
+        else if (!sim_mutant_skips_job(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
         sim_mutant_job(s, node, &work, &blobs, &result);
-        n->spoilt |= spoilt;
+        n->state_is_wrong |= state_is_wrong;
         if (w->complaint[0]) sim_fail(s, "%s: job %s: %s", n->name, sim_job_name(work.kind), w->complaint);
     }
     if (work.kind == JOB_STATE_GET) s->stats->state_blocks += work.count;
     result.cost_ns = n->job_ns;
     job_finish(n);
-    bool looks = n->spoilt && work.kind == JOB_STATE_ROOT;  // it is to find out
-    n->spoilt &= !looks;
+    bool looks = n->state_is_wrong && work.kind == JOB_STATE_ROOT;  // this job detects the wrong state
+    n->state_is_wrong &= !looks;
     if (!sim_failed(s) && !looks) sim_check_result(s, node, &work, &result);
     *out = result;
     return !sim_failed(s);

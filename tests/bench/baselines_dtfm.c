@@ -40,9 +40,9 @@ static void search(const swarm *w, uint64_t seed, uint32_t *stage, plan_dtfm_ans
     free(memory);
 }
 
-// --- everything, tried one by one
+// --- exhaustive search
 
-// The least largest link over all ways to pair the peers of two stages.
+// The least largest link over all pairings of the peers of two stages.
 static int64_t try_pairs(const swarm *w, const uint32_t *a, const uint32_t *b, uint32_t row, uint32_t taken) {
     int64_t best = row == w->p.width ? 0 : INT64_MAX;
     for (uint32_t c = 0; row < w->p.width && c < w->p.width; c++) {
@@ -222,7 +222,7 @@ static void test_a_seed_gives_one_answer(void **state) {
     }
 }
 
-// What is found cannot be mended by two peers that change places.
+// Checks that no exchange of two peers improves the result.
 static void test_no_swap_is_left(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 4; seed++) {

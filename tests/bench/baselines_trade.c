@@ -1,4 +1,5 @@
-// Trades: each one saves, none is left, data peers stay, and the cost is what all matchings together make it.
+// Trades: each one lowers the cost, none is left at the end, data peers stay, and the cost is the
+// sum of all matchings.
 #include "base/rng.h"
 #include "bench/baselines/trade.h"
 
@@ -29,7 +30,7 @@ static void open_swarm(swarm *w, uint64_t seed) {
     w->p = (plan_dtfm_problem){groups, width, w->link, NULL, rng_below(&r, 2) == 0};
 }
 
-// The cheapest way to pair the members of two stages, tried one by one.
+// The cheapest pairing of the members of two stages, tried one by one.
 static int64_t pair_up(const swarm *w, const uint32_t *stage, uint32_t from, uint32_t to, uint32_t first,
                        uint32_t taken) {
     uint32_t i = first;

@@ -1,5 +1,5 @@
-// The planners against others: ours for one source against GLPK's out-of-kilter solver, the integer program for several
-// against every way to route, tried one by one.
+// The planners against independent solutions: ours for one source against GLPK's out-of-kilter
+// solver, the integer program for several sources against every routing, tried one by one.
 #include "base/rng.h"
 #include "bench/optimum/optimum.h"
 
@@ -144,10 +144,10 @@ static void test_several_sources(void **state) {
         dearer += found.relaxed < found.cost;
         routing_optimum_close(&found);
     }
-    assert_true(dearer > 20);  // instances where coming home to one's own data peer costs more
+    assert_true(dearer > 20);  // instances in which returning to the own data peer costs more
 }
 
-// The same for the heaviest link: most units, then the lightest heaviest load, then the least cost.
+// The same for the heaviest link: most units, then the least bottleneck, then the least cost.
 typedef struct loaded {
     int64_t units, worst, cost;
 } loaded;
@@ -173,7 +173,7 @@ static void try_loads(const tiny *t, uint32_t *left, int64_t on[PEERS][PEERS], l
     }
 }
 
-static void test_several_sources_load_links_lightly(void **state) {
+static void test_several_sources_with_bottleneck_objective(void **state) {
     (void)state;
     uint32_t heavier = 0;
     for (uint64_t seed = 0; seed < 150; seed++) {
@@ -195,10 +195,12 @@ static void test_several_sources_load_links_lightly(void **state) {
         heavier += found.relaxed < found.cost;
         routing_optimum_close(&found);
     }
-    assert_true(heavier > 5);  // instances where coming home to one's own data peer loads some link more
+    // instances in which returning to the own data peer loads some link more
+    assert_true(heavier > 5);
 }
 
-// Two data peers that share every relay: planned ways are near the integer optimum, under any delays, and all comes to rest.
+// Two data peers that share every relay: planned paths are near the integer optimum, under any
+// delays, and routing settles.
 static void share_relays_well(router_objective objective, uint64_t seeds, double most, double most_on_average) {
     double sum = 0;
     for (uint64_t seed = 0; seed < seeds; seed++) {
@@ -234,7 +236,7 @@ static void test_braid_shares_relays_well(void **state) {
     share_relays_well(ROUTER_SUM, 8, 1.01, 1.002);
 }
 
-static void test_braid_loads_shared_links_lightly(void **state) {
+static void test_braid_shares_relays_with_bottleneck_objective(void **state) {
     (void)state;
     share_relays_well(ROUTER_BOTTLENECK, 6, 1.02, 1.01);
 }
@@ -243,16 +245,16 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_source),
         cmocka_unit_test(test_several_sources),
-        cmocka_unit_test(test_several_sources_load_links_lightly),
+        cmocka_unit_test(test_several_sources_with_bottleneck_objective),
         cmocka_unit_test(test_braid_shares_relays_well),
-        cmocka_unit_test(test_braid_loads_shared_links_lightly),
+        cmocka_unit_test(test_braid_shares_relays_with_bottleneck_objective),
     };
     return cmocka_run_group_tests_name("optimum_glpk", tests, NULL, NULL);
 }
 #else
 
-// Built without GLPK: all that is left is that an optimum is then not claimed.
-static void test_nothing_is_claimed(void **state) {
+// Without GLPK no optimum is claimed.
+static void test_no_optimum_is_claimed_without_glpk(void **state) {
     (void)state;
     routing_instance instance;
     routing_optimum found;
@@ -266,7 +268,7 @@ static void test_nothing_is_claimed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_is_claimed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_optimum_is_claimed_without_glpk)};
     return cmocka_run_group_tests_name("optimum_glpk", tests, NULL, NULL);
 }
 #endif

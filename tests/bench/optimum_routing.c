@@ -1,5 +1,5 @@
-// Routing runs: F7's instances are what the table says, a run is the same whoever lists its peers how, and nobody is
-// cheaper than the optimum.
+// Routing runs: F7's instances match the table, a run does not depend on the order of its peers,
+// and no system is cheaper than the optimum.
 #include "format/json.h"
 #include "bench/optimum/optimum.h"
 #include "bench/routing/routing_dump.h"
@@ -25,7 +25,7 @@ static void test_instances_are_as_the_table_says(void **state) {
     (void)state;
     for (uint32_t test = 1; test <= ROUTING_TESTS; test++) {
         const routing_f7 *t = &routing_f7_tests[test - 1];
-        uint32_t capacities = 0, costs = 0;  // sets of what was seen at the ends of the ranges
+        uint32_t capacities = 0, costs = 0;  // sets of the values at the ends of the ranges
         for (uint64_t seed = 0; seed < 20; seed++) {
             routing_instance i;
             make(test, seed, 0, &i);
@@ -90,7 +90,7 @@ static routing_result run(const routing_instance *i, router_algorithm algorithm,
     return result;
 }
 
-// A second look at a flow, by other code than the one under test: conserved for each data peer, within capacity.
+// An independent check of a flow: conserved for each data peer, within capacity.
 static void check_flow(const routing_instance *i, const int64_t *flow, int64_t units, int64_t cost) {
     const plan_problem *p = &i->problem;
     int64_t *load = calloc(p->peers, sizeof *load), sent = 0, paid = 0;
@@ -131,7 +131,7 @@ static void check_run(const routing_instance *i, const routing_optimum *best, ro
     routing_result_close(&again);
 }
 
-static void test_nobody_is_cheaper_than_the_optimum(void **state) {
+static void test_no_system_is_cheaper_than_the_optimum(void **state) {
     (void)state;
     for (uint32_t test = 1; test <= ROUTING_TESTS; test++) {
         routing_instance i;
@@ -147,7 +147,7 @@ static void test_nobody_is_cheaper_than_the_optimum(void **state) {
     }
 }
 
-// The other objective, judged by other code: the heaviest link of each flow, and of the optimum.
+// The heaviest link of a flow, by code independent of the one under test.
 static int64_t heaviest(const routing_instance *i, const int64_t *flow) {
     int64_t most = 0;
     for (uint32_t l = 0; l < i->problem.links; l++) {
@@ -173,7 +173,7 @@ static void check_worst(const routing_instance *i, const routing_optimum *best, 
     routing_result_close(&r);
 }
 
-static void test_the_heaviest_link_ends_as_light_as_it_can_be(void **state) {
+static void test_bottleneck_objective_reaches_the_optimum(void **state) {
     (void)state;
     for (uint32_t test = 1; test <= 4; test++) {
         routing_instance i, listed;
@@ -220,7 +220,8 @@ static void test_runs_depend_on_seed_and_delay_not_on_listing(void **state) {
     routing_instance_close(&other);
 }
 
-// A relay dies, another one joins: braid ends at the optimum of who is there then, and the run is the same twice.
+// A relay dies, another one joins: braid ends at the optimum of the remaining swarm, and two runs
+// are the same.
 static void check_change(uint64_t seed, routing_delay delay, bool join) {
     routing_instance full, less;
     routing_optimum all, rest;
@@ -310,8 +311,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_instances_are_as_the_table_says),
         cmocka_unit_test(test_listing_changes_nothing),
-        cmocka_unit_test(test_nobody_is_cheaper_than_the_optimum),
-        cmocka_unit_test(test_the_heaviest_link_ends_as_light_as_it_can_be),
+        cmocka_unit_test(test_no_system_is_cheaper_than_the_optimum),
+        cmocka_unit_test(test_bottleneck_objective_reaches_the_optimum),
         cmocka_unit_test(test_runs_depend_on_seed_and_delay_not_on_listing),
         cmocka_unit_test(test_changes_end_at_the_new_optimum),
         cmocka_unit_test(test_dumps_hold_paths),

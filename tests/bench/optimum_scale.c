@@ -1,4 +1,5 @@
-// Large swarms: instances keep what they promise, everybody's cheapest links are there, and a run fills what it may.
+// Large swarms: instances keep their promises, each peer has its cheapest links, and a run reaches
+// the demand.
 #include "bench/optimum/optimum.h"
 #include "bench/routing/scale.h"
 
@@ -21,7 +22,7 @@ static void make(uint32_t relays, uint32_t neighbours, uint64_t seed, routing_in
 static void check_instance(const routing_instance *i, uint32_t relays, uint32_t neighbours) {
     const plan_problem *p = &i->problem;
     uint64_t fits = UINT64_MAX;
-    uint32_t least = neighbours < 8 ? 0 : 1;  // who knows few may be left out by all
+    uint32_t least = neighbours < 8 ? 0 : 1;  // a peer with few links may be chosen by none
     uint32_t *next = calloc(p->peers, sizeof *next), *previous = calloc(p->peers, sizeof *previous);
     assert_true(next != NULL && previous != NULL);
     assert_int_equal(p->peers, relays + 1);
@@ -31,7 +32,8 @@ static void check_instance(const routing_instance *i, uint32_t relays, uint32_t 
         next[k->from]++;
         previous[k->to]++;
         assert_in_range(k->cost, ROUTING_SCALE, (SCALE_SIDE * 3 / 2 + SCALE_MAX_ACCESS) * ROUTING_SCALE);
-        if (l > 0) assert_true(k[-1].from < k->from || (k[-1].from == k->from && k[-1].to < k->to));  // no link twice
+        // no link twice
+        if (l > 0) assert_true(k[-1].from < k->from || (k[-1].from == k->from && k[-1].to < k->to));
     }
     for (uint32_t s = 1; s <= SCALE_STAGES; s++) {
         uint64_t sum = 0;
@@ -89,7 +91,7 @@ static int64_t best_of(const routing_instance *i, int64_t *units) {
     return cost;
 }
 
-// Half the links the cheapest and half strangers: little is lost against four times as many.
+// Half of the links the cheapest and half random ones: little is lost against four times as many.
 static void test_few_good_links_are_enough(void **state) {
     (void)state;
     routing_instance few, many;

@@ -1,4 +1,4 @@
-// The blocks of memory that messages in flight are kept in.
+// Memory blocks for messages in flight.
 #include "base/rng.h"
 #include "bench/routing/blocks.h"
 #include "seed.h"
@@ -35,7 +35,8 @@ static void test_blocks_do_not_overlap_and_are_used_again(void **state) {
         memset(block[i], (int)i, bytes[i]);
         if (step == 10000) held = b.bytes;
     }
-    assert_true(b.bytes <= held + (size_t)4 * ROUTING_BLOCK_PIECE);  // as much as once waited, and not ever more
+    // memory is bounded by the largest number of waiting messages
+    assert_true(b.bytes <= held + (size_t)4 * ROUTING_BLOCK_PIECE);
     routing_blocks_close(&b);
     assert_true(b.bytes == 0);
 }

@@ -1,5 +1,5 @@
-// Swarms with partial views: the optimum over all links is the one that a solver finds who is given all of them, and gossip
-// ends with links that both ends agree on.
+// Swarms with partial views. The optimum over all links equals the result of a solver on the full
+// problem, and gossip ends with links that both ends have.
 #include "bench/routing/views.h"
 
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka needs those above
+// cmocka needs the headers above
 #include <cmocka.h>
 
 static views_settings settings(uint32_t relays, uint32_t stages, uint32_t sources, views_costs costs, uint64_t seed) {

@@ -1,4 +1,5 @@
-// What a dead stage costs when shadows, copies or a code keep its state: what follows from traffic and time alone must come out.
+// The cost of a dead stage when standbys, copies or a code keep its state: the results must follow
+// from traffic and time.
 #include "bench/training/keep.h"
 
 #include <math.h>
@@ -15,23 +16,24 @@ static keep_case of(double iteration_s, uint64_t seed) { return (keep_case){.par
 
 static void takes_what_two_shadows_take(const keep_result *r) { assert_true(fabs(r->bytes - 2.0 * PARAMETERS * KEEP_RESULT_BYTES) < 10); }
 
-// Iterations are so long that any line brings the results of one within the tenth for which FINAL waits.
-static void test_a_shadow_that_follows_loses_no_version(void **state) {
+// Iterations are so long that any line delivers the results of one within the tenth for which FINAL
+// waits.
+static void test_standby_that_keeps_up_loses_no_version(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         keep_case c = of(20000, seed);
         keep_result r;
         keep_run(&c, KEEP_SHADOW, &r);
         takes_what_two_shadows_take(&r);
-        c.spare = 0;  // with two FINAL waits for the first, and the other one may be left
+        c.spare = 0;  // with two standbys FINAL waits for the first, and the other one may survive
         keep_run(&c, KEEP_SHADOW, &r);
         assert_int_equal(r.back, 0);
         assert_true(r.lost_s <= c.iteration_s + r.longer_s && r.longer_s <= c.iteration_s / 10);
     }
 }
 
-// None of these lines brings them within a second.
-static void test_one_that_does_not_follow_leaves_the_checkpoint(void **state) {
+// None of these lines delivers the results within a second.
+static void test_standby_that_falls_behind_leaves_the_checkpoint(void **state) {
     (void)state;
     uint32_t seen = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -44,8 +46,9 @@ static void test_one_that_does_not_follow_leaves_the_checkpoint(void **state) {
     assert_int_equal(seen, (1 << 10) - 1);
 }
 
-// At a shadow's traffic a copy takes three iterations, so what is whole is three to six old; a code of 4 of 5 takes 15/8.
-static void test_what_is_refreshed_is_as_old_as_its_traffic_says(void **state) {
+// With a standby's bandwidth a copy takes three iterations, so a complete one is three to six old;
+// a code of 4 of 5 takes 15/8.
+static void test_age_of_copies_follows_from_traffic(void **state) {
     (void)state;
     double sum[KEEP_WAYS] = {0};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -61,10 +64,11 @@ static void test_what_is_refreshed_is_as_old_as_its_traffic_says(void **state) {
         }
     }
     assert_true(fabs(sum[KEEP_COPY] / SEEDS - 4) < 0.1);
-    assert_true(fabs(sum[KEEP_CODE] / SEEDS - 2.75) < 0.1);  // its refreshes do not begin with iterations
+    // its refreshes do not begin with iterations
+    assert_true(fabs(sum[KEEP_CODE] / SEEDS - 2.75) < 0.1);
 }
 
-static void test_a_whole_share_makes_them_younger(void **state) {
+static void test_whole_share_makes_copies_younger(void **state) {
     (void)state;
     for (int way = KEEP_COPY; way < KEEP_WAYS; way++) {
         uint64_t thrifty = 0, whole = 0;
@@ -85,10 +89,10 @@ static void test_a_whole_share_makes_them_younger(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_shadow_that_follows_loses_no_version),
-        cmocka_unit_test(test_one_that_does_not_follow_leaves_the_checkpoint),
-        cmocka_unit_test(test_what_is_refreshed_is_as_old_as_its_traffic_says),
-        cmocka_unit_test(test_a_whole_share_makes_them_younger),
+        cmocka_unit_test(test_standby_that_keeps_up_loses_no_version),
+        cmocka_unit_test(test_standby_that_falls_behind_leaves_the_checkpoint),
+        cmocka_unit_test(test_age_of_copies_follows_from_traffic),
+        cmocka_unit_test(test_whole_share_makes_copies_younger),
     };
     return cmocka_run_group_tests_name("training_keep", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// Times of iterations that were worked out by hand, and rules that hold for any.
+// Times of iterations calculated by hand, and rules for all of them.
 #include "base/rng.h"
 #include "bench/training/pipeline.h"
 
@@ -34,7 +34,7 @@ static void add_path(scene *s, const uint32_t *path) {
     memcpy(s->path + s->p.microbatches++ * s->p.length, path, s->p.length * sizeof *path);
 }
 
-// Both ways.
+// Both directions.
 static void set_link(scene *s, uint32_t a, uint32_t b, int64_t latency, int64_t transfer) {
     s->latency[a * s->p.peers + b] = s->latency[b * s->p.peers + a] = latency;
     s->transfer[a * s->p.peers + b] = s->transfer[b * s->p.peers + a] = transfer;
@@ -46,8 +46,8 @@ static int64_t play(scene *s) {
     return s->iteration;
 }
 
-// Data peer 0, relay 1: forward 0 and 1, home, backward 1 and 0, four transfers.
-static void test_one_microbatch_adds_everything_up(void **state) {
+// Data peer 0, relay 1: forward 0 and 1, loss, backward 1 and 0, four transfers.
+static void test_one_microbatch_takes_the_sum_of_its_steps(void **state) {
     (void)state;
     scene s;
     open_scene(&s, 2, 3);
@@ -62,8 +62,8 @@ static void test_one_microbatch_adds_everything_up(void **state) {
     assert_int_equal(s.done[0], s.iteration);
 }
 
-// The same, with a relay that comes at 5000 and another one that stands in on the way back.
-static void test_another_one_stands_in(void **state) {
+// The same, with a relay that arrives at 5000 and a replacement on the backward pass.
+static void test_replacement_on_the_backward_pass(void **state) {
     (void)state;
     scene s;
     int64_t passed[6];
@@ -83,7 +83,8 @@ static void test_another_one_stands_in(void **state) {
     assert_int_equal(passed[2], back - 200);
     assert_int_equal(passed[3], back + 19 + 2000);
     assert_int_equal(s.busy[1], 11);
-    // two that stand in for one another, each with room for one: the first keeps its own until its gradient has gone on
+    // two relays that replace each other, with room for one: the first keeps its room until its
+    // gradient has been sent on
     s.peer[1].from_ns = 0;
     s.p.back = (uint32_t[]){0, 2, 0, 0, 1, 0};
     s.p.passed_ns = NULL;
@@ -93,7 +94,8 @@ static void test_another_one_stands_in(void **state) {
     assert_true(play(&s) < 2 * back);
 }
 
-// Computing is free, the link takes 10 and 1 more: the second one follows 10 behind, on four transfers at once.
+// Computing takes no time, the link 10 and 1 more: the second microbatch follows 10 later, on four
+// transfers at once.
 static void test_transfers_of_a_link_follow_one_another(void **state) {
     (void)state;
     scene s;
@@ -101,13 +103,13 @@ static void test_transfers_of_a_link_follow_one_another(void **state) {
     set_link(&s, 0, 1, 1, 10);
     add_path(&s, (uint32_t[]){0, 1, 0});
     add_path(&s, (uint32_t[]){0, 1, 0});
-    // Activations land at the relay at 11 and 21, at home at 22 and 32; gradients at the relay at 33 and 43, at home at
-    // 44 and 54.
+    // Activations arrive at the relay at 11 and 21, at the data peer at 22 and 32; gradients at the
+    // relay at 33 and 43, at the data peer at 44 and 54.
     assert_int_equal(play(&s), 54);
     assert_int_equal(s.done[0], 44);
 }
 
-// A relay of capacity 1 takes the second microbatch only when the first one's backward pass is over.
+// A relay of capacity 1 takes the second microbatch only after the first one's backward pass.
 static void test_a_full_relay_makes_others_wait(void **state) {
     (void)state;
     scene s;
@@ -115,19 +117,21 @@ static void test_a_full_relay_makes_others_wait(void **state) {
     s.peer[1] = (pipeline_peer){.forward_ns = 10, .backward_ns = 20, .capacity = 1};
     set_link(&s, 0, 1, 1, 0);
     for (uint32_t m = 0; m < 3; m++) add_path(&s, (uint32_t[]){0, 1, 0});
-    // 1 there, 10 forward, 2 home and back, 20 backward: 33; the next forward begins there.
+    // 1 there, 10 forward, 2 to the data peer and back, 20 backward: 33; the next forward begins
+    // there.
     assert_int_equal(play(&s), 33 + 32 + 32 + 1);
     s.peer[1].capacity = 2;
-    // Forward 1..11 and 11..21. The gradient that comes at 13 waits for 21 and goes before the third, which has had no
-    // room: backward 21..41, then the other's, there since 23: 41..61; forward 61..71, backward 73..93.
+    // Forward 1..11 and 11..21. The gradient that arrives at 13 waits until 21 and precedes the
+    // third microbatch, which has had no room: backward 21..41, then the other gradient, there
+    // since 23: 41..61; forward 61..71, backward 73..93.
     assert_int_equal(play(&s), 94);
     s.peer[1].capacity = 0;
     // With room for all the third waits just as long: gradients go first.
     assert_int_equal(play(&s), 94);
 }
 
-// Three data peers at 1, 4 and 6 from one relay: who came first is served first, whatever its number.
-static void test_the_longest_wait_comes_first(void **state) {
+// Three data peers at 1, 4 and 6 from one relay: microbatches are served in order of arrival.
+static void test_longest_wait_is_served_first(void **state) {
     (void)state;
     scene s;
     open_scene(&s, 4, 3);
@@ -138,15 +142,16 @@ static void test_the_longest_wait_comes_first(void **state) {
     add_path(&s, (uint32_t[]){0, 1, 0});
     add_path(&s, (uint32_t[]){2, 1, 2});
     add_path(&s, (uint32_t[]){3, 1, 3});
-    // Forward: the first 1..11, then the third, there since 4, 11..21, then the second 21..31. Gradients come at 13, 29 and
-    // 43 and wait for 21, 31 and nobody.
+    // Forward: the first 1..11, then the third, there since 4, 11..21, then the second 21..31.
+    // Gradients arrive at 13, 29 and 43; the first two wait until 21 and 31.
     assert_int_equal(play(&s), 49);
     assert_int_equal(s.done[0], 22);
     assert_int_equal(s.done[2], 35);
 }
 
-// Two relays of one stage: with a link for each pair both are served at once, with one link for each peer in turn.
-static void test_what_transfers_share(void **state) {
+// Two relays of one stage: with a link for each pair both are served at once, with one link for
+// each peer in turn.
+static void test_links_by_pair_or_by_peer(void **state) {
     (void)state;
     scene s;
     open_scene(&s, 3, 3);
@@ -182,7 +187,7 @@ static void fill_at_random(scene *s, uint64_t seed) {
     }
 }
 
-// Without anybody else, how long microbatch m takes.
+// The time of microbatch m in an idle swarm.
 static int64_t alone(const scene *s, uint32_t m) {
     scene one = *s;
     one.p.peer = one.peer, one.p.latency_ns = one.latency, one.p.transfer_ns = one.transfer, one.p.path = one.path;
@@ -191,7 +196,8 @@ static int64_t alone(const scene *s, uint32_t m) {
     return play(&one);
 }
 
-// Ends; nobody is faster than alone; nobody computes longer than the iteration; all together no slower than in turn.
+// Every scene ends. No microbatch is faster than in an idle swarm, no peer computes longer than the
+// iteration, and all together are no slower than one after another.
 static void test_random_scenes_stay_between_the_bounds(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 2000; seed++) {
@@ -240,8 +246,9 @@ static void test_mistakes_are_named(void **state) {
     assert_int_equal(pipeline_run(&s.p, &s.iteration, NULL, NULL, &error), BRAID_LIMIT);
 }
 
-// The swarm of the first test with a second relay, that the lines reach as well. Who dies with a microbatch, or while it is on the line, has it go out
-// anew; once it has arrived the other one stands in on the way back, and nothing is late.
+// The swarm of the first test with a second relay on equal links. If the relay dies with a
+// microbatch, or while it is on the line, the microbatch is sent again. After its arrival the other
+// relay takes the backward pass, and nothing is late.
 static int64_t end_with_death(int64_t dies_ns, bool goes_back) {
     scene s;
     uint32_t back[] = {0, 1, 0};
@@ -262,7 +269,7 @@ static int64_t end_with_death(int64_t dies_ns, bool goes_back) {
     pipeline_lose(now, 1);
     pipeline_copy(copy, now);
     pipeline_play(copy, INT64_MAX);
-    assert_false(pipeline_is_done(copy));  // nobody is in the place of who is gone
+    assert_false(pipeline_is_done(copy));  // the dead relay has no replacement
     assert_int_equal(pipeline_is_settled(now, 0, 1), !goes_back);
     assert_false(pipeline_is_settled(now, 0, 3));
     if (goes_back) s.path[1] = 2;
@@ -275,26 +282,26 @@ static int64_t end_with_death(int64_t dies_ns, bool goes_back) {
     return end;
 }
 
-static void test_ways_change_when_somebody_dies(void **state) {
+static void test_paths_change_after_a_death(void **state) {
     (void)state;
     int64_t out = 1100, home = 110000, all = 3 + 11 + 7 + 13 + 5 + 2 * (out + home);
-    assert_int_equal(end_with_death(1110, true), 1110 + all - 3);    // computes
-    assert_int_equal(end_with_death(500, true), 500 + all - 3);      // on the line there
-    assert_int_equal(end_with_death(50000, true), 50000 + all - 3);  // on the line from there
+    assert_int_equal(end_with_death(1110, true), 1110 + all - 3);    // it computes
+    assert_int_equal(end_with_death(500, true), 500 + all - 3);      // on the line to the relay
+    assert_int_equal(end_with_death(50000, true), 50000 + all - 3);  // on the line from the relay
     assert_int_equal(end_with_death(105000, false), all);            // it has left the line
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_microbatch_adds_everything_up),
-        cmocka_unit_test(test_another_one_stands_in),
+        cmocka_unit_test(test_one_microbatch_takes_the_sum_of_its_steps),
+        cmocka_unit_test(test_replacement_on_the_backward_pass),
         cmocka_unit_test(test_transfers_of_a_link_follow_one_another),
         cmocka_unit_test(test_a_full_relay_makes_others_wait),
-        cmocka_unit_test(test_the_longest_wait_comes_first),
-        cmocka_unit_test(test_what_transfers_share),
+        cmocka_unit_test(test_longest_wait_is_served_first),
+        cmocka_unit_test(test_links_by_pair_or_by_peer),
         cmocka_unit_test(test_random_scenes_stay_between_the_bounds),
         cmocka_unit_test(test_mistakes_are_named),
-        cmocka_unit_test(test_ways_change_when_somebody_dies),
+        cmocka_unit_test(test_paths_change_after_a_death),
     };
     return cmocka_run_group_tests_name("training_pipeline", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// T2 and T3: what their scenarios say, and the oracle by hand.
+// T2 and T3: their scenarios, and the oracle by hand.
 #include "sim/places.h"
 #include "bench/training/t2.h"
 
@@ -44,7 +44,7 @@ static void test_systems_share_machines_and_fates(void **state) {
     }
 }
 
-// 4 x 512 x 1024 floats, 32 times; what a block costs at 2 Tflop/s without that, as in T6.
+// 4 x 512 x 1024 floats, 32 times; the cost of a block at 2 Tflop/s without that factor, as in T6.
 static void test_figures_by_hand(void **state) {
     (void)state;
     t2_case c = {.iterations = 1, .seed = 3};
@@ -78,8 +78,9 @@ static void stand_in_turn(uint16_t *stage) {
     for (uint32_t i = 0; i < T2_PEERS; i++) stage[i] = i < T2_DATA ? 0 : (uint16_t)(1 + (i - T2_DATA) % (T2_STAGES - 1));
 }
 
-// All lines alike, nobody computes for long, and each microbatch may have peers of its own in four stages of five: twelve
-// hops, of which only those at the data peers and in the stages of three are shared.
+// All lines are equal, computing is short, and each microbatch may have peers of its own in four
+// stages of five: twelve hops, and only those at the data peers and in the stages of three are
+// shared.
 static void test_oracle_of_equal_lines(void **state) {
     (void)state;
     t2_case c = {.iterations = 1, .seed = 1};
@@ -97,7 +98,8 @@ static void test_oracle_of_equal_lines(void **state) {
     for (uint32_t i = T2_DATA + 5; i < T2_PEERS; i++) stage[i] = SIM_SWARM_ABSENT;
     double lone = (double)oracle(s, stage) / 1e9;
     assert_true(lone > 12 * hop + 7 * hop);
-    s->peer[T2_DATA].capacity = 1;  // then even one after another from end to end, but for the first and the last hop
+    // then they even run one after another from end to end, except for the first and the last hop
+    s->peer[T2_DATA].capacity = 1;
     assert_true((double)oracle(s, stage) / 1e9 > 8 * 10 * hop);
     scenario_free(s);
 }
@@ -124,7 +126,8 @@ static int64_t foresight(const scenario *s, const t2_presence *there) {
     return ways_ns;
 }
 
-// All lines alike, one relay a stage and a second one in the first, where each has room for one microbatch: it halves the time.
+// All lines equal, one relay a stage and a second one in the first stage, each with room for one
+// microbatch: it halves the time.
 static scenario *two_in_the_first(t2_presence there[T2_PEERS], t2_presence **second) {
     t2_case c = {.iterations = 1, .seed = 1};
     scenario *s = parse(&c, T2_BRAID);
@@ -139,7 +142,7 @@ static scenario *two_in_the_first(t2_presence there[T2_PEERS], t2_presence **sec
     return s;
 }
 
-// Who dies is of use for what it passes on before; who comes, from then on.
+// A dying relay is used for tensors that it sends on before; a joining one from its arrival on.
 static void test_foresight(void **state) {
     (void)state;
     t2_presence there[T2_PEERS], *second;
@@ -153,14 +156,15 @@ static void test_foresight(void **state) {
     second->until_ns = both / 2;
     int64_t dies = foresight(s, there);
     assert_in_range(dies, both + both / 10, alone - alone / 10);
-    second->sum_dies = true;  // it is of use on the way out only
+    second->sum_dies = true;  // it is used in the forward pass only
     assert_in_range(foresight(s, there), dies + 1, alone - 1);
     second->until_ns = INT64_MAX;
     assert_int_equal(foresight(s, there), alone);
     *second = (t2_presence){.stage = 1, .from_ns = both / 2, .until_ns = INT64_MAX};
     int64_t comes = foresight(s, there);
     assert_in_range(comes, both + both / 10, alone - alone / 10);
-    // the first one dies in the midst of a microbatch and is followed by the other, who stands in: one alone would need no longer but for what is under way
+    // The first relay dies during a microbatch and the other one replaces it: the first alone would
+    // need no longer, except for the tensors under way.
     there[T2_DATA].until_ns = both / 2;
     int64_t follows = foresight(s, there);
     assert_in_range(follows, alone, alone + alone / 8);
@@ -176,7 +180,8 @@ static int64_t at_once(const scenario *s, const t2_presence *there, int64_t *kep
     return ways_ns;
 }
 
-// Without surprises it does as well as who knows all; a death costs it more than who knew of it, and an arrival helps from then on.
+// Without churn it equals the oracle with foresight. A death costs more than with foresight, and a
+// joiner helps from its arrival on.
 static void test_at_once(void **state) {
     (void)state;
     t2_presence there[T2_PEERS], *second;
@@ -195,16 +200,17 @@ static void test_at_once(void **state) {
     *second = (t2_presence){.stage = 1, .from_ns = both / 2, .until_ns = INT64_MAX};
     assert_in_range(at_once(s, there, &kept), both + both / 10, alone - alone / 10);
     there[T2_DATA + T2_STAGES] = (t2_presence){.stage = 2, .from_ns = both / 2, .until_ns = both / 2 + 2};
-    there[T2_DATA + 1].until_ns = both / 2 + 1;  // the second stage has only who came in the same moment as the other, until he dies, too
+    // the second stage has only the relay that arrived as the other died, until its own death
+    there[T2_DATA + 1].until_ns = both / 2 + 1;
     assert_true(at_once(s, there, &kept) == INT64_MAX);
     there[T2_DATA + T2_STAGES].until_ns = INT64_MAX;
     assert_in_range(at_once(s, there, &kept), both + both / 10, 2 * both + both / 2);
-    there[T2_DATA].until_ns = both / 4;  // before the other one comes
+    there[T2_DATA].until_ns = both / 4;  // before the other one arrives
     assert_true(at_once(s, there, &kept) == INT64_MAX && kept == INT64_MAX);
     scenario_free(s);
 }
 
-// What had been added dies, too, and is computed again when its activation and gradient have come.
+// Work in the sum of a dead relay is repeated once its activation and gradient have arrived again.
 static void test_at_once_sums_die(void **state) {
     (void)state;
     t2_presence there[T2_PEERS], *second;

@@ -1,4 +1,4 @@
-// T6's swarm: its figures by hand, its arrangements, and that its flows take the time of their paths.
+// T6's swarm: its figures by hand, its arrangements, and the times of its flows.
 #include "bench/baselines/trade.h"
 #include "sim/places.h"
 #include "bench/training/t6.h"
@@ -74,7 +74,8 @@ static void test_arrangements_are_whole(void **state) {
     }
 }
 
-// The baseline is not weakened: four times as many trials in a population four times as large find nothing better.
+// The baseline is not weakened: four times as many trials in a population four times as large find
+// nothing better.
 static void test_a_longer_search_finds_nothing_better(void **state) {
     (void)state;
     plan_dtfm_settings longer = {.population = 4 * PLAN_DTFM_POPULATION, .trials = 4 * PLAN_DTFM_TRIALS, .seed = 77};
@@ -112,7 +113,7 @@ static void test_pipelines_take_their_time(void **state) {
     assert_int_equal(all.microbatches, 9);
     assert_int_equal(all.weights_ns, 0);
     assert_int_equal(all.iteration_ns, all.pipeline_ns);
-    // Without one link one data peer's microbatches do not come home.
+    // Without one link one data peer's microbatches do not return.
     for (uint32_t l = 0; l < instance.problem.links; l++)
         if (instance.problem.peer[instance.problem.link[l].from].stage == 3) flow[l] = 0;
     assert_int_equal(t6_time_of(&w, stage, &instance, of, flow, &fewer, &error), BRAID_OK);

@@ -1,5 +1,6 @@
-// The traces of routing's experiments, as numbers that must not depend on compiler, optimisation or listing. Called with
-// "print" it prints them: tests/e2e/same_traces.py builds it with other compilers and compares.
+// Hashes of the traces of routing experiments, which must not depend on compiler, optimisation or
+// listing. Called with "print" it prints them: tests/e2e/same_traces.py builds it with other
+// compilers and compares.
 #include "base/rng.h"
 #include "bench/routing/routing.h"
 #include "bench/routing/scale.h"
@@ -31,7 +32,7 @@ static routing_settings settings_of(router_algorithm algorithm, routing_delay de
                               .limit_rounds = algorithm == ROUTER_GWTF ? 120 : 600};
 }
 
-// Everything in a result that an experiment shows.
+// A hash of all figures of a result that an experiment shows.
 static uint64_t digest(const routing_result *r) {
     const uint64_t shown[] = {r->hash,     r->events,  r->messages,        r->frames,
                               r->bytes,    r->quiet,   (uint64_t)r->whole, (uint64_t)r->last_move,

@@ -112,7 +112,7 @@ mistake_after() {  # text line: a scenario with one more line
     echo "$2" >>bad.yaml
     expect 2 "$1" "$BRAID" sim bad.yaml
 }
-mistake_after "bad.yaml:14:28: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?" '  pairs: [{between: [anna, firts], mbps: 1}]'
+mistake_after "bad.yaml:14:28: links.pairs[1].between: no peer is called 'firts'; did you mean 'first'?" '  pairs: [{between: [anna, firts], mbps: 1}]'
 mistake_after "bad.yaml:14:27: churn.only: 'anna' leads the run, being the first data peer by name, and cannot come and go: name others, or a group without it" 'churn: {crash: 0.1, only: anna}'
 mistake_after "bad.yaml:14:16: churn.trace: cannot read 'lives.txt': No such file or directory" 'churn: {trace: lives.txt}'
 printf '1 first crash\n2 second-1 dies\n' >lives.txt
@@ -121,6 +121,6 @@ expect 2 "lives.txt:2: unknown event 'dies'" "$BRAID" sim bad.yaml
 # a stage without peers: the message has the stage and the time
 echo '3 first crash' >lives.txt
 { sed -e '/^- {name: second/s/, count: 2//' -e 's/^iterations: 2/iterations: 50/' good.yaml; echo 'churn: {trace: lives.txt}'; } >dies.yaml
-expect 1 "nobody has been at work in stage 1 since first died at 3.0 s: keep another peer there, or let this one come back" "$BRAID" sim dies.yaml --no-plan-join
+expect 1 "no peer has worked in stage 1 since first died at 3.0 s: keep another peer there, or let this one come back" "$BRAID" sim dies.yaml --no-plan-join
 
 finish

@@ -1,5 +1,6 @@
-// Where the line between two peers is slow and both have a good one to a third, tensors go by way of that one: iterations are
-// shorter, also when it dies. Where lines share what is narrow, nobody is troubled.
+// Relayed transfers. Where the line between two peers is slow and both have a fast one to a third
+// peer, tensors take that route: iterations get shorter, also when the forwarder dies. Where the
+// slow line is shared by all routes, no transfer is relayed.
 #include "sim/scenario.h"
 #include "sim/swarm.h"
 
@@ -14,7 +15,8 @@
 
 enum { ITERATIONS = 4 };
 
-// Two microbatches of 8 MiB: 6.7 s on the slow line between the data peer and stage 1, 0.7 s on any other.
+// Two microbatches of 8 MiB: 6.7 s on the slow line between the data peer and stage 1, 0.7 s on any
+// other.
 static const char head[] =
     "model: {preset: demo, sequences: 128, tokens: 128}\n"
     "stages: 3\nmicrobatches: 2\n"
@@ -33,7 +35,7 @@ static scenario *parse(const char *text) {
     return s;
 }
 
-// Seconds of the iterations but the first, in which lines are not known yet; and how much went over lines.
+// Seconds of all iterations but the first, in which the lines are not measured yet; and bytes sent.
 static double run_among(const char *carriers, const char *more, sim_swarm_report *out) {
     char text[2048];
     snprintf(text, sizeof text, head, carriers);
@@ -64,20 +66,20 @@ static double run_with(const char *lines, const char *more, sim_swarm_report *ou
     return run(text, out);
 }
 
-static void test_tensors_go_round_a_slow_line(void **state) {
+static void test_tensors_avoid_a_slow_line(void **state) {
     (void)state;
     sim_swarm_report straight, round;
     double slow = run_with(own_lines, "routing: swarm\n", &straight), fast = run_with(own_lines, "", &round);
     print_message("%.1f s straight, %.1f s by way of others\n", slow, fast);
     assert_true(fast < slow / 2);
-    assert_true(bytes_up(&round) > 1.2 * bytes_up(&straight));  // each carried tensor is sent twice
+    assert_true(bytes_up(&round) > 1.2 * bytes_up(&straight));  // each relayed tensor is sent twice
     assert_true(round.repairs == 0);
     sim_swarm_report_free(&straight);
     sim_swarm_report_free(&round);
 }
 
-// Those of stage 2 carry; two of three die, and come back.
-static void test_carriers_die(void **state) {
+// Peers of stage 2 are forwarders. Two of three die and restart.
+static void test_forwarders_die(void **state) {
     (void)state;
     sim_swarm_report straight, round;
     const char *churn = "churn: {crash: 0.3, rejoin: 1}\n";
@@ -91,8 +93,8 @@ static void test_carriers_die(void **state) {
     sim_swarm_report_free(&round);
 }
 
-// What is narrow is each peer's own line, whoever it leads to.
-static void test_nobody_carries_in_vain(void **state) {
+// Each peer's own line is slow, to every other peer.
+static void test_no_relayed_transfer_without_a_gain(void **state) {
     (void)state;
     sim_swarm_report straight, round;
     run_with(house_lines, "routing: swarm\n", &straight);
@@ -102,8 +104,8 @@ static void test_nobody_carries_in_vain(void **state) {
     sim_swarm_report_free(&round);
 }
 
-// Those who could carry do not wish to, and nobody tries.
-static void test_nobody_asks_who_carries_nothing(void **state) {
+// All possible forwarders refuse to forward, and receive no request.
+static void test_peers_that_forward_nothing_receive_no_request(void **state) {
     (void)state;
     sim_swarm_report straight, round;
     run_with(own_lines, "routing: swarm\n", &straight);
@@ -115,9 +117,9 @@ static void test_nobody_asks_who_carries_nothing(void **state) {
 
 // ---- sums ---------------------------------------------------------------------------------------------------------
 
-// Of a stage with some 28 million parameters a and b send each other half of the exact sums, 8 bytes each before they are packed, and half of the results,
-// 4 bytes each. The others
-// may carry them, and have none to send themselves.
+// Two members of a stage with some 28 million parameters exchange half of the exact sums, 8 bytes
+// each before they are packed, and half of the results, 4 bytes each. The other members may forward
+// them, and have none of their own to send.
 static const char sums[] =
     "model: {preset: gpt2-small, sequences: 4, tokens: 512}\nstages: 4\niterations: 4\nmicrobatches: 2\n"
     "peers:\n"
@@ -153,8 +155,8 @@ static reduction reduce(const char *data, const char *others, const char *lines)
 
 static const char nobody[] = ", carries: false";
 
-// By way of all three at once, and straight.
-static void test_sums_go_round_a_slow_line(void **state) {
+// Sums take the direct line and three forwarders at once.
+static void test_sums_avoid_a_slow_line(void **state) {
     (void)state;
     static const char lines[] = "links: {latency_ms: 20, mbps: 200, up_mbps: 1000, down_mbps: 1000, pairs: [{between: [a, b], mbps: 40}]}\n";
     reduction straight = reduce(nobody, nobody, lines), round = reduce("", "", lines);
@@ -162,8 +164,8 @@ static void test_sums_go_round_a_slow_line(void **state) {
     assert_true(round.seconds < straight.seconds / 3);
 }
 
-// What one can send in all is narrow, too: not all three ways are wider then, and those that are remain.
-static void test_too_many_ways_are_given_up_one_by_one(void **state) {
+// The sender's own line is also slow. Then three routes are too many, and some of them remain.
+static void test_surplus_routes_are_dropped_one_by_one(void **state) {
     (void)state;
     static const char lines[] = "links: {latency_ms: 20, mbps: 200, up_mbps: 100, down_mbps: 1000, pairs: [{between: [a, b], mbps: 40}]}\n";
     reduction straight = reduce(nobody, nobody, lines), round = reduce("", "", lines);
@@ -171,32 +173,34 @@ static void test_too_many_ways_are_given_up_one_by_one(void **state) {
     assert_true(round.seconds < straight.seconds * 2 / 3);
 }
 
-// As wide as the straight line is none, nor seen to be: perhaps all share what is narrow. (Some tensors go round in houses, until it shows.)
-static void stays(const char *lines) {
+// A route that is no faster than the direct line is not used for long, because all routes may share
+// the slow line. (Some tensors take it until its rate is known.)
+static void expect_direct_line(const char *lines) {
     reduction straight = reduce(nobody, nobody, lines), round = reduce("", "", lines);
     print_message("%.1f s straight, %.1f s if others might carry, %.3f of the bytes\n", straight.seconds, round.seconds, round.bytes / straight.bytes);
     assert_true(round.bytes < 1.15 * straight.bytes && round.seconds < 1.02 * straight.seconds);
 }
 
-static void test_sums_stay_where_no_line_is_wider(void **state) {
+static void test_sums_stay_on_the_direct_line_without_a_faster_one(void **state) {
     (void)state;
-    stays("links: {latency_ms: 20, mbps: 100, up_mbps: 1000, down_mbps: 1000}\n");
-    stays("links: {latency_ms: 20, up_mbps: 40, down_mbps: 200}\n");
+    expect_direct_line("links: {latency_ms: 20, mbps: 100, up_mbps: 1000, down_mbps: 1000}\n");
+    expect_direct_line("links: {latency_ms: 20, up_mbps: 40, down_mbps: 200}\n");
 }
 
-// By way of c and of e it is no wider than between a and b. But a sends three times as much to c and b takes three times as much from e, so both ways
-// fit into what the two lines were seen to carry; the data peer's does no more, and it carries nothing.
-static void test_sums_fill_what_a_line_was_seen_to_carry(void **state) {
+// Through c and through e the route is no faster than the direct line. But a sends three times as
+// much to c, and b receives three times as much from e, so both routes fit into the measured rates.
+// The data peer's line carries no more, so it forwards nothing.
+static void test_sums_use_measured_rates(void **state) {
     (void)state;
     static const char lines[] = "links: {latency_ms: 20, mbps: 50, up_mbps: 1000, down_mbps: 1000, pairs: [{between: [a, c], mbps: 160}, {between: [b, e], mbps: 160}]}\n";
-    // line rates are learnt from traffic: the second way is found after some iterations
+    // rates are measured on traffic, so the second route is found after some iterations
     reduction straight = reduce_in(2 * ITERATIONS, nobody, nobody, lines), round = reduce_in(2 * ITERATIONS, nobody, "", lines);
     print_message("%.1f s straight, %.1f s by way of others, %.2f of the bytes\n", straight.seconds, round.seconds, round.bytes / straight.bytes);
     assert_true(round.seconds < straight.seconds / 2);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors_go_round_a_slow_line), cmocka_unit_test(test_nobody_asks_who_carries_nothing), cmocka_unit_test(test_carriers_die), cmocka_unit_test(test_nobody_carries_in_vain),
-                                       cmocka_unit_test(test_sums_go_round_a_slow_line), cmocka_unit_test(test_too_many_ways_are_given_up_one_by_one), cmocka_unit_test(test_sums_stay_where_no_line_is_wider), cmocka_unit_test(test_sums_fill_what_a_line_was_seen_to_carry)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors_avoid_a_slow_line), cmocka_unit_test(test_peers_that_forward_nothing_receive_no_request), cmocka_unit_test(test_forwarders_die), cmocka_unit_test(test_no_relayed_transfer_without_a_gain),
+                                       cmocka_unit_test(test_sums_avoid_a_slow_line), cmocka_unit_test(test_surplus_routes_are_dropped_one_by_one), cmocka_unit_test(test_sums_stay_on_the_direct_line_without_a_faster_one), cmocka_unit_test(test_sums_use_measured_rates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

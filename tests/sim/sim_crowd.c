@@ -1,5 +1,6 @@
-// A swarm with 40 relays in one stage, some of which die and come back: training goes on, every rule holds, and what the routers
-// send costs little more than the cheapest way over all links. Views that are lost or stale are noticed.
+// A swarm with 40 relays in one stage, some of which die and restart. Training goes on, every rule
+// holds, and the routers' flow costs little more than the cheapest flow over all links. Lost and
+// stale views are noticed.
 #include "protocol/peer.h"
 #include "sim/routes.h"
 #include "sim/scenario.h"
@@ -36,7 +37,7 @@ typedef struct result {
     const scenario *s;
     sim_swarm_report report;
     sim_routes_mean looks;
-    sim_routes routes;  // the mean from the middle of the run on
+    sim_routes routes;  // the mean over the second half of the run
 } result;
 
 static void look(void *context, uint32_t done, const sim_swarm_report *now) {
@@ -69,10 +70,11 @@ static void simulate(const char *more, uint64_t seed, uint32_t iterations, sim_c
     scenario_free(s);
 }
 
-// A crash every two seconds, and another as often comes back: nine of ten units have a way, at most a fifth dearer than it could be.
+// A peer crashes and another restarts every two seconds. Still nine of ten units have a path, at
+// most a fifth dearer than the optimum.
 static bool routes_well(const sim_routes *r) { return r->units > 0 && r->units >= 0.9 * r->wanted && r->cost_ms <= 1.2 * r->least_ms; }
 
-static void test_training_goes_on_while_they_come_and_go(void **state) {
+static void test_training_continues_during_churn(void **state) {
     (void)state;
     result r;
     simulate("compute: kernels\nchurn: {crash: 0.02, rejoin: 0.5, dies: process}\n", 1, 8, SIM_CHECK_RULES, PEER_VIEW_WORKS, &r);
@@ -103,7 +105,7 @@ static void test_lost_and_stale_views_are_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_goes_on_while_they_come_and_go),
+        cmocka_unit_test(test_training_continues_during_churn),
         cmocka_unit_test(test_routes_are_near_the_optimum),
         cmocka_unit_test(test_lost_and_stale_views_are_noticed),
     };

@@ -1,6 +1,6 @@
-// A harness that notices nothing proves nothing: every mistake of docs/protocol.md's list is planted, and must be noticed within
-// the schedules that its row names. Some need a rare coincidence; those begin at a seed near one.
-//     sim_sim_cluster --seeds 1:10000 FLAGS --mutant NAME     says how rare
+// Tests of the checkers: every mutation in docs/protocol.md is planted, and must be noticed within
+// the schedules of its row. Some need a rare coincidence; their row begins at a seed near one.
+//     sim_sim_cluster --seeds 1:10000 FLAGS --mutant NAME     shows how rare
 #include "campaign_run.h"
 
 #include <string.h>
@@ -14,9 +14,9 @@ static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--fla
 typedef struct planted {
     sim_mutant mutant;
     kind kind;
-    uint64_t first;  // seed
-    uint32_t most;   // schedules until it must have been noticed
-    const char *as;  // what is then said to be wrong; NULL: whatever it is
+    uint64_t first;  // first seed
+    uint32_t most;   // schedules within which it must be noticed
+    const char *as;  // expected part of the violation; NULL: any
 } planted;
 
 static const planted all[] = {
@@ -55,18 +55,18 @@ static const planted all[] = {
 };
 
 static void notice(const planted *p) {
-    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .crowded = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
+    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .scarce_slots = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
                                    .data_deaths = p->kind == DATA, .partitions = p->kind == PARTED, .mutant = p->mutant};
     campaign_notices_as(campaign, p->most, kind_flags[p->kind], p->as ? p->as : "");
 }
 
-static void test_each_is_noticed(void **state) {
+static void test_each_mutant_is_noticed(void **state) {
     (void)state;
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) notice(&all[i]);
 }
 
-// The page's rows are these.
-static void test_the_page_agrees(void **state) {
+// The table of the page has the same rows.
+static void test_protocol_page_lists_the_same_mutants(void **state) {
     (void)state;
     static char page[1 << 17];
     FILE *file = fopen(BRAID_TEST_FIXTURES "/../docs/protocol.md", "r");
@@ -83,6 +83,6 @@ static void test_the_page_agrees(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_page_agrees), cmocka_unit_test(test_each_is_noticed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_protocol_page_lists_the_same_mutants), cmocka_unit_test(test_each_mutant_is_noticed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

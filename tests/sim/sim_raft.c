@@ -1,6 +1,7 @@
-// The consensus machine alone: voters, their stores and the links between them on a virtual clock. Messages are lost,
-// doubled, delayed and reordered, ways are cut in one direction or both, processes die with what they had not yet stored, voters
-// are changed. Safety is checked at every event, progress once the faults have stopped.
+// The consensus core alone: voters, their durable logs and the links between them on a virtual
+// clock. Messages are lost, duplicated, delayed and reordered; links are cut in one direction or
+// both; processes die and lose all that was not durable; voters are changed. Safety is checked at
+// every event, progress after the faults.
 //     sim_sim_raft                                       the tests
 //     sim_sim_raft --seeds FROM:COUNT [--mutant BIT] [--trace]
 #include "base/bitset.h"
@@ -34,7 +35,7 @@ typedef struct item {
 
 typedef struct record {
     log_entry entry;
-    uint64_t serial, applied, chain;  // the last two: of the state that goes with a LOG_BASE
+    uint64_t serial, applied, chain;  // the last two: of the snapshot that belongs to a LOG_BASE
 } record;
 
 typedef struct node {
@@ -43,7 +44,7 @@ typedef struct node {
     record disk[MOST_RECORDS];
     uint32_t records, durable;
     uint64_t life, serial, stored_ns, tick_serial, store;
-    uint64_t applied, chain;  // the replicated state: a hash of everything applied, in order
+    uint64_t applied, chain;  // the replicated state: a hash of all applied entries, in order
     uint64_t seen_committed, seen_last, seen_term;
     bool alive, led;
 } node;
@@ -59,7 +60,7 @@ typedef struct world {
     uint64_t slowest_ns;
     message out;
     uint32_t out_from;
-    // what is agreed, as first seen
+    // committed entries, as first seen
     uint64_t agreed, term[MOST_INDEX], value[MOST_INDEX], chain[MOST_INDEX];
     uint32_t leader_of[MOST_TERM];  // 1 + node
     uint64_t proposed, elections, crashes, changes, rebases, shortened, undone, agreed_when_healed;
@@ -113,7 +114,7 @@ static void host_send(void *context, const braid_id *to) {
     size_t count = message_encode(&w.out, bytes, sizeof bytes);
     if (count == 0 || there >= NODES || there == from) violated("%u sends what cannot be sent", from);
     if (w.failed || w.blocked[from][there] || (!w.healed && rng_below(&w.random, 1000) < w.loss)) return;
-    // a vote is a promise: who gives it may die at once and be back before the next one is asked for
+    // a vote is a promise: the voter may die at once and restart before the next request
     if (!w.healed && w.out.kind == MESSAGE_VOTED && !w.out.u.voted.trial && rng_below(&w.random, 20) == 0) {
         put(w.now, item_new(ITEM_CRASH, from, 0));
         put(w.now + rng_below(&w.random, 20 * MS), item_new(ITEM_START, from, 0));
@@ -144,9 +145,9 @@ static void host_store(void *context, const log_entry *entry) {
     put(at, it);
 }
 
-// ---- what must hold
+// ---- safety rules
 
-// Entry `index` is on the durable part of the disk, as it was agreed.
+// True if entry `index` is on stable storage as it was committed.
 static bool has_durable(const node *n, uint64_t index, uint64_t term) {
     bool has = false;
     for (uint32_t i = 0; i < n->durable; i++) {
@@ -154,7 +155,7 @@ static bool has_durable(const node *n, uint64_t index, uint64_t term) {
         if (e->kind == LOG_VOTE) continue;
         if (e->kind == LOG_BASE) has = e->index >= index;
         else if (e->index == index) has = e->term == term;
-        else if (e->index < index && has) has = false;  // cut off
+        else if (e->index < index && has) has = false;  // truncated
     }
     return has;
 }
@@ -173,11 +174,11 @@ static uint64_t value_of(const log_entry *e) { return e->kind == LOG_EXPEL ? e->
 static void check_committed(uint32_t i) {
     node *n = &w.node[i];
     const raft *r = &n->machine;
-    if (r->committed < n->seen_committed) violated("%u goes back to committed entry %llu", i, (unsigned long long)r->committed);
+    if (r->committed < n->seen_committed) violated("%u returns to committed entry %llu", i, (unsigned long long)r->committed);
     for (uint64_t index = n->seen_committed + 1; index <= r->committed && !w.failed; index++) {
         const log_entry *e = raft_entry(r, index);
-        if (e == NULL) continue;  // came with the state
-        if (index > w.agreed + 1) violated("%u calls entry %llu committed, nobody knows those before", i, (unsigned long long)index);
+        if (e == NULL) continue;  // part of the snapshot
+        if (index > w.agreed + 1) violated("%u calls entry %llu committed, no peer has those before", i, (unsigned long long)index);
         if (index == w.agreed + 1 && index < MOST_INDEX) {
             w.agreed = index;
             w.term[index] = e->term;
@@ -208,7 +209,8 @@ static void check_leader(uint32_t i) {
     n->led = leads;
 }
 
-// Two logs that agree in one entry agree in all before it: as entries come one by one, each must agree in the one before.
+// Log matching (Raft 5.3): two logs with a common entry agree in all before it. Entries come one by
+// one, so each must agree in the one before.
 static void check_match(uint32_t i) {
     node *n = &w.node[i];
     const raft *a = &n->machine;
@@ -263,7 +265,7 @@ static void after(uint32_t i) {
     put(at < w.now ? w.now + MS : at, it);
 }
 
-// ---- lives
+// ---- incarnations
 
 static void machine_new(uint32_t i) {
     node *n = &w.node[i];
@@ -277,7 +279,7 @@ static void machine_new(uint32_t i) {
     n->led = false;
 }
 
-// What survives a crash of what was not durable yet: the first few records, or none.
+// A crash: of the records that were not durable yet, the first few survive, or none.
 static void crash(uint32_t i) {
     node *n = &w.node[i];
     if (!n->alive) return;
@@ -343,13 +345,15 @@ static void world_open(uint64_t seed, uint32_t mutants, bool trace) {
     put(w.now + 100 * MS, item_new(ITEM_COPY, 0, 0));
 }
 
-// ---- what befalls it
+// ---- faults
 
 static void cut(void) {
     uint32_t a = (uint32_t)rng_below(&w.random, NODES), kind = (uint32_t)rng_below(&w.random, 4);
     for (uint32_t b = 0; b < NODES; b++) {
-        if (kind == 0) w.blocked[a][b] = a != b;                               // nobody hears it
-        if (kind == 1) w.blocked[b][a] = a != b;                               // it hears nobody
+        // no peer receives its messages
+        if (kind == 0) w.blocked[a][b] = a != b;
+        // it receives no messages
+        if (kind == 1) w.blocked[b][a] = a != b;
         if (kind == 2) w.blocked[a][b] = w.blocked[b][a] = a != b;
         for (uint32_t c = 0; kind == 3 && c < NODES; c++) w.blocked[b][c] = b % 3 != c % 3 && (b % 3 == a % 3 || c % 3 == a % 3);
     }
@@ -366,7 +370,8 @@ static void fault(void) {
     switch (rng_below(&w.random, 6)) {
     case 0: case 1:
         if (rng_below(&w.random, 10) != 0) crash_for_a_while(i);
-        else for (i = 0; i < NODES; i++) crash_for_a_while(i);  // who comes back knows of nothing that it is committed, nor does anybody tell it
+        // a restarted peer does not know that any of it is committed, nor does any other peer
+        else for (i = 0; i < NODES; i++) crash_for_a_while(i);
         break;
     case 2: cut(); break;
     case 3: case 4: memset(w.blocked, 0, sizeof w.blocked); break;
@@ -386,7 +391,7 @@ static void heal(void) {
     for (uint32_t i = 0; i < NODES; i++) restart(i);
 }
 
-// One voter more or less.
+// Adds or removes one voter.
 static bool change(raft *r, log_entry *entry) {
     if (!raft_may_change(r) || raft_room(r) == 0) return false;
     *entry = (log_entry){.kind = LOG_VOTERS, .u.voters = r->voters};
@@ -413,7 +418,8 @@ static bool change(raft *r, log_entry *entry) {
     return true;
 }
 
-// What a store began with gives way to the state as it stands. Mutants have the schedules in which they were noticed.
+// Compacts a log: a snapshot of the current state replaces its beginning. Mutants keep the
+// schedules in which they were noticed, so they are excluded.
 static void shorten(void) {
     for (uint32_t i = 0; i < NODES && w.mutants == 0; i++) {
         raft *r = &w.node[i].machine;
@@ -425,7 +431,7 @@ static void shorten(void) {
     }
 }
 
-// A change that is not committed yet is taken back.
+// Withdraws a change that is not committed yet.
 static bool undo(const raft *r, log_entry *entry) {
     log_voters before;
     if (w.mutants != 0 || !raft_may_undo(r, &before) || rng_below(&w.random, 3) != 0) return false;
@@ -452,7 +458,7 @@ static void propose(void) {
     put(w.now + rng_below(&w.random, 200 * MS), item_new(ITEM_PROPOSE, 0, 0));
 }
 
-// What a peer that is no voter, or far behind, learns by other ways.
+// Copies a snapshot to a peer that is no voter or far behind.
 static void copy(void) {
     uint32_t from = (uint32_t)rng_below(&w.random, NODES), to = (uint32_t)rng_below(&w.random, NODES);
     const node *a = &w.node[from];
@@ -518,7 +524,7 @@ static void item_do(const item *it) {
     }
 }
 
-// Somebody leads, and all its voters have what was agreed long after the faults stopped.
+// True if there is a leader and all its voters have the committed entries, long after the faults.
 static bool progressed(void) {
     for (uint32_t i = 0; i < NODES; i++) {
         const raft *r = &w.node[i].machine;
@@ -570,7 +576,7 @@ static void test_schedules(void **state) {
     assert_true(elections > 2 * SCHEDULES && crashes > 2 * SCHEDULES && changes > 2 * SCHEDULES && rebases > 0 && shortened > 2 * SCHEDULES && undone > SCHEDULES / 4);
 }
 
-// `first`: where the search begins, shortly before the schedule that notices.
+// `first`: start of the search, shortly before the schedule that notices it.
 static const struct {
     const char *name;
     raft_mutant bit;
@@ -595,7 +601,7 @@ static void test_mutants_are_noticed(void **state) {
     }
 }
 
-// The same seed, the same events.
+// The same seed gives the same events.
 static void test_repeatable(void **state) {
     (void)state;
     uint64_t events = schedule(7, 0, false), agreed = w.agreed, chain = w.chain[w.agreed];

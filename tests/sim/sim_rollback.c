@@ -1,5 +1,6 @@
-// All that have a stage's state die at once, shadows too: the run goes back to what was saved, or to its beginning, and comes to the same
-// weights all the same. Every moment of an iteration, several stages at once, all data peers, random schedules, and broken variants.
+// All holders of a stage's state die at once, standbys too. The run rolls back to a checkpoint or
+// to its beginning, and reaches the same weights. Every moment of an iteration, several stages at
+// once, all data peers, random schedules, and mutants.
 #include "campaign_run.h"
 #include "case_run.h"
 
@@ -14,10 +15,10 @@ static sim_bench bench;
 static const case_death deaths[] = {
     {"before a forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
     {"with forwards sent on", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 1}},
-    {"in a backward, without a word", {.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 1, .machine = true}},
+    {"in a backward, machine dies", {.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 1, .machine = true}},
     {"before COMMIT", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COMMIT, .skip = 1}},
     {"after it said COUNTED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COUNTED, .skip = 3}},
-    {"at BEGIN AGGREGATION, without a word", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .machine = true}},
+    {"at BEGIN AGGREGATION, machine dies", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .machine = true}},
     {"with a result", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_REDUCE}},
     {"with all results, which only they have", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_REDUCED}},
     {"after applying", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_APPLY}},
@@ -26,7 +27,8 @@ static const case_death deaths[] = {
 
 enum { DEATHS = sizeof deaths / sizeof *deaths };
 
-// The third iteration's, of `relays` of two stages; a checkpoint every `every`, 0: none before the end.
+// A loss in the third iteration, with `relays` relays for two stages and a checkpoint every `every`
+// iterations; 0: none before the end.
 static sim_case case_of(uint32_t index, uint32_t relays, uint32_t every) {
     sim_case c = sim_case_plain(90 + index, 3, 2, relays, 6, 5);
     c.checkpoint_every = every;
@@ -38,39 +40,41 @@ static sim_case case_of(uint32_t index, uint32_t relays, uint32_t every) {
     return c;
 }
 
-static void check_went_back(const char *name, const sim_report *report, uint32_t times, uint64_t least, uint64_t most) {
-    if (report->stats.rollbacks != times) fail_msg("%s: the run went back %u times, not %u", name, report->stats.rollbacks, times);
+static void check_rollbacks(const char *name, const sim_report *report, uint32_t times, uint64_t least, uint64_t most) {
+    if (report->stats.rollbacks != times) fail_msg("%s: %u rollbacks, not %u", name, report->stats.rollbacks, times);
     uint64_t again = report->stats.again_iterations;
     if (again < least || again > most) fail_msg("%s: %llu iterations were computed again", name, (unsigned long long)again);
 }
 
-// With a checkpoint of each second iteration one or two are computed again, without one all of them.
+// With a checkpoint every second iteration one or two are repeated, without one all of them.
 static void test_every_moment(void **state) {
     (void)state;
     for (uint32_t i = 0; i < DEATHS; i++)
         for (uint32_t every = 0; every <= 2; every += 2) {
-            if (every == 0 && deaths[i].crash.kind == JOB_STATE_GET && deaths[i].crash.moment == SIM_AFTER_JOB_TOLD) continue;  // nobody asks for it
+            // no peer requests it
+            if (every == 0 && deaths[i].crash.kind == JOB_STATE_GET && deaths[i].crash.moment == SIM_AFTER_JOB_TOLD) continue;
             sim_case c = case_of(i, 4, every);
             sim_report report;
             case_run(&bench, deaths[i].name, &c, i % 2 == 0, "", &report);
-            check_went_back(deaths[i].name, &report, 1, every ? 0 : 3, every ? 2 : 4);
+            check_rollbacks(deaths[i].name, &report, 1, every ? 0 : 3, every ? 2 : 4);
         }
 }
 
-// Nobody has what was saved, though each disk says so: it is noticed before it is used, and the run goes back to its beginning.
-static void test_spoilt_checkpoints_are_not_used(void **state) {
+// Each disk holds a wrong state in place of the checkpoint. It is detected before use, and the run
+// rolls back to its beginning.
+static void test_wrong_checkpoints_are_not_used(void **state) {
     (void)state;
     for (uint32_t i = 0; i < DEATHS; i += 3) {
         sim_case c = case_of(i, 4, 2);
         sim_report report;
-        c.spoilt_saves = true;
+        c.wrong_checkpoints = true;
         case_run(&bench, "spoilt checkpoints", &c, i % 2 == 0, "", &report);
-        check_went_back("spoilt checkpoints", &report, 2, 3, 6);
+        check_rollbacks("spoilt checkpoints", &report, 2, 3, 6);
     }
 }
 
-// Its shadows die with it.
-static void test_shadows_die_as_well(void **state) {
+// The standbys die with the stage.
+static void test_standbys_die_with_the_stage(void **state) {
     (void)state;
     for (uint32_t i = 0; i < DEATHS; i++) {
         sim_case c = case_of(i, 4, 2);
@@ -78,7 +82,7 @@ static void test_shadows_die_as_well(void **state) {
         c.shadow_peers = 2;
         sim_report report;
         case_run(&bench, deaths[i].name, &c, false, "", &report);
-        check_went_back(deaths[i].name, &report, 1, 0, 2);
+        check_rollbacks(deaths[i].name, &report, 1, 0, 2);
     }
 }
 
@@ -93,21 +97,22 @@ static void test_several_stages_at_once(void **state) {
         c.crash[1] = c.crash[0];
         sim_report report;
         case_run(&bench, "two stages", &c, false, "", &report);
-        if (report.stats.stage_deaths < 1 || report.stats.rollbacks < 1) fail_msg("%u stages died, the run went back %u times", report.stats.stage_deaths, report.stats.rollbacks);
+        if (report.stats.stage_deaths < 1 || report.stats.rollbacks < 1) fail_msg("%u stages died, %u rollbacks", report.stats.stage_deaths, report.stats.rollbacks);
     }
 }
 
-// Nobody comes in the place of the dead: a relay of a stage that has two of them does.
-static void test_others_fill_the_stage(void **state) {
+// The dead are not replaced: a relay of a stage with two relays moves.
+static void test_relay_of_another_stage_moves_to_the_lost_one(void **state) {
     (void)state;
     sim_case c = case_of(0, 5, 2);  // stage 1 has three
     c.crash[0].restart_ns = 4000 * SECOND;
     sim_report report;
-    case_run(&bench, "nobody comes back", &c, false, "", &report);
-    check_went_back("nobody comes back", &report, 1, 0, 2);
+    case_run(&bench, "no peer restarts", &c, false, "", &report);
+    check_rollbacks("no peer restarts", &report, 1, 0, 2);
 }
 
-// All data peers, the leader among them, die and come back with what they had stored: the log and, one of them, the checkpoint.
+// All data peers, also the leader, die and restart with their disks: the log and, at one of them,
+// the checkpoint.
 static void test_all_data_peers(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
@@ -120,12 +125,12 @@ static void test_all_data_peers(void **state) {
         sim_report report;
         case_run(&bench, "all data peers", &c, false, "", &report);
         assert_int_equal(report.stats.stage_deaths, 1);
-        check_went_back("all data peers", &report, 1, 0, c.checkpoint_every ? 2 : 4);
+        check_rollbacks("all data peers", &report, 1, 0, c.checkpoint_every ? 2 : 4);
     }
 }
 
-// The same when all is computed and the last checkpoint is not written: the relays wait for a while, and are sent again if they
-// have gone.
+// The same after the last iteration, before the last checkpoint is written: the relays wait for a
+// while, and are restarted if they have exited.
 static void test_all_data_peers_at_the_end(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -136,34 +141,35 @@ static void test_all_data_peers_at_the_end(void **state) {
         c.checkpoint_every = i % 2;
         c.crashes = 1;
         c.crash[0] = (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_DATA, .iteration = 3, .data = true, .stage = true, .lost = true, .restart_ns = (late ? 40 : 14) * SECOND};
-        if (!late) c.compute_ns = 2 * SECOND;  // to compute one iteration again takes longer
+        if (!late) c.compute_ns = 2 * SECOND;  // repeating one iteration takes longer
         sim_report report;
         case_run(&bench, late ? "all data peers, long after the end" : "all data peers at the end", &c, false, "", &report);
         assert_int_equal(report.stats.stage_deaths, 1);
         assert_int_equal(report.stats.joins, late ? 3 + 4 : 3);
-        check_went_back("all data peers at the end", &report, 1, 0, c.checkpoint_every ? 1 : 3);
+        check_rollbacks("all data peers at the end", &report, 1, 0, c.checkpoint_every ? 1 : 3);
     }
 }
 
-// What FINAL will say is decided, and it waits for the checkpoint of the version before; the only one who has the results dies meanwhile. Behind
-// FINAL the run would have to go back by one iteration: it goes back to what is being saved.
-static void test_a_result_is_lost_while_final_waits(void **state) {
+// 1. FINAL is decided and waits for the checkpoint of the version before. 2. The only holder of the
+// results dies. After FINAL the run would have to roll back by one iteration; it rolls back to the
+// checkpoint that is being written.
+static void test_result_is_lost_while_FINAL_waits(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         sim_case c = sim_case_plain(7, 3, 1, 2, 2, 4);
         c.checkpoint_every = 1;
-        c.blocks = 200;
-        c.payload_ns = SECOND / 10;
+        c.fake.blocks = 200;
+        c.net.payload_ns = SECOND / 10;
         c.crashes = 1;
         c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (45 + i) * SECOND / 10, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
         sim_report report;
         case_run(&bench, "while FINAL waits", &c, false, "", &report);
-        check_went_back("while FINAL waits", &report, 1, 0, 0);
+        check_rollbacks("while FINAL waits", &report, 1, 0, 0);
     }
 }
 
-// Where nobody dies no run goes back, though peers stand still and are cut off for a while.
-static void test_nobody_goes_back_for_nothing(void **state) {
+// Without deaths no run rolls back, though peers are paused and cut off for a while.
+static void test_no_rollback_without_deaths(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         sim_case c = sim_case_plain(140 + i, 3, 2, 4, 6, 4);
@@ -179,79 +185,112 @@ static void test_nobody_goes_back_for_nothing(void **state) {
 // ---- random schedules
 
 // Schedules that once failed.
-static void test_no_schedule_fails_again(void **state) {
+static void test_once_failed_schedules_pass(void **state) {
     (void)state;
     const sim_campaign once[] = {
-        // a relay was expelled and the run went back while it computed a weight gradient: its sum was never cleared of that
+        // a relay was removed and the run rolled back while it computed a weight gradient, which
+        // stayed in its sum
         {.first = 8030312, .real = true, .flaps = true, .partitions = true},
-        // who led anew had begun its store behind what the other voters knew, and told them nothing until it was in charge
+        // a new leader had compacted its log past the other voters, and sent them nothing until it
+        // was in charge
         {.first = 62014, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
-        // routers: a data peer that was cut off passed by a draft of the others, who forgot its labels
+        // routers: a data peer that was cut off skipped a staged plan of the others, and they
+        // forgot its labels
         {.first = 62067, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
-        // an elected leader again, and what came last in the log had left nothing behind, so a state never reached as far
+        // again a new leader, and the newest entry had no effect on the state, so no snapshot ever
+        // reached its position
         {.first = 62131, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
-        // the checker asked one whether it had settled before it knew that another one still waited
+        // the checker asked one router whether it had settled before it knew that another one still
+        // waited
         {.first = 11494167, .stage_losses = true, .flaps = true, .odd = true, .leader_deaths = true},
-        // the one voter died before it had the last checkpoint, and the only one with a stage's state went home at once
+        // the only voter died before the last checkpoint, and the only holder of a stage's state
+        // exited at once
         {.first = 743, .real = true, .stage_losses = true, .leader_deaths = true},
-        // all of a stage fell silent; the checkpoint was another's than the leader's, who waited for the silent ones for ever
+        // all of a stage were silent; the checkpoint was not the leader's, and the leader waited
+        // for the silent ones for ever
         {.first = 654, .real = true, .stage_losses = true, .leader_deaths = true},
-        // all data peers came back at other addresses, knew the log, and were told by nobody where the others were
+        // all data peers restarted at other addresses, had the log, and did not learn the others'
+        // addresses
         {.first = 8104949, .real = true, .carried = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
-        // a relay that never voted sent its state to a voter that was back, and did not say how far it goes
+        // a relay that never voted sent its snapshot to a restarted voter, without the position
         {.first = 8107992, .carried = true, .stage_losses = true, .elastic = true, .odd = true, .short_stores = true, .leader_deaths = true},
-        // a state was taken from two of different times: the expelled stayed among the living, and a new owner waited for its answer
+        // one snapshot was mixed from two of different times: removed peers stayed members, and a
+        // new owner waited for their answer
         {.first = 8410259, .carried = true, .stage_losses = true, .elastic = true, .odd = true, .short_stores = true, .leader_deaths = true},
-        // one came back to a swarm in which all others were elsewhere by then, and believed its store more than its user
+        // all other peers had new addresses when one restarted, and it trusted its log more than
+        // its user
         {.first = 8403283, .real = true, .carried = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
-        // all data peers died before the last checkpoint was there, and the relays were gone when they came back
+        // all data peers died before the last checkpoint was written, and the relays had exited
+        // when they restarted
         {.first = 2006, .real = true, .stage_losses = true, .leader_deaths = true},
-        // who joined read of the last FINAL before it read that the run went back, knew no voter but the leader, and went home at once
+        // a joiner read the last FINAL before it read of the rollback, knew no voter but the
+        // leader, and exited at once
         {.first = 8518942, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
-        // a voter was sent the log from where a state broke off, and took the run's beginning in it for the newest generation
+        // a voter received the log from the end of a partial snapshot, and took an old RUN entry
+        // for the newest generation
         {.first = 8900272, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
-        // who joined lost the link to the only one that it knew, and sought the leader for ever where an earlier life of that one had been
+        // a joiner lost the link to its only contact, and searched the leader at the address of an
+        // earlier incarnation for ever
         {.first = 8910108, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
-        // the only data peer ended the run while it was cut off, and the others went back after 10 s, to wait for another one for ever
+        // the only data peer ended the run while it was cut off, and the others rolled back after
+        // 10 s and waited for another one for ever
         {.first = 8911245, .stage_losses = true, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true},
-        // the harness let voters die for good while the others were about to come back, and too few were left
+        // the harness killed voters for good while the others were about to restart, and too few
+        // were left
         {.first = 8521549, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
-        // the user of a peer that knew only a dead one named another, and forgot who knew only that peer where it had been
+        // a user gave a peer a new contact in place of a dead one, and the peer that knew only this
+        // one lost it
         {.first = 8518856, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
-        // a state came in place of a voter's own and broke off; that one was elected, and could neither begin nor be told the rest
+        // a snapshot in place of a voter's own log broke off; that voter was elected, and could
+        // neither begin nor receive the rest
         {.first = 9102499, .real = true, .carried = true, .stage_losses = true, .elastic = true, .partitions = true, .short_stores = true, .leader_deaths = true},
-        // a relay was moved to an empty stage, and let back to where it had been, again and again, while the other one there was cut off;
-        // and that one was to leave, went when it was expelled, and the harness sent nobody who could have gone to the empty stage
+        // a relay was moved to an empty stage and back again and again, while the other relay there
+        // was cut off; that one was to leave, exited on its removal, and the harness started no
+        // relay for the empty stage
         {.first = 9549722, .stage_losses = true, .odd = true, .data_deaths = true},
-        // the harness let who led die when the last FINAL rested on its own report alone: of what it tells itself nobody had heard
+        // the harness killed the leader when the last FINAL rested on the leader's own report
+        // alone, which no other peer had received
         {.first = 9702988, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true},
-        // what was to be repaired for an owner that died held a relay's only slot, and waited for the heir's, whose holder waited for the relay's
+        // a repair for a dead owner held a relay's only slot and waited for the new owner's
+        // slot, and that slot's holder waited for the relay's
         {.first = 9704749, .carried = true, .partitions = true, .odd = true},
-        // shadows that worked for a stage were expelled while they were cut off, and not let back, for nothing had been applied yet
+        // promoted standbys were removed while they were cut off, and not admitted again, because
+        // nothing had been applied yet
         {.first = 9742773, .stage_deaths = true, .partitions = true, .odd = true, .data_deaths = true},
-        // an iteration was skipped, and parts of sums that nobody would add any more stayed where they were
+        // an iteration was skipped, and parts of sums stayed that no attempt would add
         {.first = 9536018, .carried = true, .partitions = true, .odd = true},
-        // in a fast run a relay that missed a BEGIN put results of two rounds together; it finds out by their root, and gets them again
+        // in fast mode a relay missed a BEGIN and mixed results of two attempts; their root reveals
+        // it, and it fetches them again
         {.first = 9752596, .stage_losses = true, .private_data = true, .flaps = true, .odd = true, .data_deaths = true},
-        // a COMMIT was lost with its link, and its holder moved because it had denied a RESUME, to which it promises nothing
+        // a COMMIT was lost with its link, and the microbatch moved because the holder had denied a
+        // RESUME, which is no refusal
         {.first = 88602895, .real = true, .flaps = true, .partitions = true},
-        // a state of the log came twice, its own store had a FINAL from before the run went back, and that was applied between the two
+        // a snapshot arrived twice, and a FINAL of before the rollback in the peer's own log was
+        // applied between the two
         {.first = 9965239, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .short_stores = true, .leader_deaths = true},
-        // a shadow that had not heard of its promotion refused what a repair sent, and each refusal sent twice as much again
+        // a standby that had not read of its promotion refused the tensors of a repair, and each
+        // refusal doubled them
         {.first = 10061133, .real = true, .stage_deaths = true, .flaps = true, .partitions = true, .data_deaths = true},
-        // the harness removed a checkpoint when the next was written, of which the log never said a word: a host keeps the one before
+        // the harness removed a checkpoint before the log knew of the next one: a host keeps the
+        // previous one
         {.first = 10107624, .real = true, .stage_losses = true, .partitions = true, .leader_deaths = true},
-        // all but one of each stage died at once; a relay went back to the empty stage that a shadow was about to work for, and not to the other one
+        // all but one of each stage died; a relay moved back to the stage that a standby was about
+        // to work for, and not to the other empty one
         {.first = 1023644, .stage_deaths = true, .flaps = true, .partitions = true, .odd = true},
-        // a carried result was given up before any of the state was there, which then came as it was before that result, and nobody asked again
+        // a relayed result was dropped before any state had arrived; the state was then one version
+        // behind, and the result was not requested again
         {.first = 838931, .carried = true, .flaps = true, .partitions = true, .odd = true},
-        // the harness ended a cut when a second one of the same peer began, but not for what had been sent meanwhile
+        // the harness ended a cut when a second one of the same peer began, but not for messages
+        // sent meanwhile
         {.first = 1304807, .partitions = true, .odd = true, .data_deaths = true},
-        // two of three voters died during the last checkpoint; the third went home after a while, and the harness brought it back without its store
+        // two of three voters died during the last checkpoint; the third exited after a while, and
+        // the harness restarted it without its log
         {.first = 1543807, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
-        // the first FINAL was about to be stored when the only one who had reported a stage's results, and was cut off, was expelled
+        // the first FINAL was about to be stored when the only reporter of a stage's results, which
+        // was cut off, was removed
         {.first = 2552, .real = true, .flaps = true, .partitions = true},
-        // all of a stage were cut off, and about to be expelled when their reports came: FINAL rested on these, behind their expulsions in the log
+        // all of a stage were cut off, and about to be removed when their reports came: FINAL
+        // rested on these, after their removals in the log
         {.first = 14489, .carried = true, .private_data = true, .partitions = true, .odd = true, .data_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
@@ -270,13 +309,13 @@ static void test_random(void **state) {
             lost += r[kind].stage_deaths;
             back += r[kind].rollbacks;
         }
-        print_message("%llu stages were lost, %llu times the run went back\n", (unsigned long long)lost, (unsigned long long)back);
+        print_message("%llu stages were lost, %llu rollbacks\n", (unsigned long long)lost, (unsigned long long)back);
         assert_true(lost > runs / 2);
         assert_true(back > runs / 4);
     }
 }
 
-// ---- broken variants
+// ---- mutants
 
 static void test_mutants_are_noticed(void **state) {
     (void)state;
@@ -292,9 +331,9 @@ static void test_mutants_are_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_spoilt_checkpoints_are_not_used),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
-        cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers), cmocka_unit_test(test_all_data_peers_at_the_end), cmocka_unit_test(test_a_result_is_lost_while_final_waits), cmocka_unit_test(test_nobody_goes_back_for_nothing),
-        cmocka_unit_test(test_no_schedule_fails_again),
+        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_wrong_checkpoints_are_not_used),          cmocka_unit_test(test_standbys_die_with_the_stage), cmocka_unit_test(test_several_stages_at_once),
+        cmocka_unit_test(test_relay_of_another_stage_moves_to_the_lost_one), cmocka_unit_test(test_all_data_peers), cmocka_unit_test(test_all_data_peers_at_the_end), cmocka_unit_test(test_result_is_lost_while_FINAL_waits), cmocka_unit_test(test_no_rollback_without_deaths),
+        cmocka_unit_test(test_once_failed_schedules_pass),
         cmocka_unit_test(test_random),                cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// All that work for a stage die at once: a shadow of it does the work from then on, at the version that was due, and what comes
-// out is what would have come out anyway. Every moment of an iteration, random schedules, and broken variants.
+// All workers of a stage die at once. A standby takes over at the right version, and the results
+// are those of a run without faults. Every moment of an iteration, random schedules, and mutants.
 #include "campaign_run.h"
 #include "case_run.h"
 
@@ -15,14 +15,14 @@ static const case_death deaths[] = {
     {"before a forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
     {"with a forward computed", {.moment = SIM_AFTER_JOB, .kind = JOB_FORWARD, .skip = 2}},
     {"with forwards sent on", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 1}},
-    {"before a gradient comes", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD}},
+    {"before a gradient arrives", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD}},
     {"in a backward", {.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 1}},
-    {"with gradients sent on, without a word", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1, .machine = true}},
+    {"with gradients sent on, machine dies", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1, .machine = true}},
     {"before COMMIT", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COMMIT, .skip = 1}},
     {"between COMMIT and weight gradient", {.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT, .skip = 1}},
     {"after it said COUNTED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COUNTED, .skip = 3}},
     {"between commit and aggregation", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION}},
-    {"at BEGIN AGGREGATION, without a word", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .machine = true}},
+    {"at BEGIN AGGREGATION, machine dies", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .machine = true}},
     {"in the reduction", {.moment = SIM_BEFORE_JOB, .kind = JOB_REDUCE}},
     {"with a result", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_REDUCE}},
     {"with all results", {.moment = SIM_AFTER_JOB, .kind = JOB_NORM}},
@@ -30,9 +30,10 @@ static const case_death deaths[] = {
     {"packing a part", {.moment = SIM_BEFORE_JOB, .kind = JOB_PACK}},
 };
 
-enum { DEATHS = sizeof deaths / sizeof *deaths, DEATHS_OF_ONE = DEATHS - 1 };  // who is alone packs nothing
+// a sole member packs nothing
+enum { DEATHS = sizeof deaths / sizeof *deaths, DEATHS_OF_ONE = DEATHS - 1 };
 
-// `relays` of two stages; each stage has one shadow.
+// `relays` relays for two stages; each stage has one standby.
 static sim_case case_of(uint32_t index, uint32_t relays) {
     sim_case c = sim_case_plain(80 + index, 3, 2, relays, 8, 4);
     c.shadows = 1;
@@ -65,8 +66,8 @@ static void test_every_moment_of_a_stage_of_one(void **state) {
     every_death(false, 2);
 }
 
-// The dead come back, as strangers, and fetch the state from the shadow that took their place.
-static void test_the_dead_return(void **state) {
+// The dead restart with new identities, and fetch the state from the standby that replaced them.
+static void test_dead_workers_restart(void **state) {
     (void)state;
     for (uint32_t i = 0; i < DEATHS_OF_ONE; i++) {
         sim_case c = case_of(i, 2);
@@ -78,8 +79,9 @@ static void test_the_dead_return(void **state) {
     }
 }
 
-// Where nothing happens a shadow changes nothing: no repair, no waste (the checkers say so), and no work of its own.
-static void test_shadows_in_peace(void **state) {
+// In a run without faults a standby changes nothing: no repair, no wasted compute (the checkers
+// compare), and no work of its own.
+static void test_standbys_without_faults_change_nothing(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         sim_case c = sim_case_plain(70 + i, 3, 1, 2 + i, 6, 3);
@@ -108,7 +110,7 @@ static void test_random(void **state) {
     assert_true(promotions > stage_deaths / 2);
 }
 
-// Several vote, and whoever leads dies as well.
+// Several peers vote, and the leader dies as well.
 static void test_random_with_voters(void **state) {
     (void)state;
     static const uint64_t count[CAMPAIGN_KINDS] = {40, 40, 20};
@@ -126,20 +128,25 @@ static void test_random_with_voters(void **state) {
     assert_true(leader_deaths > runs / 3);
 }
 
-// Schedules that ended nowhere.
-static void test_no_schedule_ends_nowhere(void **state) {
+// Schedules that once did not end.
+static void test_once_stuck_schedules_end(void **state) {
     (void)state;
     const sim_campaign once_stuck[] = {
-        // those who had a stage's state were expelled, and then those died for whose sake they had been
+        // the holders of a stage's state were removed, and then the peers died for which they had
+        // been removed
         {.first = 163, .data_deaths = true},
         {.first = 20171},
-        // one came back, and waited for results of the iteration before it that only shadows could have had
+        // a restarted peer waited for results of the iteration before it, which only standbys could
+        // have
         {.first = 5000161, .flaps = true},
-        // what had been home, until its last stage died, kept its owner's only slot from what held the last slot of that stage
+        // a microbatch that had completed, until its last stage died, kept its owner's only slot,
+        // which the holder of that stage's last slot needed
         {.first = 8000411, .flaps = true},
-        // the harness counted on a shadow that the leader was about to move, for its machine worked for the same stage
+        // the harness relied on a standby that the leader was about to move, because its machine
+        // worked for the same stage
         {.first = 8824451, .real = true, .partitions = true, .data_deaths = true},
-        // the harness sent nobody when the run went back and fewer relays were left than stages, for shadows had done their work
+        // the harness started no relays after a rollback with fewer relays than stages, because
+        // standbys had done their work
         {.first = 13637209},
     };
     for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
@@ -149,7 +156,7 @@ static void test_no_schedule_ends_nowhere(void **state) {
     }
 }
 
-// ---- broken variants
+// ---- mutants
 
 static void test_mutants_are_noticed(void **state) {
     (void)state;
@@ -165,8 +172,8 @@ static void test_mutants_are_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment),    cmocka_unit_test(test_every_moment_of_a_stage_of_one), cmocka_unit_test(test_the_dead_return),
-        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_no_schedule_ends_nowhere),      cmocka_unit_test(test_random), cmocka_unit_test(test_random_with_voters),
+        cmocka_unit_test(test_every_moment),    cmocka_unit_test(test_every_moment_of_a_stage_of_one), cmocka_unit_test(test_dead_workers_restart),
+        cmocka_unit_test(test_standbys_without_faults_change_nothing), cmocka_unit_test(test_once_stuck_schedules_end),      cmocka_unit_test(test_random), cmocka_unit_test(test_random_with_voters),
         cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

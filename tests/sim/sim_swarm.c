@@ -1,5 +1,5 @@
-// Whole swarms as scenarios describe them: quiet, troubled, cut in two; the same events whatever the order of the list, and
-// a swarm that is stuck is seen to be.
+// Whole swarms from scenarios: without faults, with churn, partitioned. The order of the list
+// changes no event, and a stalled swarm is reported.
 #include "sim/scenario.h"
 #include "sim/swarm.h"
 
@@ -38,7 +38,7 @@ static scenario *parse(const char *text) {
     return s;
 }
 
-// A run with `more` lines, and the seed of the test.
+// A run of `text` with more lines and the test's seed.
 static void run(const char *text, const char *more, uint64_t seed, sim_swarm_report *report) {
     char all[4096];
     snprintf(all, sizeof all, "%s%s", text, more);
@@ -62,7 +62,7 @@ static const sim_swarm_peer *peer_named(const sim_swarm_report *report, const ch
     return NULL;
 }
 
-static void test_a_quiet_swarm(void **state) {
+static void test_run_without_faults(void **state) {
     (void)state;
     sim_swarm_report report;
     run_well(quiet, "", 1, &report);
@@ -101,7 +101,7 @@ static const char paired[] = "model: demo\n"
                              "- {name: two, stage: 2, gflops: 50, count: 2, capacity: 8}\n"
                              "links: {latency_ms: 5, up_mbps: 50, down_mbps: 200, pairs: [{from: [one], to: [two], latency_ms: 200}]}\n";
 
-// The most units that a relay of stage 1 sends to one of stage 2, once all iterations are done.
+// The most units that a relay of stage 1 sends to one of stage 2 after all iterations.
 static uint32_t most_between_relays(const char *more) {
     const sim_swarm_options options = {.check = SIM_CHECK_LIVENESS, .replay = "the command"};
     char text[1024];
@@ -123,9 +123,9 @@ static uint32_t most_between_relays(const char *more) {
     return most;
 }
 
-// Two relays a stage, four units each, slow links between them: where the heaviest link counts, each relay sends to both of
-// the next stage; where the sum does, the cheaper pairing takes all.
-static void test_real_peers_lighten_the_heaviest_link(void **state) {
+// Two relays a stage with four units each, and slow links between them. The bottleneck objective
+// uses both relays of the next stage; the sum uses the cheaper pairing alone.
+static void test_bottleneck_objective_splits_the_flow(void **state) {
     (void)state;
     assert_int_equal(most_between_relays("objective: worst\n"), 2);
     assert_int_equal(most_between_relays("objective: sum\n"), 4);
@@ -176,12 +176,13 @@ static void test_lines_bound_the_swarm(void **state) {
     sim_swarm_report_free(&narrow);
 }
 
-// Every way in which peers come and go, for some seeds; the checkers look at every event.
+// Every kind of churn, for some seeds; the checkers run after every event.
 static void test_churn(void **state) {
     (void)state;
     static const char *const kinds[] = {
         "churn: {crash: 0.15, rejoin: 0.5, dies: process}\n",
-        "churn: {crash: 0.3, rejoin: 0.6, dies: process, only: [d-2, one, two]}\n",  // another data peer takes over
+        // another data peer takes over
+        "churn: {crash: 0.3, rejoin: 0.6, dies: process, only: [d-2, one, two]}\n",
         "churn: {crash: 0.1, rejoin: 0.3}\n",
         "churn: {sessions: {distribution: exponential, mean_s: 15, away_s: 5}}\n",
         "churn: {dies: process, sessions: {distribution: weibull, mean_s: 10, shape: 0.6, away_s: 3}}\n",
@@ -221,7 +222,7 @@ static void free_with_events(scenario *s) {
     scenario_free(s);
 }
 
-static void test_what_is_written_happens(void **state) {
+static void test_scenario_events_happen(void **state) {
     (void)state;
     scenario *s = parse(quiet);
     s->iterations = 8;
@@ -246,12 +247,13 @@ static void test_what_is_written_happens(void **state) {
     sim_swarm_report_free(&report);
 }
 
-// Who dies and comes back counts once in both, whether the run has begun by then or goes back to where it began.
-static void test_comings_and_goings(void **state) {
+// A peer that dies and restarts counts once in both figures, also before the run begins and across
+// a rollback.
+static void test_joins_and_leaves_are_counted_once(void **state) {
     (void)state;
     static const struct {
         double dies_s, comes_s;
-        bool all;  // the relays: nobody has their stages' state any more
+        bool all;  // all relays: every copy of their stages' state is lost
     } cases[] = {{0.01, 0.02, false}, {0.01, 3, false}, {3, 5, false}, {3, 60, true}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         scenario *s = parse(quiet);
@@ -282,7 +284,8 @@ static void test_partitions(void **state) {
     double calm = (double)report.virtual_ns / SECOND;
     sim_swarm_report_free(&report);
     scenario *s = parse(quiet);
-    s->partitions = 2;  // one relay hears nobody for a while, another is not heard
+    // one relay receives nothing for a while, another one's messages do not arrive
+    s->partitions = 2;
     for (uint32_t i = 0; i < s->peers; i++) {
         if (strcmp(s->peer[i].name, "one-1") == 0) s->partition[0].from.word[0] |= 1u << i;
         else s->partition[0].to.word[0] |= 1u << i;
@@ -306,7 +309,7 @@ typedef struct late_joiners {
     const char *share, *gflops, *donors, *joiners, *microbatches;
 } late_joiners;
 
-// The longest time that a joiner of stage two took for its state.
+// The longest time that a joiner of stage two took to fetch its state.
 static double fetched_from_s(late_joiners l, double start_s) {
     char text[1024];
     sim_swarm_report report;
@@ -325,7 +328,8 @@ static double fetched_from_s(late_joiners l, double start_s) {
     return most;
 }
 
-// On the average: a reduction, which nothing else may hold up, may fall into it or not.
+// The average over several start times, because a reduction, which nothing may delay, falls into
+// some of them.
 static double fetched_s(late_joiners l) {
     enum { STARTS = 6 };
     double sum = 0;
@@ -333,9 +337,9 @@ static double fetched_s(late_joiners l) {
     return sum / STARTS;
 }
 
-// A joiner gets its share of a donor's line, and no more, while that sends tensors. A line that nobody needs is a joiner's,
-// and so is all of it where most of a stage fetches.
-static void test_the_upload_share_holds(void **state) {
+// A joiner gets its share of a donor's line, and no more, while the donor sends tensors. An idle
+// line is free for joiners, and so is all of a line if most of the stage fetches.
+static void test_state_transfer_keeps_the_upload_share(void **state) {
     (void)state;
     double whole = fetched_s((late_joiners){"100", "1000", "2", "1", "32"}), tenth = fetched_s((late_joiners){"10", "1000", "2", "1", "32"});
     double calm = fetched_s((late_joiners){"100", "1", "2", "1", "16"}), spare = fetched_s((late_joiners){"10", "1", "2", "1", "16"});
@@ -348,9 +352,10 @@ static void test_the_upload_share_holds(void **state) {
     assert_true(urgent < 1.5 * freely);
 }
 
-// Of a stage with some 42.5 million parameters two members send each other half of the exact sums, 8 bytes each, and then half of the
-// results, 4 bytes each: 255 MB at 5 MB/s. Nothing crosses a thin line twice because what was asked for is long in coming.
-static void test_a_reduction_fills_a_thin_line_once(void **state) {
+// Two members of a stage with some 42.5 million parameters exchange half of the exact sums, 8 bytes
+// each, and half of the results, 4 bytes each: 255 MB at 5 MB/s. No chunk crosses a slow line twice
+// because its first copy is late.
+static void test_slow_reduction_sends_each_chunk_once(void **state) {
     (void)state;
     static const char text[] =
         "model: gpt2-small\nstages: 3\niterations: 2\nmicrobatches: 4\npeers:\n"
@@ -368,11 +373,12 @@ static void test_a_reduction_fills_a_thin_line_once(void **state) {
     sim_swarm_report_free(&report);
 }
 
-// Connections fall though nobody dies: everything is done all the same, and some things twice.
-static void test_links_fall(void **state) {
+// Connections break without deaths: everything is done all the same, and some work is repeated.
+static void test_broken_links(void **state) {
     (void)state;
     uint64_t repairs = 0;
-    static const uint64_t seeds[] = {1, 2, 3, 4, 7, 17, 965};  // in the last one what fell with a link was waited for the longer, the oftener it fell
+    // 965: after each broken link the wait for its tensors became longer
+    static const uint64_t seeds[] = {1, 2, 3, 4, 7, 17, 965};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         uint64_t seed = seeds[i];
         sim_swarm_report report;
@@ -390,8 +396,8 @@ static void test_links_fall(void **state) {
     assert_true(repairs > 0);
 }
 
-// All of a stage are gone: somebody of another one takes their place, and what was computed is computed again.
-static void test_a_stage_is_filled_again(void **state) {
+// All of a stage are gone: a peer of another stage replaces them, and their work is repeated.
+static void test_relay_moves_to_an_empty_stage(void **state) {
     (void)state;
     static const char *const all[] = {"two-1", "two-2", "two-3"};
     scenario *s = parse(quiet);
@@ -404,7 +410,7 @@ static void test_a_stage_is_filled_again(void **state) {
     sim_swarm_report_free(&report);
 }
 
-static void test_a_swarm_that_is_stuck(void **state) {
+static void test_stalled_swarm_fails(void **state) {
     (void)state;
     static const char *const all[] = {"one-1", "one-2", "one-3", "two-1", "two-2", "two-3"};
     scenario *s = parse(quiet);
@@ -414,13 +420,13 @@ static void test_a_swarm_that_is_stuck(void **state) {
     free_with_events(s);
     assert_true(report.failed);
     assert_non_null(strstr(report.text, "iteration 0 makes no progress"));
-    assert_non_null(strstr(report.text, "nobody has been at work in stage 1 since one-1 died at 3.0 s: keep another peer there"));
+    assert_non_null(strstr(report.text, "no peer has worked in stage 1 since one-1 died at 3.0 s: keep another peer there"));
     assert_string_equal(report.replay, "the command");
     assert_true(report.iterations < 4);
     sim_swarm_report_free(&report);
 }
 
-// One peer a stage; two is kept from its work. What is said names it, and since when.
+// One peer a stage; `two` cannot work. The report names it and the time.
 static void expect_stuck(const char *more, bool paused, const char *words) {
     static const char lone[] = "model: demo\nstages: 3\niterations: 4\nmicrobatches: 8\npeers:\n- {name: d, role: data, gflops: 100}\n"
                                "- {name: one, stage: 1, gflops: 4}\n- {name: two%s, gflops: 4}\n%s";
@@ -441,16 +447,16 @@ static void expect_stuck(const char *more, bool paused, const char *words) {
     sim_swarm_report_free(&report);
 }
 
-static void test_why_a_swarm_is_stuck(void **state) {
+static void test_stall_report_names_the_peer(void **state) {
     (void)state;
-    expect_stuck("", true, "nobody has been at work in stage 2 since two was paused at 3.0 s: keep another peer there, or let this one come back");
+    expect_stuck("", true, "no peer has worked in stage 2 since two was paused at 3.0 s: keep another peer there, or let this one come back");
     expect_stuck("links: {partitions: [{from: two, start_s: 3, stop_s: 9000}]}\n", false,
-                 "nobody has been at work in stage 2 since two was cut off at 3.0 s: keep another peer there, or end the partition");
+                 "no peer has worked in stage 2 since two was cut off at 3.0 s: keep another peer there, or end the partition");
     expect_stuck("links: {partitions: [{from: two}]}\n", false,
-                 "the run does not start, nothing has happened since 0.2 s; nobody has been at work in stage 2 since two was cut off at 0.0 s");
-    expect_stuck("links: {partitions: [{from: two}]}\n", false, "nobody has ever come to stage 2: does a partition keep those away");
+                 "the run does not start, nothing has happened since 0.2 s; no peer has worked in stage 2 since two was cut off at 0.0 s");
+    expect_stuck("links: {partitions: [{from: two}]}\n", false, "no peer has ever reached stage 2: does a partition cut off those");
     expect_stuck("links: {partitions: [{from: one, to: two, start_s: 3}]}\n", false,
-                 "somebody lives in every stage; does a partition keep them from each other?");
+                 "every stage has a live peer; does a partition keep them from each other?");
 }
 
 // Peers that share a machine slow each other down; with a core each they do not.
@@ -475,7 +481,7 @@ static void test_machines_are_shared(void **state) {
     uint64_t busy = 0, up = report.peer[0].up_ns;
     for (uint32_t i = 0; i < report.peers; i++) busy += report.peer[i].busy_ns;
     assert_true(crowded > 2 * alone && crowded < 7 * alone);
-    assert_true(busy > up);  // busy and waiting for a core is busy
+    assert_true(busy > up);  // waiting for a core counts as busy
     sim_swarm_report_free(&report);
 }
 
@@ -487,7 +493,7 @@ static void test_real_kernels(void **state) {
     sim_swarm_report_free(&report);
 }
 
-static void test_bad_paths_are_told(void **state) {
+static void test_unwritable_paths_are_reported(void **state) {
     (void)state;
     scenario *s = parse(quiet);
     const sim_swarm_options options = {.trace_path = "/nowhere/at/all.json"};
@@ -501,23 +507,23 @@ static void test_bad_paths_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_quiet_swarm),
-        cmocka_unit_test(test_real_peers_lighten_the_heaviest_link),
+        cmocka_unit_test(test_run_without_faults),
+        cmocka_unit_test(test_bottleneck_objective_splits_the_flow),
         cmocka_unit_test(test_names_and_seed_decide),
         cmocka_unit_test(test_lines_bound_the_swarm),
         cmocka_unit_test(test_churn),
-        cmocka_unit_test(test_what_is_written_happens),
-        cmocka_unit_test(test_comings_and_goings),
+        cmocka_unit_test(test_scenario_events_happen),
+        cmocka_unit_test(test_joins_and_leaves_are_counted_once),
         cmocka_unit_test(test_partitions),
-        cmocka_unit_test(test_the_upload_share_holds),
-        cmocka_unit_test(test_a_reduction_fills_a_thin_line_once),
-        cmocka_unit_test(test_links_fall),
-        cmocka_unit_test(test_a_stage_is_filled_again),
-        cmocka_unit_test(test_a_swarm_that_is_stuck),
-        cmocka_unit_test(test_why_a_swarm_is_stuck),
+        cmocka_unit_test(test_state_transfer_keeps_the_upload_share),
+        cmocka_unit_test(test_slow_reduction_sends_each_chunk_once),
+        cmocka_unit_test(test_broken_links),
+        cmocka_unit_test(test_relay_moves_to_an_empty_stage),
+        cmocka_unit_test(test_stalled_swarm_fails),
+        cmocka_unit_test(test_stall_report_names_the_peer),
         cmocka_unit_test(test_machines_are_shared),
         cmocka_unit_test(test_real_kernels),
-        cmocka_unit_test(test_bad_paths_are_told),
+        cmocka_unit_test(test_unwritable_paths_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-// Data peers that die, are cut off or stand still: another one takes their microbatches over, and what came out is what
-// would have come out anyway. One death at every moment of an iteration, and random schedules.
+// Data peers die, are cut off or are paused: another one takes their microbatches over, and the
+// results are those of a run without faults. One death at every moment of an iteration, and random
+// schedules.
 #include "campaign_run.h"
 #include "case_run.h"
 #include "data_deaths.h"
@@ -19,8 +20,8 @@ static void every_death(bool real, bool returns) {
         sim_case c = data_death_case(i, returns, SECOND / 5);
         sim_report report;
         case_run(&bench, data_deaths[i].name, &c, real, "", &report);
-        if (report.stats.crashes != 1) fail_msg("%s: nobody died", data_deaths[i].name);
-        // relays keep what they have: each microbatch goes once through each, forward and backward
+        if (report.stats.crashes != 1) fail_msg("%s: no death", data_deaths[i].name);
+        // relays keep their work: each microbatch passes each relay once, forward and backward
         if (report.stats.relay_jobs != c.microbatches * c.iterations * (c.stages - 1u) * 2u || report.stats.again != 0)
             fail_msg("%s: relays ran %llu F and B, %llu of them again", data_deaths[i].name, (unsigned long long)report.stats.relay_jobs, (unsigned long long)report.stats.again);
     }
@@ -32,15 +33,17 @@ static void test_every_moment(void **state) {
     every_death(true, false);
 }
 
-static void test_every_moment_and_back_as_itself(void **state) {
+static void test_every_moment_with_a_restart(void **state) {
     (void)state;
     every_death(false, true);
 }
 
 // ---- three deaths
 
-// Everybody has one slot. The heir has what is home, which waits in the first stage for the slot of what is not: that waits in the last stage for the heir's.
-static void test_what_is_not_home_to_the_heir_gives_way(void **state) {
+// Every peer has one slot. The new owner holds a completed microbatch, which waits in the first
+// stage for the slot of an incomplete one. That one waits in the last stage for the new owner's
+// slot.
+static void test_incomplete_microbatch_gets_the_slot_of_a_completed_one(void **state) {
     (void)state;
     const sim_campaign kind = {.carried = true, .flaps = true, .odd = true, .data_deaths = true};
     sim_case c = sim_campaign_case(&kind, 2900);
@@ -50,7 +53,7 @@ static void test_what_is_not_home_to_the_heir_gives_way(void **state) {
     c.relays = 4;
     c.microbatches = 5;
     c.joins = c.eval_every = c.eval_microbatches = 0;
-    c.payload_ns = 394 * MILLISECOND;
+    c.net.payload_ns = 394 * MILLISECOND;
     c.compute_ns = 56 * MILLISECOND;
     c.crashes = 4;
     c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3450534816, .data = true};
@@ -58,7 +61,7 @@ static void test_what_is_not_home_to_the_heir_gives_way(void **state) {
     c.crash[2] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3483303621};
     c.crash[3] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3162032416};
     sim_report report;
-    case_run(&bench, "what is not home to the heir gives way", &c, false, "", &report);
+    case_run(&bench, "incomplete microbatch gets the slot", &c, false, "", &report);
     assert_true(report.stats.crashes > 1);
 }
 
@@ -73,8 +76,8 @@ static void test_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_and_back_as_itself),
-        cmocka_unit_test(test_what_is_not_home_to_the_heir_gives_way), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_with_a_restart),
+        cmocka_unit_test(test_incomplete_microbatch_gets_the_slot_of_a_completed_one), cmocka_unit_test(test_random),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);

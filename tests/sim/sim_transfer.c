@@ -1,5 +1,6 @@
-// How a joiner comes by its stage's state: from several donors at once, while they die, are slow, lie or are cut off, and
-// training goes on. `sim_sim_transfer --table` prints the time to join by donors, with and without trouble.
+// State transfer: a joiner fetches its stage's state from several donors at once, while they die,
+// are slow, send wrong data or are cut off, and training goes on. `sim_sim_transfer --table` prints
+// the time to join by donors, with and without faults.
 #include "case_run.h"
 
 #include <stdio.h>
@@ -12,12 +13,13 @@ static const uint64_t SECOND = 1000000000;
 
 static sim_bench bench;
 
-// One stage of relays, and one more of them that comes in the second or third iteration. A chunk takes up to 80 ms on each
-// link; iterations are long enough for most of the state to come at one version, and short enough that it never all does.
+// One stage of relays, and another relay that joins in the second or third iteration. A chunk takes
+// up to 80 ms on each link. Iterations are long enough for most of the state to come at one
+// version, and too short for all of it.
 static sim_case joining(uint64_t seed, uint32_t donors) {
     sim_case c = sim_case_plain(seed, 2, 1, donors, 8, 6);
-    c.blocks = BLOCKS;
-    c.payload_ns = 80 * MILLISECOND;
+    c.fake.blocks = BLOCKS;
+    c.net.payload_ns = 80 * MILLISECOND;
     c.compute_ns = 300 * MILLISECOND;
     c.joins = 1;
     c.join_ns[0] = JOIN_S * SECOND;
@@ -57,8 +59,9 @@ static void test_donors_share(void **state) {
     assert_true(four < 0.8 * two);
 }
 
-// Who has computed nothing yet cannot say how long it takes; its first microbatches once were looked for while it computed those before them.
-static void test_first_microbatches_are_waited_for(void **state) {
+// A new member has computed nothing and cannot estimate its time. Its first microbatches must not
+// be probed while it computes those before them.
+static void test_first_microbatches_of_a_new_member_are_not_probed(void **state) {
     (void)state;
     static const struct {
         uint64_t seed;
@@ -71,7 +74,7 @@ static void test_first_microbatches_are_waited_for(void **state) {
     }
 }
 
-// ---- trouble
+// ---- faults
 
 static void one_dies(sim_case *c) {
     c->crashes = 1;
@@ -84,8 +87,8 @@ static void two_die(sim_case *c) {
     c->crash[1] = (sim_crash){.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_STATE_GET, .skip = 30, .machine = c->seed % 3 == 0};
 }
 
-static void one_lies(sim_case *c) {
-    c->liars = 1;
+static void one_sends_wrong_data(sim_case *c) {
+    c->corrupt_donors = 1;
     c->rough = true;
 }
 
@@ -114,25 +117,26 @@ typedef struct trouble {
     void (*make)(sim_case *c);
     uint32_t joined, crashes;
     bool lies;
-    bool once;  // nobody else has to fetch because of it
+    bool once;  // no other peer fetches because of it
 } trouble;
 
 static const trouble troubles[] = {
     {"a donor dies", one_dies, 1, 1, false, true},         {"two donors die", two_die, 1, 2, false, true},
-    {"a donor lies", one_lies, 1, 0, true, true},          {"a donor is slow", one_is_slow, 1, 0, false, false},
+    {"a donor lies", one_sends_wrong_data, 1, 0, true, true},          {"a donor is slow", one_is_slow, 1, 0, false, false},
     {"a donor stands still", one_pauses, 1, 0, false, true}, {"the joiner starts again", joiner_restarts, 1, 1, false, false},
     {"links fall", links_fall, 1, 0, false, true},
 };
 
 enum { TROUBLES = sizeof troubles / sizeof *troubles };
 
-// A transfer is not begun again: what was there stays, and no more than what was under way is sent twice in each trouble.
+// A transfer is never restarted: chunks that have arrived stay, and a fault repeats at most the
+// chunks in flight.
 static void expect_no_restart(const trouble *t, const sim_case *c, const sim_report *r, uint64_t calm_blocks) {
     if (t->once && r->stats.state_blocks > calm_blocks + BLOCKS / 2)
         fail_msg("%s, seed %llu: %llu blocks were sent, %llu without trouble", t->name, (unsigned long long)c->seed, (unsigned long long)r->stats.state_blocks, (unsigned long long)calm_blocks);
 }
 
-static void test_trouble(void **state) {
+static void test_faults_of_donors(void **state) {
     (void)state;
     for (uint32_t i = 0; i < TROUBLES; i++) {
         uint32_t crashes = 0;
@@ -156,17 +160,17 @@ static void test_trouble(void **state) {
 
 // ---- checkpoints
 
-static sim_case saving(uint64_t seed, uint32_t relays, uint32_t liars) {
+static sim_case saving(uint64_t seed, uint32_t relays, uint32_t corrupt_donors) {
     sim_case c = sim_case_plain(seed, 2, 1, relays, 4, 4);
-    c.blocks = 40;
+    c.fake.blocks = 40;
     c.checkpoint_every = 1;
-    c.liars = liars;
+    c.corrupt_donors = corrupt_donors;
     c.rough = true;
     return c;
 }
 
 // Each checkpoint is read back and compared with the one-process run.
-static void test_a_liar_spoils_no_checkpoint(void **state) {
+static void test_wrong_data_of_one_donor_is_replaced_in_a_checkpoint(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         sim_case c = saving(seed, 3, 1);
@@ -177,8 +181,8 @@ static void test_a_liar_spoils_no_checkpoint(void **state) {
     }
 }
 
-// The run goes on without them.
-static void test_where_all_lie_no_checkpoint_is_written(void **state) {
+// The run continues without checkpoints.
+static void test_no_checkpoint_when_all_donors_send_wrong_data(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         sim_case c = saving(seed, 2, 2);
@@ -188,23 +192,23 @@ static void test_where_all_lie_no_checkpoint_is_written(void **state) {
     }
 }
 
-// ---- what lies here already
+// ---- a local copy of the checkpoint
 
-static void test_a_copy_of_the_checkpoint_moves_nothing(void **state) {
+static void test_joiner_with_the_checkpoint_fetches_nothing(void **state) {
     (void)state;
     sim_case c = sim_case_plain(3, 3, 1, 4, 4, 6);
     c.start_version = 3;
-    c.blocks = BLOCKS;
+    c.fake.blocks = BLOCKS;
     sim_report r;
     run("without copies", &c, &r);
     assert_true(r.stats.state_blocks >= 4 * BLOCKS);
     c.copies = true;
     run("with copies", &c, &r);
-    // what the last checkpoint reads is all that moves
+    // only the last checkpoint moves blocks
     assert_in_range(r.stats.state_blocks, 3 * BLOCKS, 3 * BLOCKS + 64);
 }
 
-// ---- broken variants
+// ---- mutants
 
 typedef struct broken {
     sim_mutant mutant;
@@ -212,16 +216,16 @@ typedef struct broken {
     void (*make)(sim_case *c);
 } broken;
 
-static void nothing_happens(sim_case *c) { (void)c; }
+static void no_fault(sim_case *c) { (void)c; }
 
-static void only_the_saver_fetches(sim_case *c) {
+static void only_the_checkpoint_fetches(sim_case *c) {
     *c = saving(c->seed, 3, 1);
 }
 
 // Noticed: a rule is broken, or the joiner never has its state.
 static void test_mutants_are_noticed(void **state) {
     (void)state;
-    static const broken all[] = {{SIM_MUTANT_TRUSTS_DONORS, 4, one_lies}, {SIM_MUTANT_TRUSTS_DONORS, 3, only_the_saver_fetches}, {SIM_MUTANT_WAITS_FOR_THE_DEAD, 4, one_dies}, {SIM_MUTANT_FORWARDS_ANYTHING, 1, nothing_happens}};
+    static const broken all[] = {{SIM_MUTANT_TRUSTS_DONORS, 4, one_sends_wrong_data}, {SIM_MUTANT_TRUSTS_DONORS, 3, only_the_checkpoint_fetches}, {SIM_MUTANT_WAITS_FOR_THE_DEAD, 4, one_dies}, {SIM_MUTANT_FORWARDS_ANYTHING, 1, no_fault}};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
         uint32_t noticed = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -249,11 +253,11 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_donors_share),
-        cmocka_unit_test(test_first_microbatches_are_waited_for),
-        cmocka_unit_test(test_trouble),
-        cmocka_unit_test(test_a_liar_spoils_no_checkpoint),
-        cmocka_unit_test(test_where_all_lie_no_checkpoint_is_written),
-        cmocka_unit_test(test_a_copy_of_the_checkpoint_moves_nothing),
+        cmocka_unit_test(test_first_microbatches_of_a_new_member_are_not_probed),
+        cmocka_unit_test(test_faults_of_donors),
+        cmocka_unit_test(test_wrong_data_of_one_donor_is_replaced_in_a_checkpoint),
+        cmocka_unit_test(test_no_checkpoint_when_all_donors_send_wrong_data),
+        cmocka_unit_test(test_joiner_with_the_checkpoint_fetches_nothing),
         cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

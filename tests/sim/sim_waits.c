@@ -1,11 +1,12 @@
-// No decision waits for a timer once all its inputs are there: a second tick right after each step of a peer has no effect.
+// No decision waits for a timer once all its inputs are there: a second tick right after each step
+// of a peer has no effect.
 #include "case_run.h"
 
 static const uint64_t MILLISECOND = 1000000;
 
 static void look(void **state, const char *name, sim_case c) {
     sim_report report;
-    c.looks_again = true;
+    c.check_late_decisions = true;
     case_run(*state, name, &c, false, "", &report);
 }
 
@@ -25,12 +26,13 @@ static void test_data_peers(void **state) {
     }
 }
 
-// Several members of each stage, blocks that each of them adds up, and an fp32 sum that depends on the round.
+// Several members of each stage, blocks that each of them adds up, and an fp32 sum that depends on
+// the attempt.
 static void test_reduction(void **state) {
     for (uint64_t seed = 51; seed <= 62; seed++) {
         sim_case c = sim_case_plain(seed, 3, 2, 8, 8, 4);
-        c.blocks = 1 + (uint32_t)(seed % 24);
-        c.fast = seed % 2 == 0;
+        c.fake.blocks = 1 + (uint32_t)(seed % 24);
+        c.fake.fast = seed % 2 == 0;
         look(state, "reduction", c);
     }
 }
@@ -41,7 +43,7 @@ static void test_losses_and_checkpoints(void **state) {
         c.eval_every = 2;
         c.eval_microbatches = 3;
         c.checkpoint_every = 1 + (uint32_t)(seed % 2);
-        c.void_percent = seed % 3 == 0 ? 20 : 0;
+        c.fake.void_percent = seed % 3 == 0 ? 20 : 0;
         c.voters = seed % 2 == 0 ? 1 : 3;
         look(state, "losses and checkpoints", c);
     }
@@ -61,18 +63,18 @@ static void test_joiners_and_shadows(void **state) {
     }
 }
 
-// After deaths, departures and cut links the others' decisions do not wait either.
-static void test_troubles(void **state) {
+// After deaths, departures and cuts the remaining peers' decisions do not wait either.
+static void test_deaths_departures_and_cuts(void **state) {
     for (uint64_t seed = 1001; seed <= 1160; seed++) {
         sim_case c = sim_case_random(seed, false);
         switch (seed % 8) {
         case 1: sim_case_add_flaps(&c); break;
-        case 2: sim_case_add_oddities(&c); break;
+        case 2: sim_case_make_unusual(&c); break;
         case 3: sim_case_add_data_deaths(&c); break;
         case 4: sim_case_add_leader_deaths(&c); break;
         case 5: sim_case_add_stage_deaths(&c); break;
         case 6: sim_case_add_partitions(&c); break;
-        case 7: sim_case_add_carriers(&c); break;
+        case 7: sim_case_add_forwarders(&c); break;
         default: sim_case_make_private(&c); break;
         }
         if (seed % 16 == 0) sim_case_make_elastic(&c);
@@ -96,7 +98,7 @@ int main(void) {
         cmocka_unit_test(test_one_relay),              cmocka_unit_test(test_relays),
         cmocka_unit_test(test_data_peers),             cmocka_unit_test(test_reduction),
         cmocka_unit_test(test_losses_and_checkpoints), cmocka_unit_test(test_joiners_and_shadows),
-        cmocka_unit_test(test_troubles),
+        cmocka_unit_test(test_deaths_departures_and_cuts),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,5 +1,5 @@
-// Swarms whose stages have more relays than a router has neighbours: gossip chooses them, and the flow that comes out costs
-// little more than the cheapest over all links.
+// Stages with more relays than a router has neighbours. Gossip chooses the neighbours, and the
+// resulting flow costs little more than the cheapest one over all links.
 #include "plan/problem.h"
 #include "sim/scenario.h"
 #include "sim/swarm.h"
@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-// 30 of 48 units that the relays have room for: most of those near are taken, and nobody need go far.
+// 30 of the 48 units that relays have room for: most near relays are used, and no unit needs a far
+// one.
 static const char wide[] =
     "model: demo\n"
     "stages: 4\n"
@@ -51,7 +52,8 @@ static uint16_t stage_of(const scenario *s, uint32_t i) { return s->peer[i].data
 
 static uint64_t least(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-// In microseconds: computing at both ends, the way there and back, the tensor over the slowest of both lines and the pair.
+// Microseconds for computing at both ends, the round trip, and the tensor over the slowest of both
+// lines and the pair.
 static int64_t true_cost(const scenario *s, uint32_t from, uint32_t to) {
     scenario_link there, back;
     scenario_link_of(s, from, to, &there);
@@ -65,7 +67,8 @@ static int64_t true_cost(const scenario *s, uint32_t from, uint32_t to) {
     return (int64_t)(ns / 2000 + (bps == 0 ? 0 : s->activation_bytes * 8 * 1000000 / bps));
 }
 
-// The cheapest way for so many units over all links between neighbouring stages, each relay carrying at most `each`.
+// The cheapest flow of so many units over all links between neighbouring stages, each relay
+// carrying at most `each`.
 static int64_t optimum(const scenario *s, uint32_t units, uint32_t each) {
     plan_peer *peer = calloc(s->peers, sizeof *peer);
     plan_link *link = calloc((size_t)s->peers * s->peers, sizeof *link);
@@ -96,7 +99,7 @@ static void run(const scenario *s, sim_swarm_report *report) {
     if (report->failed) fail_msg("%s", report->text);
 }
 
-// Of what the routers send in the end: what it truly costs over what it could cost; nobody has too many neighbours.
+// The routers' final flow: its true cost over the optimum. No router has too many neighbours.
 static double over_the_optimum(const scenario *s, const sim_swarm_report *report, uint32_t each) {
     int64_t cost = 0, measured = 0;
     uint32_t units = 0;
@@ -131,14 +134,14 @@ static void test_among_places(void **state) {
     assert_near("links: {jitter_ms: 1, up_mbps: 1000, down_mbps: 1000}\n", 160, 1.03);
 }
 
-// What a link carries is known once a tensor has gone there; before, from what both lines carried elsewhere.
+// The rate of a link is known once a tensor has used it; before, it is estimated from both lines.
 static void test_with_slow_lines(void **state) {
     (void)state;
     assert_near("links: {jitter_ms: 1, up_mbps: 200, down_mbps: 200, pairs: [{from: [v1, l2], to: [v2, l3], mbps: 10}]}\n", 24, 1.03);
 }
 
-// Two more come to a stage of 15 and make it crowded; some die, and it is not. Every rule holds meanwhile, and in whatever order
-// they are listed, it is the same swarm.
+// Two more relays join a stage of 15 and make it large; some die, and it is small again. Every rule
+// holds meanwhile, and the order of the list changes nothing.
 static const char growing[] =
     "model: demo\n"
     "stages: 3\n"
@@ -174,7 +177,7 @@ static uint64_t grow(uint64_t seed, bool backwards) {
     return hash;
 }
 
-static void test_a_stage_that_becomes_crowded(void **state) {
+static void test_stage_grows_past_the_view(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) grow(seed, false);
     assert_true(grow(4, false) == grow(4, true));
@@ -184,7 +187,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_among_places),
         cmocka_unit_test(test_with_slow_lines),
-        cmocka_unit_test(test_a_stage_that_becomes_crowded),
+        cmocka_unit_test(test_stage_grows_past_the_view),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

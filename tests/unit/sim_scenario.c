@@ -195,9 +195,9 @@ static void test_churn(void **state) {
     assert_int_equal(s->churn.sessions, SESSIONS_WEIBULL);
     assert_int_equal(s->churn.session_mean_ns / 1000000000, 3600);
     assert_int_equal(s->churn.away_mean_ns / 1000000000, 60);
-    assert_false(scenario_set_has(&s->churn.who, 0));
-    assert_false(scenario_set_has(&s->churn.who, 1));
-    assert_true(scenario_set_has(&s->churn.who, 2));
+    assert_false(scenario_set_has(&s->churn.subjects, 0));
+    assert_false(scenario_set_has(&s->churn.subjects, 1));
+    assert_true(scenario_set_has(&s->churn.subjects, 2));
     scenario_free(s);
 }
 
@@ -218,7 +218,7 @@ static void test_one_more(void **state) {
     scenario_link link;
     scenario_link_of(more, 1, 4, &link);
     assert_int_equal(link.bps, 8000000);
-    assert_true(scenario_set_has(&more->churn.who, 4));
+    assert_true(scenario_set_has(&more->churn.subjects, 4));
     scenario_free(more);
     assert_int_equal(scenario_with_one_more(s, 0, 0, &more, NULL), BRAID_OK);
     assert_int_equal(more->data_peers, 2);
@@ -229,8 +229,8 @@ static void test_one_more(void **state) {
     assert_int_equal(link.bps, 8000000);
     scenario_link_of(more, 1, 3, &link);
     assert_int_equal(link.bps, 0);
-    assert_false(scenario_set_has(&more->churn.who, 1));
-    assert_true(scenario_set_has(&more->churn.who, 2) && scenario_set_has(&more->churn.who, 4));
+    assert_false(scenario_set_has(&more->churn.subjects, 1));
+    assert_true(scenario_set_has(&more->churn.subjects, 2) && scenario_set_has(&more->churn.subjects, 4));
     scenario_free(more);
     scenario_free(s);
 }
@@ -299,7 +299,7 @@ static void test_trace_file(void **state) {
     scenario_free(s);
     expect_trace_refused("1 first crash\n2 first\n", "trace.txt:2: write 'SECONDS PEER EVENT'");
     expect_trace_refused("1 first crash\n2 firts crash\n",
-                         "trace.txt:2: nobody is called 'firts'; did you mean 'first'?");
+                         "trace.txt:2: no peer is called 'firts'; did you mean 'first'?");
     expect_trace_refused("1 anna crash\n", "trace.txt:1: 'anna' leads the run, being the first data peer by name");
     expect_trace_refused("1 first crahs\n", "trace.txt:1: unknown event 'crahs'; did you mean 'crash'?");
     expect_trace_refused("-1 first crash\n", "trace.txt:1: '-1' is no time");
@@ -405,7 +405,7 @@ static void test_mistakes_of_stages(void **state) {
          "s.yaml:9:24: peers[first].stage: there is no stage '3': stages of relays are 1 to 2 (line 5)"},
         {"stage: 1", "stage: 0", "peers[first].stage: stage 0 is the data peers': choose 1 to 2"},
         {"role: data", "role: data, stage: 1", "peers[anna] is a data peer, which holds stage 0: leave 'stage' out"},
-        {"role: data", "stage: 1", "stage 0 has no peer: somebody must have the data; add one with 'role: data'"},
+        {"role: data", "stage: 1", "stage 0 has no peer, and one must have the data; add one with 'role: data'"},
     };
     expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
@@ -503,11 +503,11 @@ static void test_mistakes_of_links(void **state) {
          "unknown key 'bandwidth' in 'links'; choose one of latency_ms, jitter_ms, mbps, up_mbps, down_mbps, line_ms"},
         {NULL, "links: {up_mbps: 0}\n", "links.up_mbps must be from 0.001 to 1e+06, not 0"},
         {NULL, "links: {pairs: [{between: [anna, firts], mbps: 1}]}\n",
-         "s.yaml:11:34: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?"},
+         "s.yaml:11:34: links.pairs[1].between: no peer is called 'firts'; did you mean 'first'?"},
         {NULL, "links: {pairs: [{between: [anna, Tokyo], mbps: 1}]}\n",
          "no peer is in Tokyo: give some 'place: Tokyo'"},
         {NULL, "links: {pairs: [{between: [anna, zebra], mbps: 1}]}\n",
-         "nobody is called 'zebra': name peers, groups, machines or places"},
+         "no peer is called 'zebra': name peers, groups, machines or places"},
         {NULL, "links: {pairs: [{between: [anna], mbps: 1}]}\n",
          "links.pairs[1].between must name two, like [anna, London]"},
         {NULL, "links: {pairs: [{from: anna, mbps: 1}]}\n", "links.pairs[1].to is missing"},
@@ -515,17 +515,17 @@ static void test_mistakes_of_links(void **state) {
          "write either 'between: [A, B]' for both ways, or 'from: A' and 'to: B'"},
         {NULL, "links: {pairs: [{between: [anna, first]}]}\n",
          "says nothing about the link: add 'latency_ms', 'jitter_ms' or 'mbps'"},
-        {NULL, "links: {partitions: [{start_s: 1}]}\n", "links.partitions[1].from is missing: say who is cut off"},
+        {NULL, "links: {partitions: [{start_s: 1}]}\n", "links.partitions[1].from is missing: name the peers that are cut off"},
         {NULL, "links: {partitions: [{from: first, start_s: 5, stop_s: 5}]}\n",
          "s.yaml:11:56: links.partitions[1].stop_s must be later than start_s"},
-        {NULL, "links: {partitions: [{from: []}]}\n", "links.partitions[1].from is an empty list: name somebody"},
+        {NULL, "links: {partitions: [{from: []}]}\n", "links.partitions[1].from is an empty list: name a peer"},
         {NULL, "links: {pairs: [{between: [anna, anna], mbps: 1}]}\n",
          "s.yaml:11:34: links.pairs[1].between: both ends are 'anna', and no link goes from a peer to itself: name another one"},
         {NULL, "links: {pairs: [{from: first, to: [first], mbps: 1}]}\n", "links.pairs[1].to: both ends are 'first'"},
         {NULL, "links: {partitions: [{from: second-1, to: second-1}]}\n",
          "s.yaml:11:43: links.partitions[1].to: both ends are 'second-1'"},
         {NULL, "links: {partitions: [{from: [anna, first, second]}]}\n",
-         "s.yaml:11:29: links.partitions[1].from names everybody, so that nobody is cut off from anybody: leave some out"},
+         "s.yaml:11:29: links.partitions[1].from names all peers, so that none is cut off: leave some out"},
     };
     expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }

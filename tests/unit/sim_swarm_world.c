@@ -26,9 +26,9 @@ typedef struct world {
     swarm_peer peer[PEERS];
     swarm_machine machine[PEERS];
     uint32_t on[PEERS][PEERS];
-    swarm_way *way[PEERS * PEERS];
-    // Arrivals and completed jobs in order: the peer and the time.
-    uint32_t who[SEEN];
+    swarm_arc *arc[PEERS * PEERS];
+    // What came or was done, in order: by or for whom, and when.
+    uint32_t number[SEEN];
     uint64_t at_ns[SEEN];
     uint32_t seen;
 } world;
@@ -36,14 +36,14 @@ typedef struct world {
 static int world_begin(void **state) {
     world *d = calloc(1, sizeof *d);
     assert_non_null(d);
-    d->w = (swarm){.core = &d->core, .s = &d->s, .out = &d->out, .options = &d->options, .peer = d->peer, .peers = PEERS, .machine = d->machine, .way = d->way};
+    d->w = (swarm){.core = &d->core, .s = &d->s, .out = &d->out, .options = &d->options, .peer = d->peer, .peers = PEERS, .machine = d->machine, .arc = d->arc};
     d->core.report = &d->report;
     d->core.now = SWARM_BEGIN_NS;
     d->s.machines = PEERS;
     for (uint32_t i = 0; i < PEERS; i++) {
         d->peers[i].machine = i;
         d->peers[i].threads = 1;
-        d->peer[i] = (swarm_peer){.s = &d->peers[i], .index = i, .node = SWARM_NOBODY, .alive = true, .life = 1};
+        d->peer[i] = (swarm_peer){.s = &d->peers[i], .index = i, .node = SWARM_NO_PEER, .alive = true, .incarnation = 1};
         d->machine[i] = (swarm_machine){.cores_milli = 1000, .at_ns = SWARM_BEGIN_NS, .peer = d->on[i], .peers = 1};
         d->on[i][0] = i;
     }
@@ -58,13 +58,13 @@ static int world_end(void **state) {
     while (sim_queue_take(&d->w.queue, &at, &item)) swarm_item_free(item);
     sim_queue_close(&d->w.queue);
     for (uint32_t i = 0; i < PEERS * PEERS; i++) {
-        if (d->way[i]) swarm_list_clear(&d->way[i]->waiting);
-        free(d->way[i]);
+        if (d->arc[i]) swarm_list_clear(&d->arc[i]->waiting);
+        free(d->arc[i]);
     }
     for (uint32_t i = 0; i < PEERS; i++) swarm_list_clear(&d->peer[i].inbox);
     for (uint32_t i = 0; i < PEERS; i++) {
-        free(d->machine[i].up.way);
-        free(d->machine[i].down.way);
+        free(d->machine[i].up.arc);
+        free(d->machine[i].down.arc);
     }
     free(d->w.flow);
     free(d->w.touched);
@@ -73,9 +73,9 @@ static int world_end(void **state) {
     return 0;
 }
 
-static void see(world *d, uint32_t who, uint64_t now) {
+static void see(world *d, uint32_t number, uint64_t now) {
     if (d->seen == SEEN) fail_msg("more than %d", SEEN);
-    d->who[d->seen] = who;
+    d->number[d->seen] = number;
     d->at_ns[d->seen++] = now - SWARM_BEGIN_NS;
 }
 
@@ -89,8 +89,8 @@ static void assert_seen(const world *d, uint32_t count, const double s[]) {
     for (uint32_t i = 0; i < count; i++) assert_near(d->at_ns[i], s[i]);
 }
 
-static swarm_way *way(world *d, uint32_t from, uint32_t to) {
-    swarm_way **slot = &d->way[from * PEERS + to];
+static swarm_arc *arc(world *d, uint32_t from, uint32_t to) {
+    swarm_arc **slot = &d->arc[from * PEERS + to];
     if (*slot == NULL) *slot = calloc(1, sizeof **slot);
     assert_non_null(*slot);
     (*slot)->from = from;
@@ -103,7 +103,7 @@ static void tensor(world *d, uint32_t from, uint32_t to, uint64_t bits) {
     item->other = from;
     item->lane = LANE_BULK;
     item->wire_bytes = bits / 8;
-    swarm_flow_add(&d->w, way(d, from, to), item);
+    swarm_flow_add(&d->w, arc(d, from, to), item);
 }
 
 // Advances the clock of the links alone, and expects tensors to arrive at these seconds, by
@@ -139,7 +139,7 @@ static void test_a_link_is_shared(void **state) {
     tensor(d, 0, 1, 8 * MEGABIT);
     tensor(d, 0, 2, 4 * MEGABIT);
     expect_arrivals(d, 2, (double[]){1.0, 1.5});
-    assert_int_equal(d->who[0], 2);
+    assert_int_equal(d->number[0], 2);
 }
 
 // A slow receiver's unused share goes to the other tensors (max-min fairness, not equal shares).
@@ -158,7 +158,7 @@ static void test_the_receivers_link_is_shared(void **state) {
     world *d = *state;
     d->machine[3].down_bps = 10 * MEGABIT;
     d->machine[0].up_bps = 2 * MEGABIT;
-    way(d, 1, 3)->link.bps = 3 * MEGABIT;
+    arc(d, 1, 3)->link.bps = 3 * MEGABIT;
     tensor(d, 0, 3, 2 * MEGABIT);
     tensor(d, 1, 3, 3 * MEGABIT);
     tensor(d, 2, 3, 5 * MEGABIT);
@@ -194,7 +194,7 @@ static void test_a_partitioned_route_pauses(void **state) {
     tensor(d, 0, 1, 8 * MEGABIT);
     tensor(d, 0, 2, 8 * MEGABIT);
     expect_arrivals(d, 2, (double[]){1.25, 2.5 + 0.75});
-    assert_int_equal(d->who[0], 2);  // half of the rate for 0.5 s, then all
+    assert_int_equal(d->number[0], 2);  // half for 0.5 s, then all
 }
 
 static void test_a_cleared_route_releases_its_rate(void **state) {
@@ -202,7 +202,7 @@ static void test_a_cleared_route_releases_its_rate(void **state) {
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 80 * MEGABIT);
     tensor(d, 0, 2, 8 * MEGABIT);
-    swarm_flow_clear(&d->w, way(d, 0, 1));
+    swarm_flow_clear(&d->w, arc(d, 0, 1));
     expect_arrivals(d, 1, (double[]){1.0});
 }
 
@@ -242,7 +242,7 @@ static void test_cores_enough(void **state) {
     swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 1);
     swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S / 2, 1);
     expect_jobs(d, 2, (double[]){0.5, 1.0});
-    assert_int_equal(d->who[0], 1);
+    assert_int_equal(d->number[0], 1);
 }
 
 // Four jobs on one and a half cores: 3/8 each until the short ones are complete.
@@ -270,7 +270,7 @@ static void test_a_paused_peer_receives_nothing(void **state) {
     assert_true(d->peer[1].task[TASK_JOB].left_ps > 0);
     expect_jobs(d, 1, (double[]){1.0});
     uint64_t resumed = d->core.now - SWARM_BEGIN_NS;
-    swarm_task_go_on(&d->w, 1, TASK_JOB);
+    swarm_task_resume(&d->w, 1, TASK_JOB);
     expect_jobs(d, 1, (double[]){(double)resumed / 1e9 + 1.0});
 }
 

@@ -1,17 +1,18 @@
-// Who comes and goes when. Each peer has its own random numbers, so that one peer's fate does not depend on another's.
-// Chance never takes the last holder of a stage's state (docs/protocol.md, Known limits): such a crash is left out. What a
-// scenario's events say is done to the letter.
+// Churn: the moments at which peers crash, leave and join. Each peer has its own random numbers, so
+// that its fate does not depend on other peers. Random churn never takes the last holder of a
+// stage's state (docs/protocol.md, Known limits); such a crash is skipped. Events of the scenario
+// are always carried out.
 #include "sim/swarm/inside.h"
 
 #include <math.h>
 
-static bool befalls(const swarm *w, uint32_t who) { return scenario_set_has(&w->s->churn.who, w->peer[who].index); }
+static bool is_subject_to_churn(const swarm *w, uint32_t number) { return scenario_set_has(&w->s->churn.subjects, w->peer[number].index); }
 
-static void plan(swarm *w, uint64_t at_ns, uint32_t who, scenario_event_kind what, bool chance) {
-    swarm_item *item = swarm_item_new(SWARM_CHURN, who, 0);
+static void plan(swarm *w, uint64_t at_ns, uint32_t number, scenario_event_kind what, bool chance) {
+    swarm_item *item = swarm_item_new(SWARM_CHURN, number, 0);
     item->what = (uint8_t)what;
-    item->refused = chance;  // it may be left out
-    item->life = w->peer[who].life;
+    item->refused = chance;  // random events may be skipped
+    item->incarnation = w->peer[number].incarnation;
     swarm_put(w, at_ns, item);
 }
 
@@ -34,18 +35,20 @@ void swarm_churn_plan(swarm *w) {
     }
 }
 
-// The paper's churn: each living one crashes with one probability at some moment of the iteration, each dead one comes back
-// with another. The moment is drawn over an iteration as long as the one before.
+// GWTF's churn: each living relay crashes with one probability at some moment of the iteration, and
+// each dead relay rejoins with another. The moment is drawn over the duration of the previous
+// iteration.
 void swarm_churn_iteration(swarm *w) {
     const scenario_churn *c = &w->s->churn;
-    uint64_t span = w->last_ns ? w->last_ns : swarm_round_ns(w);
+    uint64_t span = w->last_ns ? w->last_ns : swarm_round_trip_ns(w);
     for (uint32_t i = 0; i < w->peers; i++) {
         swarm_peer *p = &w->peer[i];
-        if (!befalls(w, i)) continue;
-        double chance = rng_unit(&p->churn);  // both drawn always: a fate does not depend on what came before
+        if (!is_subject_to_churn(w, i)) continue;
+        // both are always drawn, so that later draws do not depend on earlier events
+        double chance = rng_unit(&p->churn);
         uint64_t at = w->core->now + (uint64_t)(rng_unit(&p->churn) * (double)span);
         if (p->alive && chance < c->crash) plan(w, at, i, death(w), true);
-        if (!p->alive && p->life > 0 && chance < c->rejoin) plan(w, at, i, SCENARIO_JOIN, false);
+        if (!p->alive && p->incarnation > 0 && chance < c->rejoin) plan(w, at, i, SCENARIO_JOIN, false);
     }
 }
 
@@ -58,25 +61,25 @@ static uint64_t session_ns(rng *r, const scenario_churn *c) {
     return (uint64_t)(scale * pow(-log(1 - rng_unit(r)), 1 / c->session_shape));
 }
 
-void swarm_churn_started(swarm *w, uint32_t who) {
+void swarm_churn_started(swarm *w, uint32_t number) {
     const scenario_churn *c = &w->s->churn;
-    if (c->sessions == SESSIONS_NONE || !befalls(w, who)) return;
-    plan(w, w->core->now + session_ns(&w->peer[who].churn, c), who, death(w), true);
+    if (c->sessions == SESSIONS_NONE || !is_subject_to_churn(w, number)) return;
+    plan(w, w->core->now + session_ns(&w->peer[number].churn, c), number, death(w), true);
 }
 
-static void session_over(swarm *w, uint32_t who) {
+static void session_over(swarm *w, uint32_t number) {
     const scenario_churn *c = &w->s->churn;
     if (c->sessions == SESSIONS_NONE || c->away_mean_ns == 0) return;
-    plan(w, w->core->now + exponential_ns(&w->peer[who].churn, c->away_mean_ns), who, SCENARIO_JOIN, false);
+    plan(w, w->core->now + exponential_ns(&w->peer[number].churn, c->away_mean_ns), number, SCENARIO_JOIN, false);
 }
 
 void swarm_churn_item(swarm *w, const swarm_item *item) {
     swarm_peer *p = &w->peer[item->peer];
     bool dies = item->what == SCENARIO_CRASH || item->what == SCENARIO_KILL;
     if (item->refused) {
-        if (!p->alive || p->life != item->life) return;
+        if (!p->alive || p->incarnation != item->incarnation) return;
         if (!sim_crash_allowed(w->core, p->node)) {
-            // it would have taken a stage with it: it tries to go again when others may stand in for it
+            // the crash would have emptied a stage; try again when other peers may have joined it
             if (w->s->churn.sessions != SESSIONS_NONE) plan(w, w->core->now + 10 * SWARM_S, item->peer, (scenario_event_kind)item->what, true);
             return;
         }

@@ -1,23 +1,25 @@
-// What jobs cost and how large payloads are. The model that is simulated is a handful of numbers per block; its sizes on
-// the wire and its times are those of the model that the scenario describes.
+// The cost of jobs and the size of payloads. The simulated model has only a few numbers per block;
+// its times and its sizes on the wire are those of the model that the scenario describes.
 #include "sim/swarm/inside.h"
 
 #include "train/blocks.h"
 
 enum {
-    TOUCHES_PER_UPDATE = 33,    // of an element, in all that `update_ns` stands for
-    FLOPS_PER_TOUCH = 16,       // what else a machine computes meanwhile
-    STATE_BYTES = 12,           // of an element: weight and two moments
+    TOUCHES_PER_UPDATE = 33,    // memory accesses to each element during `update_ns`
+    FLOPS_PER_TOUCH = 16,       // operations of a machine in the time of one access
+    STATE_BYTES = 12,           // per element: weight and two moments
     RESULT_BYTES = 4,
-    JOIN_BYTES_PER_NS = 2,      // copied and hashed
-    EXACT_BYTES = 8, FAST_BYTES = 4,  // of an element of a sum
+    JOIN_BYTES_PER_NS = 2,      // rate of copying and hashing
+    EXACT_BYTES = 8, FAST_BYTES = 4,  // per element of a sum
 };
 
-static const uint64_t JOB_OVERHEAD_NS = 20 * SWARM_US;  // to wake a thread and to be told
+// time to wake a thread and to report the result
+static const uint64_t JOB_OVERHEAD_NS = 20 * SWARM_US;
 
 uint32_t swarm_stage_blocks(const scenario *s, uint16_t index) {
     uint64_t blocks = (s->stage[index].parameters + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
-    if (blocks < s->stage[index].tensors) blocks = s->stage[index].tensors;  // a block is of one tensor
+    // a block belongs to one tensor
+    if (blocks < s->stage[index].tensors) blocks = s->stage[index].tensors;
     if (blocks < 1) return 1;
     return blocks > SIM_FAKE_BLOCKS ? SIM_FAKE_BLOCKS : (uint32_t)blocks;
 }
@@ -26,8 +28,9 @@ static uint64_t elements_of(const swarm *w, uint16_t index, uint32_t blocks) {
     return w->s->stage[index].parameters * blocks / w->core->model->blocks[index];
 }
 
-// What a job costs for each of the elements that it is about, in measured proportions (braid up --measure on one core: hashes
-// cost most). What one member of a stage does in an iteration adds up to 32 to 34 of these, however many members there are.
+// Memory accesses of a job per element, in measured proportions (braid up --measure on one core:
+// hashes cost most). The jobs of one member in an iteration add up to 32 to 34, for any number of
+// members.
 static uint32_t touches(const job *work) {
     switch (work->kind) {
     case JOB_PACK: return 4;
@@ -47,8 +50,8 @@ static uint32_t touches(const job *work) {
     }
 }
 
-static uint64_t update_ns(const swarm *w, uint32_t who, const job *work) {
-    const scenario_peer *p = w->peer[who].s;
+static uint64_t update_ns(const swarm *w, uint32_t number, const job *work) {
+    const scenario_peer *p = w->peer[number].s;
     uint16_t index = work->stage < w->s->stages ? work->stage : 0;
     uint64_t elements = work->count ? elements_of(w, index, work->count) : w->s->stage[index].parameters;
     uint64_t whole = w->s->stage[index].parameters ? w->s->stage[index].parameters : 1;
@@ -57,15 +60,15 @@ static uint64_t update_ns(const swarm *w, uint32_t who, const job *work) {
     return (uint64_t)((double)(uint64_t)touched * FLOPS_PER_TOUCH * 1e9 / p->flops);
 }
 
-uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work) {
-    uint32_t index = w->peer[who].index;
+uint64_t swarm_job_ns(const swarm *w, uint32_t number, const job *work) {
+    uint32_t index = w->peer[number].index;
     switch (work->kind) {
     case JOB_FORWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_FORWARD);
     case JOB_LOSS: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_LOSS);
     case JOB_BACKWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_BACKWARD);
     case JOB_WEIGHT: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_WEIGHT);
     case JOB_JOIN: return JOB_OVERHEAD_NS + (work->count > 0 ? elements_of(w, work->stage, work->count) * RESULT_BYTES : w->s->activation_bytes) / JOIN_BYTES_PER_NS;
-    default: return JOB_OVERHEAD_NS + update_ns(w, who, work);
+    default: return JOB_OVERHEAD_NS + update_ns(w, number, work);
     }
 }
 
@@ -88,8 +91,8 @@ uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
 
 static uint64_t slower(uint64_t a_bps, uint64_t b_bps) { return a_bps && (!b_bps || a_bps < b_bps) ? a_bps : b_bps; }
 
-// An activation's time from one to another.
-static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
+// The time of an activation between two peers.
+static uint64_t arc_delay_ns(const scenario *s, uint32_t from, uint32_t to) {
     const scenario_machine *a = &s->machine[s->peer[from].machine], *b = &s->machine[s->peer[to].machine];
     scenario_link link;
     scenario_link_of(s, from, to, &link);
@@ -97,9 +100,9 @@ static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
     return link.latency_ns + (bps ? s->activation_bytes * 8 * 1000 / (bps / 1000000 + 1) : 0);
 }
 
-// The slowest peer of each stage and the slowest way between two stages.
-uint64_t swarm_round_ns(const swarm *w) {
-    uint64_t total = 0, slowest = 0, way = 0;
+// Adds up the slowest peer of each stage and the slowest link between each two stages.
+uint64_t swarm_round_trip_ns(const swarm *w) {
+    uint64_t total = 0, slowest = 0, arc = 0;
     for (uint16_t at = 0; at < w->s->stages; at++) {
         uint64_t worst = 0;
         for (uint32_t i = 0; i < w->s->peers; i++) {
@@ -116,8 +119,8 @@ uint64_t swarm_round_ns(const swarm *w) {
     }
     for (uint32_t i = 0; i < w->s->peers; i++)
         for (uint32_t k = 0; k < w->s->peers; k++) {
-            uint64_t one = i == k ? 0 : way_ns(w->s, i, k);
-            way = one > way ? one : way;
+            uint64_t one = i == k ? 0 : arc_delay_ns(w->s, i, k);
+            arc = one > arc ? one : arc;
         }
-    return total + slowest + 2 * way * w->s->stages;
+    return total + slowest + 2 * arc * w->s->stages;
 }

@@ -1,4 +1,4 @@
-// What is counted while the swarm runs, and the report at its end.
+// Counters of a running swarm, and the report at its end.
 #include "sim/swarm/inside.h"
 
 #include "base/bitset.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- compute that counted and that did not
+// ---- useful and wasted compute
 
 static void totals(const swarm *w, uint64_t *useful, uint64_t *wasted) {
     *useful = *wasted = 0;
@@ -21,7 +21,7 @@ static void totals(const swarm *w, uint64_t *useful, uint64_t *wasted) {
     }
 }
 
-// A peer books what it computed when it learns what counted, which is before FINAL.
+// Books the compute of an iteration. A peer learns which of its work counted before FINAL.
 static void book(swarm *w, sim_swarm_iteration *of) {
     uint64_t useful, wasted;
     totals(w, &useful, &wasted);
@@ -33,9 +33,10 @@ static void book(swarm *w, sim_swarm_iteration *of) {
 
 static uint64_t *dead_ns(const swarm *w, uint16_t index, uint32_t m) { return &w->dead_ns[(size_t)index * w->s->microbatches + m]; }
 
-// Whether its sum is needed is not known yet: who had handed it on before it died has lost nothing.
-static void note_death(swarm *w, uint32_t who, uint64_t held_ns) {
-    swarm_peer *p = &w->peer[who];
+// Records a death. Whether its sum is needed is not known yet: a sum that others have fetched is
+// not lost.
+static void note_death(swarm *w, uint32_t number, uint64_t held_ns) {
+    swarm_peer *p = &w->peer[number];
     const peer_view *view = &w->core->node[p->node].view;
     uint32_t counted = bitset_count(view->k.words, WIRE_SET_WORDS);
     p->crashes++;
@@ -43,22 +44,22 @@ static void note_death(swarm *w, uint32_t who, uint64_t held_ns) {
     w->now.lost_held_ns += held_ns;
     for (uint32_t m = 0; m < w->s->microbatches && counted > 0; m++)
         if (bitset_has(view->k.words, m)) *dead_ns(w, view->stage, m) = (view->useful_ns - p->useful_before_ns) / counted;
-    // who comes back and dies once more was gone already
+    // only the first death of an iteration counts
     if (w->now.died_ns != NULL && w->now.died_ns[p->index] == UINT64_MAX) w->now.died_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
 }
 
-void swarm_note_life_over(swarm *w, uint32_t who) {
-    swarm_peer *p = &w->peer[who];
+void swarm_note_incarnation_end(swarm *w, uint32_t number) {
+    swarm_peer *p = &w->peer[number];
     const sim_node *n = &w->core->node[p->node];
     uint64_t booked = n->view.useful_ns + n->view.wasted_ns, held = p->compute_ns > booked ? p->compute_ns - booked : 0;
     p->up_ns += w->core->now - p->started_ns;
     p->useful_ns += n->view.useful_ns;
-    p->wasted_ns += n->view.wasted_ns + held;  // what it held is gone with it
-    if (!n->exited) note_death(w, who, held);
+    p->wasted_ns += n->view.wasted_ns + held;  // work that it held is lost with it
+    if (!n->exited) note_death(w, number, held);
 }
 
-void swarm_note_weight(swarm *w, uint32_t who, const job *work) {
-    w->peer[who].microbatches++;
+void swarm_note_weight(swarm *w, uint32_t number, const job *work) {
+    w->peer[number].microbatches++;
     if (work->m >= w->s->microbatches) return;
     uint64_t *again = dead_ns(w, work->stage, work->m);
     w->now.lost_counted_ns += *again;
@@ -67,7 +68,7 @@ void swarm_note_weight(swarm *w, uint32_t who, const job *work) {
 
 // ---- iterations
 
-static uint16_t *who_is_there(const swarm *w) {
+static uint16_t *current_stages(const swarm *w) {
     uint16_t *there = malloc(w->peers * sizeof *there);
     BRAID_ALLOCATED(there, w->peers * sizeof *there);
     for (uint32_t i = 0; i < w->peers; i++) {
@@ -78,8 +79,8 @@ static uint16_t *who_is_there(const swarm *w) {
     return there;
 }
 
-// Of each peer: SIM_SWARM_ABSENT, or never.
-static void *of_nobody(const swarm *w, size_t bytes) {
+// An array with SIM_SWARM_ABSENT, or "never", for each peer.
+static void *filled_with_absent(const swarm *w, size_t bytes) {
     void *each = malloc(w->peers * bytes);
     BRAID_ALLOCATED(each, w->peers * bytes);
     return memset(each, 0xff, w->peers * bytes);
@@ -94,15 +95,16 @@ void swarm_iteration_free(sim_swarm_iteration *i) {
     i->died_ns = i->joined_ns = NULL;
 }
 
-// What happened before the run began, or in an iteration that it went back from, counts in the one that begins now.
+// Begins an iteration. Events before the start of the run, or in an iteration that was rolled back,
+// count in the one that begins now.
 static void iteration_begins(swarm *w, uint64_t iteration) {
     const sim_swarm_iteration before = w->now;
     swarm_iteration_free(&w->now);
     w->begun_ns = w->core->now;
     w->begun_events = w->out->events;
-    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w),
-                                   .died_ns = of_nobody(w, sizeof *w->now.died_ns), .joined = of_nobody(w, sizeof *w->now.joined),
-                                   .joined_ns = of_nobody(w, sizeof *w->now.joined_ns),
+    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = current_stages(w),
+                                   .died_ns = filled_with_absent(w, sizeof *w->now.died_ns), .joined = filled_with_absent(w, sizeof *w->now.joined),
+                                   .joined_ns = filled_with_absent(w, sizeof *w->now.joined_ns),
                                    .crashes = before.crashes, .joins = before.joins, .leaves = before.leaves, .repairs = before.repairs};
     for (uint32_t i = 0; i < w->peers; i++) w->peer[i].useful_before_ns = w->peer[i].alive ? w->core->node[w->peer[i].node].view.useful_ns : 0;
     memset(w->dead_ns, 0, (size_t)w->s->stages * w->s->microbatches * sizeof *w->dead_ns);
@@ -123,7 +125,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     w->now.microbatches = w->counted;
     w->last_ns = w->core->now - w->begun_ns;
     out->iteration[out->iterations++] = w->now;
-    w->now = (sim_swarm_iteration){0};  // what it held is the report's
+    w->now = (sim_swarm_iteration){0};  // its arrays belong to the report now
     timeline_iteration_over(w);
     if (w->options->iteration) show_iteration(w);
     iteration_begins(w, final->iteration + 1);
@@ -132,7 +134,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
 void swarm_note_committed(swarm *w, const log_entry *entry) {
     switch (entry->kind) {
     case LOG_RUN:
-        timeline_instant(w, SWARM_NOBODY, "the run starts");
+        timeline_instant(w, SWARM_NO_PEER, "the run starts");
         w->progress_ns = w->core->now;
         iteration_begins(w, entry->u.run.start_version);
         break;
@@ -149,8 +151,8 @@ void swarm_note_committed(swarm *w, const log_entry *entry) {
     }
 }
 
-void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
-    swarm_peer *p = &w->peer[who];
+void swarm_note_tell(swarm *w, uint32_t number, const tell *what) {
+    swarm_peer *p = &w->peer[number];
     switch (what->kind) {
     case TELL_REPAIR:
         w->out->repairs++;
@@ -165,9 +167,9 @@ void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
             w->now.joined[p->index] = p->stage;
             w->now.joined_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
         }
-        if (p->life > 1 || p->s->start_ns > w->peer[w->leader].s->start_ns) {
+        if (p->incarnation > 1 || p->s->start_ns > w->peer[w->leader].s->start_ns) {
             w->now.joins++;
-            timeline_instant(w, who, "joins");
+            timeline_instant(w, number, "joins");
         }
         break;
     default: break;
@@ -181,8 +183,8 @@ static double share(const swarm_busy *b, uint64_t now_ns, uint64_t up_ns) {
     return up_ns ? (double)busy / (double)up_ns : 0;
 }
 
-static void peer_report(const swarm *w, uint32_t who, sim_swarm_peer *out) {
-    const swarm_peer *p = &w->peer[who];
+static void peer_report(const swarm *w, uint32_t number, sim_swarm_peer *out) {
+    const swarm_peer *p = &w->peer[number];
     uint64_t now = w->core->now;
     uint64_t up = p->up_ns + (p->alive ? now - p->started_ns : 0);
     *out = (sim_swarm_peer){.data = p->s->data, .alive = p->alive, .stage = p->stage, .ever_member = p->ever_member, .up_ns = up,
@@ -206,7 +208,7 @@ static uint32_t whose(const swarm *w, member_id id) {
 }
 
 static void flows_report(const swarm *w, sim_swarm_report *out) {
-    enum { MOST = 512 };  // of one peer
+    enum { MOST = 512 };  // flows of one peer
     peer_flow flow[MOST];
     for (uint32_t i = 0; i < w->peers; i++) {
         uint32_t count = w->peer[i].alive ? peer_flows(w->core->node[w->peer[i].node].peer, flow, MOST) : 0;

@@ -8,9 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-static const uint64_t FAREWELL_NS = 15 * SWARM_S;  // after the leader has left: for the others to do so
-static const uint64_t PATIENCE_NS = 120 * SWARM_S;
-enum { PATIENCE_ROUNDS = 30, PROGRESS_EVERY = 2048, MOST_EVENTS = 50 * 1000 * 1000 };  // of one iteration
+// time for the others to leave after the leader has left
+static const uint64_t EXIT_NS = 15 * SWARM_S;
+static const uint64_t STALL_NS = 120 * SWARM_S;
+// per iteration
+enum { STALL_ROUNDS = 30, PROGRESS_EVERY = 2048, MOST_EVENTS = 50 * 1000 * 1000 };
 
 // ---- small things
 
@@ -20,10 +22,10 @@ static double wall_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-swarm_item *swarm_item_new(swarm_item_kind kind, uint32_t who, uint32_t bytes) {
+swarm_item *swarm_item_new(swarm_item_kind kind, uint32_t number, uint32_t bytes) {
     swarm_item *item = malloc(sizeof *item + bytes);
     BRAID_ALLOCATED(item, sizeof *item + bytes);
-    *item = (swarm_item){.kind = kind, .peer = who, .byte_count = bytes};
+    *item = (swarm_item){.kind = kind, .peer = number, .byte_count = bytes};
     return item;
 }
 
@@ -67,28 +69,29 @@ static uint32_t id_slot(const swarm *w, const braid_id *id) {
     uint64_t start;
     memcpy(&start, id->bytes, sizeof start);
     uint32_t at = (uint32_t)start & (w->slots - 1);
-    while (w->at[at] != SWARM_NOBODY && !id_equal(&w->peer[w->at[at]].id, id)) at = (at + 1) & (w->slots - 1);
+    while (w->at[at] != SWARM_NO_PEER && !id_equal(&w->peer[w->at[at]].id, id)) at = (at + 1) & (w->slots - 1);
     return at;
 }
 
 uint32_t swarm_find(const swarm *w, const braid_id *id) { return w->at[id_slot(w, id)]; }
 
-// ---- who there is
+// ---- peers
 
 static int by_name(const void *a, const void *b) { return strcmp((*(scenario_peer *const *)a)->name, (*(scenario_peer *const *)b)->name); }
 
-// Peers in the order of their names, whatever the scenario's: names and seed decide everything.
+// Peers in the order of their names, whatever their order in the scenario: names and seed decide
+// everything.
 static void peers_open(swarm *w) {
     const scenario *s = w->s;
     const scenario_peer **sorted = calloc(s->peers, sizeof(scenario_peer *));
     w->peers = s->peers;
     w->peer = calloc(s->peers, sizeof *w->peer);
     w->by_index = calloc(s->peers, sizeof *w->by_index);
-    w->way = calloc((size_t)s->peers * s->peers, sizeof(swarm_way *));
+    w->arc = calloc((size_t)s->peers * s->peers, sizeof(swarm_arc *));
     w->dead_ns = calloc((size_t)s->stages * s->microbatches, sizeof *w->dead_ns);
     for (w->slots = 16; w->slots < 4 * s->peers;) w->slots *= 2;
     w->at = malloc(w->slots * sizeof *w->at);
-    BRAID_ALLOCATED(sorted && w->peer && w->by_index && w->way && w->dead_ns && w->at, (size_t)s->peers * s->peers * sizeof(swarm_way *));
+    BRAID_ALLOCATED(sorted && w->peer && w->by_index && w->arc && w->dead_ns && w->at, (size_t)s->peers * s->peers * sizeof(swarm_arc *));
     memset(w->at, 0xff, w->slots * sizeof *w->at);
     for (uint32_t i = 0; i < s->peers; i++) sorted[i] = &s->peer[i];
     qsort(sorted, s->peers, sizeof *sorted, by_name);
@@ -102,7 +105,7 @@ static void peers_open(swarm *w) {
         memcpy(&p->name_hash, hash.bytes, sizeof p->name_hash);
         memcpy(p->id.bytes, hash.bytes, sizeof p->id.bytes);
         p->churn.state = rng_seed(rng_seed(s->seed, p->name_hash), UINT64_MAX);
-        p->node = SWARM_NOBODY;
+        p->node = SWARM_NO_PEER;
         w->at[id_slot(w, &p->id)] = i;
     }
     w->leader = w->by_index[scenario_leader(s)];
@@ -133,15 +136,15 @@ static void machines_open(swarm *w) {
 
 static uint64_t start_of_run(const swarm *w) { return w->peer[w->leader].s->start_ns; }
 
-// The longest way, for those who ask whether a word may still be under way.
-static void shape_ways(const scenario *s, sim_case *shape) {
+// Sets the largest latency, by which checkers decide whether a message may still be on its way.
+static void set_latency(const scenario *s, sim_case *shape) {
     for (uint32_t i = 0; i < s->peers; i++) {
         for (uint32_t k = 0; k < s->peers; k++) {
             scenario_link link;
             if (i == k) continue;
             scenario_link_of(s, i, k, &link);
-            if (link.latency_ns > shape->latency_ns) shape->latency_ns = link.latency_ns;
-            if (link.jitter_ns > shape->jitter_ns) shape->jitter_ns = link.jitter_ns;
+            if (link.latency_ns > shape->net.latency_ns) shape->net.latency_ns = link.latency_ns;
+            if (link.jitter_ns > shape->net.jitter_ns) shape->net.jitter_ns = link.jitter_ns;
         }
     }
 }
@@ -151,12 +154,12 @@ static void shape_describe(swarm *w) {
     w->shape = (sim_case){.seed = s->seed, .stages = s->stages, .microbatches = s->microbatches, .iterations = s->iterations, .rough = true};
     for (uint32_t i = 0; i < s->peers; i++) {
         if (s->peer[i].start_ns > start_of_run(w)) continue;
-        w->shape.data_deaths |= s->peer[i].data && scenario_set_has(&s->churn.who, i);
+        w->shape.data_deaths |= s->peer[i].data && scenario_set_has(&s->churn.subjects, i);
         if (s->peer[i].data) w->shape.data_peers++;
         else w->shape.relays++;
     }
     w->shape.slots = w->shape.data_peers;
-    shape_ways(s, &w->shape);
+    set_latency(s, &w->shape);
 }
 
 static void run_describe(swarm *w) {
@@ -187,7 +190,7 @@ static void core_open(swarm *w, sim_model *model) {
     core->c = &w->shape;
     core->model = model;
     core->report = calloc(1, sizeof *core->report);
-    // the living, and the dead who are still members: of each peer one at most
+    // the living, and dead peers that are still members: at most one node of each peer
     core->node_capacity = 2 * w->peers + 1;
     core->node = calloc(core->node_capacity, sizeof *core->node);
     BRAID_ALLOCATED(core->report && core->node, core->node_capacity * sizeof *core->node);
@@ -218,15 +221,15 @@ static void world_close(swarm *w) {
     uint64_t at;
     for (uint32_t i = 0; i < w->peers; i++) swarm_list_clear(&w->peer[i].inbox);
     for (size_t i = 0; i < (size_t)w->peers * w->peers; i++) {
-        if (w->way[i]) swarm_list_clear(&w->way[i]->waiting);
-        free(w->way[i]);
+        if (w->arc[i]) swarm_list_clear(&w->arc[i]->waiting);
+        free(w->arc[i]);
     }
     while (sim_queue_take(&w->queue, &at, &item)) swarm_item_free(item);
     sim_queue_close(&w->queue);
     for (uint32_t i = 0; i < w->s->machines; i++) {
         free(w->machine[i].peer);
-        free(w->machine[i].up.way);
-        free(w->machine[i].down.way);
+        free(w->machine[i].up.arc);
+        free(w->machine[i].down.arc);
     }
     free(w->machine);
     free(w->dead_ns);
@@ -234,7 +237,7 @@ static void world_close(swarm *w) {
     free(w->flow);
     free(w->touched);
     free(w->share);
-    free(w->way);
+    free(w->arc);
     free(w->at);
     free(w->by_index);
     free(w->peer);
@@ -270,9 +273,9 @@ static void item_do(swarm *w, swarm_item *item) {
     swarm_item_free(item);
 }
 
-static bool all_gone(const swarm *w) {
+static bool all_exited(const swarm *w) {
     if (!w->leader_exit_ns) return false;
-    if (w->core->now > w->leader_exit_ns + FAREWELL_NS) return true;
+    if (w->core->now > w->leader_exit_ns + EXIT_NS) return true;
     for (uint32_t i = 0; i < w->peers; i++)
         if (w->peer[i].alive && w->core->node[w->peer[i].node].view.member) return false;
     return true;
@@ -287,33 +290,33 @@ static void tell_progress(swarm *w) {
     w->options->progress(w->options->context, &p);
 }
 
-// Who still has to start is waited for.
-static void check_patience(swarm *w) {
+// Fails a run without progress. A peer that is still to start extends the time limit.
+static void check_stall(swarm *w) {
     if (w->out->events - w->begun_events > MOST_EVENTS)
         sim_fail(w->core, "iteration %llu does not end: %d million events, and it began at %.1f s; do peers come and go faster than they can fetch "
                  "their state?", (unsigned long long)w->now.iteration, MOST_EVENTS / 1000000, (double)(w->begun_ns - SWARM_BEGIN_NS) / 1e9);
-    if (w->leader_exit_ns || w->core->now < w->progress_ns + w->patience_ns) return;
+    if (w->leader_exit_ns || w->core->now < w->progress_ns + w->stall_ns) return;
     swarm_fail_stuck(w);
 }
 
-// Of what comes after the last FINAL (the hash of the weights is made, all say goodbye) only the rules are of interest.
-static bool seen_enough(const swarm *w) {
+// True when the run may stop: after the last FINAL only SIM_CHECK_RULES has more to check.
+static bool may_stop(const swarm *w) {
     return w->options->check == SIM_CHECK_LIVENESS && w->out->iterations == w->s->iterations;
 }
 
-// What a partition holds back is still to be said: nobody who is cut off is quiet.
+// Messages delayed by a partition are still on their way, so routing is not settled meanwhile.
 static void note_partitions(swarm *w) {
     uint64_t now = w->core->now - SWARM_BEGIN_NS;
     for (uint32_t i = 0; i < w->s->partitions; i++) {
         const scenario_partition *p = &w->s->partition[i];
-        if (now >= p->start_ns && now <= p->stop_ns) w->core->checker.route_said_ns = w->core->now;
+        if (now >= p->start_ns && now <= p->stop_ns) w->core->checker.route_message_ns = w->core->now;
     }
 }
 
 static void run_loop(swarm *w) {
     void *item;
     uint64_t at;
-    while (!sim_failed(w->core) && !all_gone(w) && !seen_enough(w)) {
+    while (!sim_failed(w->core) && !all_exited(w) && !may_stop(w)) {
         if (!sim_queue_take(&w->queue, &at, &item)) {
             sim_fail(w->core, "nothing will ever happen again, and the run is not over");
             return;
@@ -323,7 +326,7 @@ static void run_loop(swarm *w) {
         note_partitions(w);
         item_do(w, item);
         if (++w->out->events % PROGRESS_EVERY == 0) tell_progress(w);
-        check_patience(w);
+        check_stall(w);
     }
 }
 
@@ -363,12 +366,12 @@ braid_err sim_swarm_run(const scenario *s, const sim_swarm_options *options, sim
     shape_describe(w);
     core_open(w, model);
     w->progress_ns = SWARM_BEGIN_NS + start_of_run(w);
-    w->patience_ns = PATIENCE_NS + PATIENCE_ROUNDS * swarm_round_ns(w);
+    w->stall_ns = STALL_NS + STALL_ROUNDS * swarm_round_trip_ns(w);
     if (options->trace_path) err = timeline_open(w, options->trace_path, &w->timeline, error);
     if (!err) {
         swarm_churn_plan(w);
         run_loop(w);
-        if (!sim_failed(w->core) && !seen_enough(w)) sim_check_end(w->core);
+        if (!sim_failed(w->core) && !may_stop(w)) sim_check_end(w->core);
         report_failure(w);
         swarm_report(w);
         out->wall_ns = (uint64_t)((wall_s() - w->wall_start) * 1e9);

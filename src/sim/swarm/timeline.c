@@ -1,5 +1,6 @@
-// A timeline in Chrome's trace format, which Perfetto opens: a track per peer with what it computed, an arrow per microbatch
-// through the slices of its forwards and backwards, a span per tensor on its way, a mark for whatever befell a peer.
+// A timeline in Chrome's trace format, which Perfetto opens: a track per peer with its jobs, an
+// arrow per microbatch through its forward and backward slices, a span per tensor in transfer, a
+// mark per fault.
 #include "sim/swarm/inside.h"
 
 #include <errno.h>
@@ -9,7 +10,8 @@
 
 enum { PEERS_PID = 1, TENSORS_PID = 2 };
 
-// An arrow is drawn from point to point; the newest is kept back until it is known whether it was the last.
+// An arrow is drawn from point to point. The newest point is held back, because the last one is
+// marked.
 typedef struct arrow {
     uint64_t iteration, at_ns;
     uint32_t peer;
@@ -23,7 +25,7 @@ struct timeline {
     arrow *arrow;  // [microbatches]
 };
 
-// What follows is one event; microseconds with three decimals are exact nanoseconds.
+// Begins one event; microseconds with three decimals are exact nanoseconds.
 static FILE *event_open(timeline *t, const char *phase, uint32_t pid, uint32_t tid, uint64_t at_ns) {
     uint64_t ns = at_ns - SWARM_BEGIN_NS;
     fprintf(t->file, "%s\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%" PRIu64 ".%03u", t->any ? "," : "", phase, pid, tid, ns / 1000, (unsigned)(ns % 1000));
@@ -89,7 +91,7 @@ static void arrow_end(const swarm *w, uint32_t m) {
     *a = (arrow){0};
 }
 
-static void arrow_on(const swarm *w, uint32_t who, const job *work, uint64_t at_ns) {
+static void arrow_on(const swarm *w, uint32_t number, const job *work, uint64_t at_ns) {
     if (work->m >= w->s->microbatches || work->kind == JOB_WEIGHT) return;
     arrow *a = &w->timeline->arrow[work->m];
     if (a->held && a->iteration != work->iteration) arrow_end(w, work->m);
@@ -99,13 +101,13 @@ static void arrow_on(const swarm *w, uint32_t who, const job *work, uint64_t at_
     }
     a->held = true;
     a->iteration = work->iteration;
-    a->peer = who;
+    a->peer = number;
     a->at_ns = at_ns;
 }
 
 void timeline_iteration_over(swarm *w) {
     if (!w->timeline) return;
-    timeline_instant(w, SWARM_NOBODY, "iteration done");
+    timeline_instant(w, SWARM_NO_PEER, "iteration done");
     for (uint32_t m = 0; m < w->s->microbatches; m++) arrow_end(w, m);
 }
 
@@ -121,32 +123,32 @@ static const char *letter(job_kind kind) {
     }
 }
 
-void timeline_job(swarm *w, uint32_t who, const job *work, uint64_t start_ns, uint64_t end_ns, bool cut_short) {
+void timeline_job(swarm *w, uint32_t number, const job *work, uint64_t start_ns, uint64_t end_ns, bool cut_short) {
     if (!w->timeline) return;
-    FILE *file = event_open(w->timeline, "X", PEERS_PID, who + 1, start_ns);
+    FILE *file = event_open(w->timeline, "X", PEERS_PID, number + 1, start_ns);
     const char *of_microbatch = letter(work->kind);
     fprintf(file, ",\"dur\":%" PRIu64 ".%03u,\"cat\":\"%s\",\"name\":\"", (end_ns - start_ns) / 1000, (unsigned)((end_ns - start_ns) % 1000),
             of_microbatch ? "compute" : "update");
     if (of_microbatch) fprintf(file, "%s%u", of_microbatch, work->m);
     else fputs(sim_job_name(work->kind), file);
     fprintf(file, "\",\"args\":{\"iteration\":%" PRIu64 ",\"stage\":%u%s}}", work->iteration, work->stage, cut_short ? ",\"lost\":true" : "");
-    if (of_microbatch && !cut_short) arrow_on(w, who, work, start_ns);
+    if (of_microbatch && !cut_short) arrow_on(w, number, work, start_ns);
 }
 
-void timeline_flow(swarm *w, const swarm_way *way, const swarm_item *item, bool begins) {
+void timeline_flow(swarm *w, const swarm_arc *arc, const swarm_item *item, bool begins) {
     if (!w->timeline) return;
     FILE *file = event_open(w->timeline, begins ? "b" : "e", TENSORS_PID, 0, w->core->now);
-    fprintf(file, ",\"cat\":\"tensor\",\"id\":\"%u-%u-%" PRIu64 "\",\"name\":\"", way->from, way->to, item->sent_ns);
-    text_put(file, w->peer[way->from].name);
+    fprintf(file, ",\"cat\":\"tensor\",\"id\":\"%u-%u-%" PRIu64 "\",\"name\":\"", arc->from, arc->to, item->sent_ns);
+    text_put(file, w->peer[arc->from].name);
     fputs(" to ", file);
-    text_put(file, w->peer[way->to].name);
+    text_put(file, w->peer[arc->to].name);
     fprintf(file, "\",\"args\":{\"bytes\":%" PRIu64 "}}", item->wire_bytes);
 }
 
-void timeline_instant(swarm *w, uint32_t who, const char *what) {
+void timeline_instant(swarm *w, uint32_t number, const char *what) {
     if (!w->timeline) return;
-    bool whole = who == SWARM_NOBODY;
-    FILE *file = event_open(w->timeline, "i", PEERS_PID, whole ? 0 : who + 1, w->core->now);
+    bool whole = number == SWARM_NO_PEER;
+    FILE *file = event_open(w->timeline, "i", PEERS_PID, whole ? 0 : number + 1, w->core->now);
     fprintf(file, ",\"s\":\"%s\",\"name\":\"%s\"}", whole ? "p" : "t", what);
 }
 
