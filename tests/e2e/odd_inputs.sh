@@ -53,7 +53,7 @@ echo 'checkpoint: {dir: here}' >>run.yaml
 mkdir -p mounted/..2026 deep/er
 mv run.yaml mounted/..2026/ && ln -s ..2026 mounted/..data && ln -s ..data/run.yaml mounted/run.yaml && cp words.txt mounted/
 expect 0 "saved: $PWD/mounted/here/" solo mounted/run.yaml
-expect 0 "weights " timeout "$(scaled 60)" "$BRAID" up mounted/run.yaml --relays 2
+expect 0 "weights " timeout "$(scaled 60)" "$BRAID" up mounted/run.yaml --relays 2 --anew
 in_folder() { (cd "$1" && shift && "$@"); }
 rm -rf mounted/here
 expect 0 "weights " in_folder deep/er solo ../../mounted/run.yaml

@@ -55,7 +55,8 @@ static void write_times(const char *path, double began, int status, char *const 
         fprintf(stderr, "run_limited: %s: %s\n", path, strerror(errno));
         return;
     }
-    fprintf(file, "%.2f %.2f %d", seconds_of(used.ru_utime) + seconds_of(used.ru_stime), wall_seconds() - began, status);
+    fprintf(file, "%.2f %.2f %d", seconds_of(used.ru_utime) + seconds_of(used.ru_stime), wall_seconds() - began,
+            status);
     for (; *command != NULL; command++) fprintf(file, " %s", *command);
     fputc('\n', file);
     fclose(file);

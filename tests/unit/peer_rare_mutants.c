@@ -1,5 +1,5 @@
-// Rules whose mutations random schedules hardly notice: each is planted in one peer here, in a situation in which it
-// matters. The same situation without the mutation shows that the rule holds.
+// Mutations that random schedules hardly notice: each is planted in one peer here, in a situation in which it matters.
+// The same situation without the mutation shows that the rule holds.
 //
 // The mutations are those of src/peer/peer.h; docs/protocol.md names the rules.
 #include "peer_world.h"
@@ -41,10 +41,10 @@ static void give_forward(world *w, uint32_t m, bool repair) {
 }
 
 static void give_backward(world *w, uint32_t m) {
-    message backward = {
-        .kind = MESSAGE_BACKWARD,
-        .u.backward = {
-            .subject = subject_of(w, m, 1), .owner = OWNER, .path = {.stages = STAGES, .member = {OWNER, RELAY}}}};
+    message backward = {.kind = MESSAGE_BACKWARD,
+                        .u.backward = {.subject = subject_of(w, m, 1),
+                                       .owner = OWNER,
+                                       .path = {.stages = STAGES, .member = {OWNER, RELAY}}}};
     deliver(w, OWNER, &backward, true);
 }
 
@@ -77,7 +77,7 @@ static void test_commit_of_an_older_owner_is_ignored(void **state) {
     assert_true(counts_for_older_owner(PEER_MUTANT_OBEYS_OLDER_OWNER));
 }
 
-// Rule: the digest in a GET names the contribution set whose sum is wanted.
+// Rule: the digest in a GET names the contribution set of the requested sum.
 // Given a relay that has counted microbatch 0 alone,
 // when the other relay of its stage asks for the part of another set,
 // then the relay refuses; it serves the part of its own set.
@@ -133,7 +133,7 @@ static void test_repair_evicts_when_slots_are_full(void **state) {
 }
 
 // Rule: a stash reports itself to its owner after TIMING_TRACE_NS without a message about it.
-// Given an activation that the relay holds, whose CANCEL was lost,
+// Given an activation that the relay holds, and a CANCEL for it that was lost,
 // when nothing arrives about it,
 // then the relay sends TRACE, and frees the slot at the CANCEL that answers it.
 static bool frees_after_lost_cancel(int mutation) {
@@ -166,7 +166,7 @@ static void test_stash_reports_itself_after_a_lost_cancel(void **state) {
 }
 
 // Rule: a weight gradient is added at COMMIT, not before.
-// Given a microbatch whose backward pass the relay has computed,
+// Given a microbatch with its backward pass computed by the relay,
 // when no COMMIT has arrived, then no weight gradient is computed;
 // when COMMIT arrives, then it is computed once.
 static void test_weight_gradient_is_added_at_commit(void **state) {

@@ -101,7 +101,8 @@ static void test_blocks(void **state) {
                                {64, 208, 7},
                                {72, 240, 387},
                                {1100, 170, 390}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_shape(sizes[i][0], sizes[i][1], sizes[i][2], SAMPLE);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_shape(sizes[i][0], sizes[i][1], sizes[i][2], SAMPLE);
 }
 
 static void test_nothing_to_add(void **state) {
