@@ -1,4 +1,4 @@
-# For 64-bit ARM, built and tested on another machine: tests run in an emulator. `./run arm` brings the libraries.
+# For 64-bit ARM, built on another machine; tests run in an emulator. `./run arm` fetches the libraries.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 if(NOT CMAKE_C_COMPILER)
@@ -15,6 +15,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(ENV{PKG_CONFIG_LIBDIR} ${arm_libraries}/pkgconfig)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${arm_root})
-# OpenSSL's headers for one architecture lie apart
+# the folder of OpenSSL's headers for one architecture
 include_directories(SYSTEM ${arm_root}/usr/include/aarch64-linux-gnu)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=${arm_libraries})

@@ -1,5 +1,5 @@
-// What bf16 could give on this processor: products of packed panels in the first cache, with fp32 and with bf16 operands (sums in
-// fp32 both), and how fast numbers become bf16 and back. An upper bound of what a matrix product could gain.
+// Measures bf16 on this processor: products of packed panels in the first-level cache with fp32 and with bf16 operands (fp32 sums in
+// both), and the rate of conversions. The ratio is an upper bound for the gain of a matrix product.
 //
 //     gcc -O3 -march=native -o bench-bf16 tools/bench-bf16.c && ./bench-bf16
 #include <immintrin.h>
@@ -36,7 +36,7 @@ static float keep(__m512 sum[ROWS][COLS / 16]) {
     return _mm512_reduce_add_ps(all);
 }
 
-// Operations a step of each: 2 * ROWS * COLS * DEPTH. bf16 operands lie in pairs of k, so their panels take half the bytes.
+// Operations a step of each: 2 * ROWS * COLS * DEPTH. bf16 operands are stored in pairs of k, so their panels have half the bytes.
 static float product_fp32(void) {
     __m512 sum[ROWS][COLS / 16] = {{{0}}};
     for (int k = 0; k < DEPTH; k++)

@@ -18,7 +18,7 @@ enum { LIBRARIES = 2, WAYS = LIBRARIES + GEMM_KERNELS - 1, ROUNDS = 7, FORMS = 3
 
 static const char *const library_names[LIBRARIES] = {"OpenBLAS", "oneDNN"};
 
-// All but the last, which works everywhere and is slow.
+// All kernels but the last, the portable one, which is slow.
 static const gemm_kernels *kernels_of(int way) { return gemm_kernels_all[way - LIBRARIES]; }
 
 // y[rows, out] = x[rows, in] W, with W as [in, out] (GPT's files) or [out, in].

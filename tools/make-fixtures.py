@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/fixtures: small LLaMA and GPT models with the loss, logits and gradients that PyTorch finds in
-fp64. Needs PyTorch (any recent version; the CPU build is enough).
+"""Makes tests/golden/fixtures: small LLaMA and GPT models with loss, logits and gradients by
+PyTorch in fp64. Needs PyTorch (any recent version; the CPU build is enough).
 
     python3 tools/make-fixtures.py tests/golden/fixtures
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints tests/golden/train_pytorch.h: the loss of each of a few training iterations of tiny LLaMA and GPT models, and the
-norm of every tensor at the end, as PyTorch finds them in fp64. Text, samples, first weights, schedule and recipe are made
-here again, from the same rules as tests/unit/train_tiny.h and src/train. Needs PyTorch (the CPU build is enough).
+norm of each tensor at the end, by PyTorch in fp64. Text, samples, first weights, schedule and recipe follow the rules of
+tests/unit/train_tiny.h and src/train. Needs PyTorch (the CPU build is enough).
 
     python3 tools/make-train-fixture.py > tests/golden/train_pytorch.h
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-# The models are make-fixtures.py's; its last line would make the fixtures again.
+# The models of make-fixtures.py, without its last line, which writes the fixtures.
 models = types.SimpleNamespace()
 exec(Path(__file__).with_name("make-fixtures.py").read_text().removesuffix("\nmain()\n"), vars(models))
 
@@ -76,7 +76,7 @@ def rate(t):
 
 
 def norm(name, weight):
-    """Without the keys' bias: it moves all scores of a query alike, so its gradient is rounding noise, of which AdamW makes
+    """Leaves out the keys' bias. It shifts all scores of a query alike, so its gradient is rounding noise, which AdamW turns into
     steps."""
     if name.endswith("c_attn.bias"):
         queries, _, values = weight.chunk(3)

@@ -1,7 +1,7 @@
 // Tables, JSON and the drawing of braid-bench repair.
 #include "bench/cli/repair_inside.h"
 #include "bench/cli/figures.h"
-#include "peer/timing.h"
+#include "protocol/core/timing.h"
 
 #include <string.h>
 

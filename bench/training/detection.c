@@ -1,6 +1,6 @@
 // How soon silence is noticed, against alarms about peers that live: heartbeats over one line, held against one rule.
 #include "base/rng.h"
-#include "peer/timing.h"
+#include "protocol/core/timing.h"
 #include "bench/training/repair.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "peer/timing.h"
+#include "protocol/core/timing.h"
 #include "sim/places.h"
 #include "bench/training/t2.h"
 

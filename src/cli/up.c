@@ -4,7 +4,7 @@
 #include "cli/options.h"
 #include "cli/up_swarm.h"
 #include "node/stop.h"
-#include "peer/peer.h"
+#include "protocol/peer.h"
 #include "train/run.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #define BRAID_NODE_BLOBS_H
 
 #include "base/err.h"
-#include "peer/job.h"
+#include "protocol/job.h"
 
 #include <stdint.h>
 

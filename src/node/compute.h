@@ -3,7 +3,7 @@
 #define BRAID_NODE_COMPUTE_H
 
 #include "base/err.h"
-#include "peer/job.h"
+#include "protocol/job.h"
 
 #include <stdbool.h>
 #include <uv.h>

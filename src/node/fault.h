@@ -3,7 +3,7 @@
 #define BRAID_NODE_FAULT_H
 
 #include "base/err.h"
-#include "peer/peer.h"
+#include "protocol/peer.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "node/blobs.h"
-#include "peer/job.h"
+#include "protocol/job.h"
 #include "tensor/pool.h"
 #include "train/data.h"
 #include "train/run.h"

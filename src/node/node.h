@@ -10,7 +10,7 @@
 #include "node/fault.h"
 #include "node/measure.h"
 #include "node/ticket.h"
-#include "peer/peer.h"
+#include "protocol/peer.h"
 #include "train/run.h"
 
 #include <stdbool.h>

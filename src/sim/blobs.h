@@ -2,7 +2,7 @@
 #ifndef BRAID_SIM_BLOBS_H
 #define BRAID_SIM_BLOBS_H
 
-#include "peer/job.h"
+#include "protocol/job.h"
 
 #include <stdbool.h>
 #include <stdint.h>

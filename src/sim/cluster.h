@@ -3,7 +3,7 @@
 #ifndef BRAID_SIM_CLUSTER_H
 #define BRAID_SIM_CLUSTER_H
 
-#include "peer/peer.h"
+#include "protocol/peer.h"
 #include "sim/case.h"
 #include "sim/model.h"
 #include "sim/reference.h"

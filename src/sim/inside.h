@@ -3,7 +3,7 @@
 #define BRAID_SIM_INSIDE_H
 
 #include "base/rng.h"
-#include "peer/peer.h"
+#include "protocol/peer.h"
 #include "sim/blobs.h"
 #include "sim/cluster.h"
 #include "sim/queue.h"

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "model/config.h"
 #include "model/stage.h"
-#include "peer/job.h"
+#include "protocol/job.h"
 #include "tensor/pool.h"
 #include "train/data.h"
 #include "train/recipe.h"

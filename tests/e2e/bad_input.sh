@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a user can get wrong, and what the program says: the exit status, the place and the mend.
+# A user's mistakes: exit status, and a message with place and remedy.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 write_text words.txt
@@ -17,7 +17,7 @@ expect 2 "RUN.yaml is missing" "$BRAID" train --solo
 expect 2 "BRAID_THREADS: 0 is too small" env BRAID_THREADS=0 "$BRAID" train --solo x.yaml
 expect 2 "say --solo" "$BRAID" train x.yaml
 
-# the configuration file: one for all verbs, whose keys are the flags of any
+# the configuration file: one for all verbs; its keys are the flags of any verb
 all_flags() {
     local verb
     {
@@ -64,7 +64,7 @@ mistake "short" 's/words.txt/short.txt/'
 head -c 5000 /dev/urandom >bad.yaml
 expect 2 "bad.yaml:" solo bad.yaml
 
-# output that nobody gets: a run that went well, too, does not end as if it had
+# output that cannot be written: code 1, even after a good run
 write_run run.yaml
 to_full() { "$BRAID" "$@" >/dev/full; }
 unwritten="not all of the output could be written: No space left on device; free some space"
@@ -77,7 +77,7 @@ expect 1 "$unwritten" to_full sim "$SOURCE"/examples/sim/partition.yaml --no-pla
 # memory
 expect 1 "the limit is 64 KiB; raise --max-memory to at least" "$BRAID" train --solo run.yaml --max-memory 64K
 
-# what braid plan foretells
+# braid plan
 expect 2 "RUN.yaml is missing" "$BRAID" plan
 expect 2 "none.yaml': No such file or directory" "$BRAID" plan none.yaml
 expect 0 "braid train --solo needs" "$BRAID" plan run.yaml
@@ -89,7 +89,7 @@ expect 1 "raise --max-memory" "$BRAID" train --solo run.yaml --threads 2 --max-m
 # checkpoints
 expect 0 "weights " "$BRAID" train --solo run.yaml --save saved --threads 1
 expect 1 "nowhere" "$BRAID" generate nowhere
-damaged() {  # copies the good checkpoint, so that a test may spoil it
+damaged() {  # copies the good checkpoint for a test to damage
     rm -rf damaged
     cp -rL saved/latest damaged
 }
@@ -115,7 +115,7 @@ expect 2 "optimizer-00001-of-00001.safetensors' has" "$BRAID" train --solo run.y
 write_run wider.yaml 's/dim: 32/dim: 64/'
 expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --solo wider.yaml --resume saved
 
-# a place for checkpoints that is none: said before anything is computed
+# an unusable directory for checkpoints: refused before any computation
 write_run endless.yaml 's/iterations: 4/iterations: 100000/'
 touch plain
 expect 1 "cannot open the directory 'plain' for checkpoints: Not a directory; choose another" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --save plain
@@ -150,14 +150,14 @@ expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text now
 expect 2 "--cell is hom0" "$BRAID_BENCH" t3 --cell hom5
 expect 2 "--cell: nothing is named; write what, or leave it out" "$BRAID_BENCH" t2 --cell ''
 
-# the experiments are a program of their own
+# the experiments are in another program
 expect 2 "braid bench: f7 moved to the program braid-bench: run 'braid-bench f7' with the same flags" "$BRAID" bench f7 --seeds 1
 expect 2 "braid bench: unknown measurement 'setp'; did you mean 'step'?" "$BRAID" bench setp
 expect 2 "Usage: braid-bench EXPERIMENT" "$BRAID_BENCH"
 expect 0 "braid-bench 0." "$BRAID_BENCH" --version
 expect 2 "braid-bench: unknown experiment 'f8'; did you mean 'f7'?" "$BRAID_BENCH" f8
 
-# lists of the experiments that name nothing
+# empty lists of experiments
 expect 2 "--tests: there is no ''; name some of 1, 2, 3, 4, 5 and 6, with commas between them" "$BRAID_BENCH" f7 --tests ''
 expect 2 "--delays: there is no ''; name some of lockstep, uniform, exponential and heavy-tailed" "$BRAID_BENCH" f7 --delays ''
 expect 2 "--systems: there is no ''; name some of swarm, gwtf and braid" "$BRAID_BENCH" f7 --systems ''
@@ -169,7 +169,7 @@ expect 2 "--delay is lockstep, uniform, exponential or heavy-tailed, not ''" "$B
 expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas between them, not ''" "$BRAID_BENCH" scale --peers ''
 expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID_BENCH" views --relays 40,
 
-# files of figures: whether they can be written is asked before anything is run, and nothing is touched by that
+# output files: tested for writing before the run, without a change to them
 for experiment in f7 t6 views scale repair; do
     # shellcheck disable=SC2086 # with its flags
     expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout "$(scaled 20)" "$BRAID_BENCH" $experiment --seeds 1000 --plot no/where.svg
@@ -201,7 +201,7 @@ for place in pipe . /dev/null; do
     expect 1 "is not a plain file; name another file for the log" timeout -k 1 "$(scaled 10)" "$BRAID" node --lead --run run.yaml --identity peer.key --log $place
 done
 
-# a disk that is full: the run says so and the older checkpoint stays
+# a full disk: the run says so, and the older checkpoint stays
 write_run longer.yaml 's/iterations: 4/iterations: 6/'
 before=$(readlink saved/latest)
 full_disk() { (ulimit -f 16 && exec "$BRAID" train --solo longer.yaml --resume saved --save saved); }
@@ -213,16 +213,16 @@ leave_full_disk() { (ulimit -f 4 && exec "$BRAID" up run.yaml --relays 2 --voter
 write_run run.yaml '$a checkpoint: {dir: swarm-saved}'
 expect 1 "File too large" leave_full_disk
 write_run two.yaml 's|slots: 4|slots: 4\n  data_peers: 2|' '$a checkpoint: {dir: swarm-saved}'
-leave_full_disk_to_others() { (ulimit -f 4 && exec "$BRAID" up two.yaml --relays 2 >/dev/null); }  # what is said last, alone
+leave_full_disk_to_others() { (ulimit -f 4 && exec "$BRAID" up two.yaml --relays 2 >/dev/null); }  # only the last message
 expect 1 "File too large" leave_full_disk_to_others
 
-# a text that is cleared while the run goes on
+# a text that is truncated during the run
 write_run endless.yaml 's/iterations: 4/iterations: 100000/'
 cleared() {
     cp words.txt own.txt
     sed -i 's/words.txt/own.txt/' endless.yaml
     (sleep 0.5 && : >own.txt) &
-    timeout "$(scaled 8)" "$BRAID" "$@"  # nobody waits for those who cannot know yet that the run has failed
+    timeout "$(scaled 8)" "$BRAID" "$@"  # the run does not wait for peers without news of the failure
 }
 expect 1 "own.txt' is not what the run began with any more" cleared train --solo endless.yaml
 expect 1 "own.txt' is not what the run began with any more" cleared up endless.yaml --relays 2
@@ -233,7 +233,7 @@ expect 1 "the log full.log: cannot write: File too large; raise the limit on fil
 few_files() { (limit=$(scaled 10) && ulimit -n "$1" && exec timeout -k 1 "$limit" "$BRAID" up run.yaml --relays 2); }
 for files in 6 8 20; do expect 2 "$files are allowed; raise the limit (ulimit -n)" few_files $files; done
 
-# too little memory, or stack: a sentence and a code, wherever it ends. A sanitizer's own memory does not fit in any limit.
+# too little memory or stack: a sentence and a code at any point. A sanitizer's own memory does not fit in any limit.
 write_run lean.yaml
 within() { (limit=$(scaled 10) && ulimit "$1" "$2" && shift 2 && exec timeout -k 1 "$limit" "$BRAID" "$@"); }
 said_so() {  # limit kilobytes words...
@@ -256,7 +256,7 @@ if within -v 300000 --version >/dev/null 2>&1; then
     expect 0 "weights " within -Ss 200 up lean.yaml --relays 2
 fi
 
-# standard streams that the caller has closed
+# standard streams closed by the caller
 without_streams() { (exec "$BRAID" up run.yaml --relays 2 <&- >&- 2>&-) && echo "ended well"; }
 expect 0 "ended well" without_streams
 expect 0 "the" "$BRAID" generate swarm-saved --prompt the --tokens 10

@@ -1,4 +1,4 @@
-# braid-bench churn: whoever dies or joins, routing ends at the optimum of who is there then; the same twice.
+# braid-bench churn: after a death or a join routing ends at the new optimum; two runs print the same.
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
-# braid-bench f7: the same trace twice and for any listing of the peers; every dumped flow is checked here, by other code
-# than the program's: conserved, within capacity, every unit home at its own data peer, no cheaper than the optimum.
+# braid-bench f7: equal traces in two runs and for any order of the peers. Each dumped flow is checked by code of this test:
+# conservation, capacity, the return of each unit to its own data peer, and no cost below the optimum.
 import collections
 import json
 import os
@@ -54,7 +54,7 @@ def check_file(path, test):
     seen = set()
     for name, system in systems.items():
         if name == "gwtf" and any(path[0] != path[-1] for path in system["paths"]):
-            continue  # it does not stop by itself, and was never whole
+            continue  # gwtf does not stop by itself, and was never whole
         units, cost, _ = cost_of(instance, system)
         assert units <= best[0], f"{path}: {name} sends {units} units, but only {best[0]} fit"
         assert units < best[0] or cost >= best[1], f"{path}: {name} costs {cost}, the optimum {best[1]}"
@@ -66,7 +66,7 @@ def check_file(path, test):
 
 
 def check_worst():
-    """The other objective: braid's heaviest link is the optimum's, and nobody's is lighter; cost is not what counts."""
+    """The bottleneck objective: braid's heaviest link is the optimum's, and no system has a lighter one."""
     for name in sorted(os.listdir(WORST)):
         with open(os.path.join(WORST, name), encoding="utf-8") as file:
             instance = json.load(file)
@@ -82,7 +82,7 @@ rows = bench(*flags, "--dump", FOLDER, "--plot", "f7.svg")
 assert rows == bench(*flags), "the second run differs"
 assert rows == bench(*flags, "--listing", "42"), "the order of the listing matters"
 parsed = [json.loads(line) for line in rows.splitlines()]
-# without it nobody knows the optimum of several data peers
+# without GLPK there is no optimum for several data peers
 glpk = any(row["test"] > 4 and row["optima_proven"] > 0 for row in parsed)
 systems_run = {row["system"] for row in parsed}
 assert "braid" in systems_run and len(parsed) == 6 * 2 * len(systems_run), f"{len(parsed)} rows"

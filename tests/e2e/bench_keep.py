@@ -1,4 +1,4 @@
-# braid-bench keep: the same twice; at a shadow's traffic shadows lose least where they follow; bad flags are refused.
+# braid-bench keep: two runs print the same; standbys lose least at equal traffic; bad flags are refused.
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
-# What docs/results promises of routing, held to it with fewer seeds than the pages have: how near the optimum, with how many
-# messages, after which losses. A change that costs more than the margins here has to be seen, and the pages made again.
+# Bounds for the figures of docs/results on routing, with fewer seeds: distance to the optimum, messages, repair. A change that
+# exceeds a margin needs new pages.
 import json
 import os
 import subprocess
@@ -14,10 +14,10 @@ def bench(what, *flags):
 
 
 def one_data_peer():
-    """F7's tests 1 to 4: always the optimum and quiet, whatever the delays; how many messages; round 120 without waits."""
+    """F7's tests 1 to 4: optimum and quiet for all delays; the number of messages; round 120 without waits."""
     most = {1: 150, 2: 100, 3: 250, 4: 170}
     tests = ["--tests", "1,2,3,4"]
-    for row in bench("f7", *tests, "--seeds", "10", "--systems", "gwtf"):  # the paper's figure 7 has it 1 to 2 % over
+    for row in bench("f7", *tests, "--seeds", "10", "--systems", "gwtf"):  # the paper's figure 7: 1 to 2 % over the optimum
         assert row["whole"] == 10 and 1.005 < row["ratio"]["mean"] < 1.035, row
     for flags in (["--delays", "lockstep,exponential,heavy-tailed"], ["--lazy", "0"]):
         for row in bench("f7", *tests, "--seeds", "50", "--systems", "braid", *flags):
@@ -28,8 +28,8 @@ def one_data_peer():
                 assert row["ratio_at_120"]["count"] == 50 and row["ratio_at_120"]["mean"] <= 1.002, where
 
 
-def first_ways_planned():
-    """With --plan-first one setting has few messages and the optimum in round 120, whatever the delays."""
+def initial_plan():
+    """With --plan-first one setting has few messages and the optimum in round 120, for all delays."""
     flags = ["--seeds", "20", "--systems", "braid", "--plan-first", "--delays", "lockstep,exponential,heavy-tailed"]
     for row in bench("f7", "--tests", "1,2,3,4", *flags):
         where = f"F7, planned: {row}"
@@ -43,7 +43,7 @@ def first_ways_planned():
 
 
 def flat():
-    """With --plan-first what a peer sends does not grow with the swarm, and the first ways are the optimum."""
+    """With --plan-first messages a peer do not grow with the swarm, and the initial flow is the optimum."""
     for row in bench("scale", "--peers", "100,316,1000", "--seeds", "3", "--plan-first"):
         assert row["runs"] == row["quiet"] == 3 and row["ratio"]["worst"] <= 1.0001, row
         assert row["messages_until_near"]["worst"] <= 42 and row["messages_per_peer"]["worst"] <= 180, row
@@ -61,7 +61,7 @@ def several_data_peers():
 
 
 def losses():
-    """Shares of a fresh start's messages, in percent: until all units have a way again, and until the new optimum."""
+    """Messages in percent of a fresh start's: until all units have a path again, and until the new optimum."""
     share = {"one dies": (5, 25), "10 % die": (20, 80), "one joins": (5, 25)}
     rows = bench("churn", "--tests", "1,2,3,4", "--seeds", "100")
     assert len(rows) == 4 * 3
@@ -74,18 +74,18 @@ def losses():
 
 
 def arrangements():
-    """T6: braid's ways against DT-FM's pipelines on DT-FM's arrangement, and without its search after trades."""
+    """T6: braid's paths against DT-FM's pipelines, on DT-FM's arrangement and on a traded one."""
     rows = {(r["stages"], r["system"]): r["minutes_per_microbatch"]["mean"] for r in bench("t6", "--seeds", "12")}
     arranged = rows["DT-FM", "dtfm"]
     assert rows["DT-FM", "braid"] <= arranged and rows["traded", "braid"] <= arranged, rows
-    assert rows["joined", "gwtf"] > arranged, rows  # the published gap, in its direction
+    assert rows["joined", "gwtf"] > arranged, rows  # the direction of the published gap
 
 
 def views():
     """Sixteen neighbours a side: within 3 % of the optimum over all links."""
     for row in bench("views", "--relays", "40,400", "--seeds", "1", "--limit-rounds", "8000"):
         assert row["whole"] == 1 and row["most_neighbours"] <= 16 and row["braid_over_optimum"]["worst"] <= 1.03, row
-    # One dies in a swarm of 400: the repair is where its units were, and most of the others say nothing at all.
+    # One relay of 400 dies: the repair is local, and most other relays send no message.
     for row in bench("views", "--relays", "400", "--crash", "--seeds", "2", "--limit-rounds", "8000"):
         assert row["whole"] + row["skipped"] == 2 and row["whole"] >= 1, row
         for place in row["by_distance"][1:]:
@@ -93,7 +93,7 @@ def views():
 
 
 one_data_peer()
-first_ways_planned()
+initial_plan()
 flat()
 several_data_peers()
 losses()

@@ -1,5 +1,5 @@
-# braid-bench repair: six of the phases are measured, who is reset is noticed sooner than who is silent, and a higher phi is slower and calmer;
-# the same twice.
+# braid-bench repair: six phases are measured, a reset link is detected sooner than silence, and a higher phi detects later with
+# fewer false alarms; two runs print the same.
 import json
 import os
 import subprocess

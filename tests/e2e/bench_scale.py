@@ -1,4 +1,4 @@
-# braid-bench scale: the same rows twice, rows that make sense, a drawing, mistakes that are named.
+# braid-bench scale: equal rows in two runs, plausible rows, a drawing, errors that name the mistake.
 import json
 import os
 import subprocess
@@ -32,7 +32,7 @@ assert "0/1" in table and "demand 90 %" in table, table
 with open("scale.svg", encoding="utf-8") as drawing:
     text = drawing.read()
 assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and text.count("<rect") > 6, "no drawing"
-# All systems on the same swarms, and what they found: each way goes over links that there are, and costs what the row says.
+# All systems on the same swarms: each dumped path uses existing links and has the cost of its row.
 os.makedirs("flows", exist_ok=True)
 both = [json.loads(line) for line in bench("--peers", "50", "--seeds", "2", "--systems", "swarm,gwtf,braid", "--json", "--dump", "flows").splitlines()]
 assert [row["system"] for row in both] == ["swarm", "gwtf", "braid"], both

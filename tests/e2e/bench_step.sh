@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# braid bench step: every model's name is known, a step is timed in both modes with the same loss, and the parts are told.
+# braid bench step: each model's name is known, both modes have the same loss, and the parts of a step are printed.
 set -eu
 
 "$BRAID" bench step --model llama-1.2m --reps 2 --warmup 1 --no-shapes --json >fast.json
@@ -18,6 +18,6 @@ assert fast["steps"] == exact["steps"] == 2 and exact["reproducible"] and not fa
 assert abs(fast["loss"] - exact["loss"]) < 1e-3 and 5 < fast["loss"] < 6, (fast["loss"], exact["loss"])
 for found in fast, exact:
     assert abs(found["tokens_per_second"] * found["seconds"] - 8 * 128) < 1e-6
-    # The parts add up to a step, but for what lies between them.
+    # The parts add up to a step, except for the time between them.
     assert 0.9 < sum(found["parts_ms"].values()) / 1e3 / found["seconds"] < 1.3, found
 END

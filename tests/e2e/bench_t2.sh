@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# braid-bench t2: one swarm of a cell, as a table with the account and as JSON, which always has it.
+# braid-bench t2: one swarm of a cell, as a table with --account, and as JSON, which always has the account.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,5 +1,4 @@
-# braid-bench t6: the same table twice; every dumped path is checked and every time of an iteration computed anew, by other
-# code than the program's.
+# braid-bench t6: equal tables in two runs. Code of this test checks each dumped path and recomputes the time of each iteration.
 import heapq
 import json
 import os
@@ -25,11 +24,11 @@ def load(seed, what):
 
 
 def iteration_ns(network, paths):
-    """When the last gradient is home: a heap of what ends when, and queues at peers and links."""
+    """Returns the time at which the last gradient is at its owner: a heap of ends, and queues at peers and links."""
     peer = {p["name"]: p for p in network["peers"]}
     link = {(l["from"], l["to"]): l for l in network["links"]}
     last = len(paths[0]) - 1
-    ways = [path + path[-2::-1] for path in paths]  # forward, home, backward
+    ways = [path + path[-2::-1] for path in paths]  # forward, to the owner, backward
     held, computing, sending = dict.fromkeys(peer, 0), set(), set()
     at_peer, at_link, ends = {}, {}, []
 
@@ -97,7 +96,7 @@ def check_paths(where, instance, system):
 
 
 def check_network(network):
-    """Latency, transfer and computing are what a link's cost is made of; 8 MiB at 1.5625 .. 15.625 Mb/s."""
+    """A link's cost is latency, transfer and computing; 8 MiB at 1.5625 .. 15.625 Mb/s."""
     for l in network["links"]:
         assert 4.29e9 < l["transfer_ns"] < 42.96e9 and 1e6 <= l["latency_ns"] <= 265e6, l
 
@@ -130,7 +129,7 @@ def check_seed(seed, rows):
             assert whole or name == "gwtf", f"{where}, {name}: {count} microbatches"
             told = network["times"][stages][name]
             if any(len(path) < RELAY_STAGES + 2 for path in system["paths"]):
-                continue  # gwtf does not stop by itself, and may be caught in a move
+                continue  # gwtf does not stop by itself, so a change may be under way
             cost = check_paths(f"{where}, {name}", instance, system)
             if whole:
                 costs[name] = cost

@@ -1,5 +1,5 @@
-# braid-bench views: gossip finds links on which the best flow is near the optimum over all links, braid routes on them, and
-# the same comes out twice.
+# braid-bench views: the best flow on the links that gossip finds is near the optimum over all links; braid reaches it; two
+# runs print the same.
 import json
 import os
 import subprocess

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Directories of checkpoints as people have them: the same command again, two runs at once, copies by tools that know no
-# links, models without their optimizer, configurations that other tools saved again.
+# Directories of checkpoints in practice: the same command again, two runs at once, copies by tools without links, models without
+# optimizer files, configurations saved by other tools.
 . "$(dirname "$0")/lib.sh"
 write_text words.txt 300
 write_run run.yaml 's/iterations: 4/iterations: 6/' '$a checkpoint: {dir: ck, every: 2}'

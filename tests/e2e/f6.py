@@ -1,4 +1,4 @@
-# tools/f6: real processes that are killed print the losses of one process, to the last digit.
+# tools/f6: a swarm of processes under kill -9 prints the losses of one process, to the last digit.
 import json
 import os
 import subprocess

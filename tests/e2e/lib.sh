@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What the end-to-end scripts share; sourced. Each begins in an empty folder.
+# Shared by the end-to-end scripts, which source it. Each starts in an empty folder.
 set -euo pipefail
 : "${BRAID:?the path of the program}"
-# What is here is of an earlier run, or somebody called the script by hand from a folder with other things in it.
+# The folder has files of an earlier run, or the script was started by hand in another folder.
 if [ -n "$(ls -A)" ] && [ ! -e .emptied_by_tests ]; then
     printf '%s: %s is not empty, and not the folder of a test: run it by ctest, or from an empty folder\n' "$0" "$PWD" >&2
     exit 1
@@ -11,13 +11,13 @@ find . -mindepth 1 -delete
 touch .emptied_by_tests
 failures=0
 
-# scaled SECONDS: a limit of time, for a machine that has as much other work as this one (loadlib.py has the same rule).
+# scaled SECONDS: a time limit for a machine with as much other work as this one (loadlib.py has the same rule).
 scaled() {
     awk -v seconds="$1" -v processors="$(nproc)" '{ split($4, running, "/"); load = $1 > running[1] - 2 ? $1 : running[1] - 2;
         factor = load > processors ? load / processors : 1; printf "%.0f", seconds * factor + 0.5 }' /proc/loadavg
 }
 
-# expect CODE TEXT COMMAND...: the exit status, and TEXT somewhere in what it wrote.
+# expect CODE TEXT COMMAND...: checks the exit status, and that the output has TEXT.
 expect() {
     local code=$1 text=$2 status=0
     shift 2
@@ -29,13 +29,13 @@ expect() {
     fi
 }
 
-# A text to learn from: the same words on every machine.
+# A training text: the same words on every machine.
 write_text() {  # path [lines]
     awk -v lines="${2:-2000}" 'BEGIN { split("the river bends round every stone that lies in its way", word, " ");
         for (i = 1; i <= lines; i++) { line = ""; for (j = 0; j < 9; j++) line = line word[1 + (i * 7 + j * j * 3) % 11] " "; print line i } }' >"$1"
 }
 
-# A small run, with `sed` scripts for what a test wants different.
+# A small run, with `sed` scripts for a test's own settings.
 write_run() {  # path [sed script]...
     local path=$1 script arguments=(-e '')
     shift

@@ -1,5 +1,5 @@
-"""Peers in network namespaces of their own, and a line between any two of them that carries so many Mb/s (tc's token bucket). It needs
-no rights: where the system lets nobody make namespaces, or shape lines in them, tests that use this are skipped."""
+"""Peers in network namespaces, with a shaped link between any two of them (tc's token bucket). No privileges are needed. Tests
+are skipped where the system refuses namespaces or shaping."""
 
 import os
 import statistics
@@ -10,13 +10,13 @@ from swarmlib import Braid, expect, write_text
 
 SKIPPED = 77  # to ctest (CMakeLists.txt)
 SHAPE = "burst 64kb latency 200ms"
-TENSOR_MIB = 2  # lines are sounded, and tensors carried, from here on
+TENSOR_MIB = 2  # the smallest size for bandwidth probes and relayed transfers
 CONTEXT, DIM = 64, 32
 PROBE = f"ip link add name left type veth peer name right && tc qdisc add dev left root tbf rate 10mbit {SHAPE} && unshare -n true"
 
 
 def enter():
-    """Starts this program again in a namespace of its own; comes back there. Ends it where that cannot be."""
+    """Restarts this program in a namespace of its own and returns there. Ends it with SKIPPED where that is impossible."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     if os.environ.get("BRAID_TEST_INSIDE"):
         return
@@ -42,7 +42,7 @@ class Lines:
 
     def __init__(self, peers, rate):
         self.rate = rate
-        # each ends with its standard input, that is with this program
+        # each ends when its standard input closes, that is with this program
         self.place = [subprocess.Popen(["unshare", "-n", "sh", "-c", "echo here; exec cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(peers)]
         for place in self.place:
             place.stdout.readline()
@@ -76,7 +76,7 @@ class Lines:
 
 
 def write_lines_run(directory, seed, iterations, microbatches, routing="braid"):
-    """Three stages, tensors of TENSOR_MIB and little to compute."""
+    """A run with three stages, tensors of TENSOR_MIB and little computation."""
     text = os.path.join(directory, "text.txt")
     if not os.path.exists(text):
         write_text(text, 5)
@@ -92,7 +92,7 @@ def write_lines_run(directory, seed, iterations, microbatches, routing="braid"):
 
 
 class Measured:
-    """A run whose leader is peer 0 and whose relays are the others, of `stages` one after the other."""
+    """A run with peer 0 as the leader and the others as relays of `stages`, in order."""
 
     def __init__(self, lines, run, stages):
         self.lines, self.peers = lines, []
@@ -121,5 +121,5 @@ class Measured:
         self.carried = sum(end["carried"] for end in self.ends)
 
     def median(self):
-        """Of an iteration, but for the first: lines were not known yet."""
+        """The median time of an iteration, without the first, in which link rates are unknown."""
         return statistics.median(self.seconds[1:])

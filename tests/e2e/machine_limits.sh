@@ -1,5 +1,5 @@
 #!/bin/bash
-# Processors, memory and descriptors: what the process may use, not what the machine has.
+# Processors, memory and descriptors: the limits of the process, not those of the machine.
 . "$(dirname "$0")/lib.sh"
 
 write_text words.txt
@@ -24,7 +24,7 @@ threads=$(ls "/proc/$!/task" | wc -l)
 kill -KILL $! && wait $! || true
 if [ "$threads" -gt 2 ]; then echo "FAILED: $threads threads on one processor" && failures=$((failures + 1)); fi
 
-# --- descriptors: the soft limit is raised, few are shared out, too few are refused
+# --- descriptors: the soft limit is raised, few are shared between links and files, too few are refused
 few() { (ulimit -Sn 64 && "$BRAID" train --solo run.yaml --json); }
 expect 0 "weights" few
 hard=$(ulimit -Hn)
@@ -33,7 +33,7 @@ is "open files" "$(field files)" "$hard"
 refused() { (ulimit -n 15 && exec "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:0); }
 expect 1 "open files, and 15 are allowed; raise the limit (ulimit -n)" refused
 
-# --- fewer links than peers that want one: said once, the others go on, and the checkpoint is written
+# --- fewer links than peers: one note, the linked peers continue, and the checkpoint is written
 write_run crowded.yaml 's/iterations: 4/iterations: 100000/' 's/\[0, 1, 1\]/[0, 2]/' 's/every: 2/every: 0/'
 echo 'checkpoint: {dir: saved}' >>crowded.yaml
 told() { for _ in $(seq "$(scaled 400)"); do
@@ -62,7 +62,7 @@ is "the leader's code" "$status" 0
 is "notes of full links" "$(grep -c 'as many as open files allow' leader)" 1
 [ -d saved/latest ] || { echo "FAILED: nothing saved" && failures=$((failures + 1)); }
 
-# --- a system that gives few threads: fewer compute, or a sentence; never a crash
+# --- a system with few threads: fewer threads compute, or a sentence; never a crash
 cat >few.c <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -85,7 +85,7 @@ if ! nm -D "$BRAID" 2>/dev/null | grep -q '__[at]san' && "${CC:-cc}" -shared -fP
     expect 0 "the system gives 1 of 4 compute threads" with_threads 2 up run.yaml --relays 2 --threads 4
 fi
 
-# --- threads and memory that a control group does not give, where this user may make one
+# --- the limits of a control group on threads and memory, where this user may make one
 place=""
 group() {  # controller file value
     place=/sys/fs/cgroup/$1/braid-test-$$

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Texts that are no text, schedules that are rarely meant, and descriptions behind links and pipes: said or refused.
+# Texts that are not plain text, unlikely schedules, and descriptions behind links and pipes: notes and refusals.
 . "$(dirname "$0")/lib.sh"
 
 write_text words.txt
@@ -47,7 +47,7 @@ head -c 20000 plain.txt >words.txt
 expect 0 "one iteration reads 44800 bytes and the text has 18000 to train on" solo run.yaml
 cp plain.txt words.txt
 
-# --- descriptions: relative to the name that was given
+# --- descriptions: paths are relative to the given name
 write_run run.yaml
 echo 'checkpoint: {dir: here}' >>run.yaml
 mkdir -p mounted/..2026 deep/er

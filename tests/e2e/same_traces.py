@@ -1,6 +1,5 @@
-# Routing's experiments leave the same traces whoever compiled the simulator and how: the few sources that they need are
-# built here by every compiler that is installed, once hardly and once much optimised, and print what the build's own
-# program prints.
+# The traces of routing experiments do not depend on compiler and optimisation. This test builds the few sources that they need
+# with each installed compiler at two levels, and compares the output with that of the build's own program.
 import glob
 import os
 import shutil

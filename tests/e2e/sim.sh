@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# braid sim: the examples, what it prints, and what it says of bad scenarios.
+# braid sim: the examples, the output, and the errors for bad scenarios.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -8,9 +8,9 @@ fail() {
     failures=$((failures + 1))
 }
 
-# ---- the examples: each says what it must, quickly, and twice the same
+# ---- the examples: expected output, within a time limit, equal in two runs
 
-# Seconds of a processor: the longest, nine swarms of 14 peers, took 29 on two cores that others used, too.
+# Seconds of processor time; the longest example, nine swarms of 14 peers, takes 29.
 quickly() { (ulimit -t 90 && exec "$@"); }
 for example in "$SOURCE"/examples/sim/*.yaml; do
     name=$(basename "$example" .yaml)
@@ -25,7 +25,7 @@ for turn in 1 2; do
 done
 cmp -s home1.txt home2.txt || fail "home.yaml: two runs differ"
 
-# what one more peer brings may be chance where chance decides who goes, and nowhere else
+# only scenarios with random churn may report an uncertain gain of one more peer
 grep -qF "* may be chance alone" churn.txt || fail "churn.yaml says nothing of chance"
 grep -qF "chance" home.txt && fail "home.yaml leaves nothing to chance"
 
@@ -39,14 +39,14 @@ json 'all(i["start_s"] <= i["close_s"] <= i["end_s"] and i["microbatches"] == 24
 json 'sum(p["microbatches"] for p in d["peers"] if p["stage"] == 1) == 72' || fail "every microbatch counts once in a stage"
 python3 -c 'import json; assert len(json.load(open("trace.json"))["traceEvents"]) > 100' || fail "--trace"
 
-# A timeline that cannot be written is noticed before anything is simulated.
+# An unwritable timeline is refused before the simulation.
 if [ -e /dev/full ]; then
     quickly "$BRAID" sim "$SOURCE/examples/sim/partition.yaml" --iterations 10000 --no-plan-join --trace /dev/full >/dev/null 2>full.err &&
         fail "--trace: a full disk is no error"
     grep -q "timeline /dev/full cannot be written" full.err || fail "--trace: a full disk is not noticed at once"
 fi
 
-# ---- bad scenarios: the exit status, and file, line, column, key and mend
+# ---- bad scenarios: the exit status, and file, line, column, key and remedy
 
 write_scenario() {  # path [sed script]...
     local path=$1 script arguments=(-e '')
@@ -68,7 +68,7 @@ links:
   up_mbps: 50
 END
 }
-# the order in which peers are listed changes nothing
+# the order of the peers in the file does not matter
 hash_of() { "$BRAID" sim "$1" --no-plan-join --json 2>/dev/null | grep -o '"trace_hash":"[0-9a-f]*"'; }
 write_scenario good.yaml
 { sed '/^- /,$d' good.yaml; sed -n '/^- /p' good.yaml | tac; sed '1,/second/d' good.yaml; } >turned.yaml
@@ -107,7 +107,7 @@ mistake "no place 'Londn' is known; did you mean 'London'?" 's/gflops: 100/gflop
 mistake "bad.yaml:4:8: model: no model 'gpt3' is built in; choose one of demo, gpt2-small" 's/model: demo/model: gpt3/'
 mistake "bad.yaml:7:8: peers must be a list" 's/^peers:.*/peers: nobody/; /^- /d'
 mistake "bad.yaml:8:4: a key must be a plain word" 's/^- {name: anna/- {{name: anna/'
-mistake_after() {  # text line: of the scenario with one more line
+mistake_after() {  # text line: a scenario with one more line
     write_scenario bad.yaml
     echo "$2" >>bad.yaml
     expect 2 "$1" "$BRAID" sim bad.yaml
@@ -118,7 +118,7 @@ mistake_after "bad.yaml:14:16: churn.trace: cannot read 'lives.txt': No such fil
 printf '1 first crash\n2 second-1 dies\n' >lives.txt
 expect 2 "lives.txt:2: unknown event 'dies'" "$BRAID" sim bad.yaml
 
-# a stage that dies out: which, and when
+# a stage without peers: the message has the stage and the time
 echo '3 first crash' >lives.txt
 { sed -e '/^- {name: second/s/, count: 2//' -e 's/^iterations: 2/iterations: 50/' good.yaml; echo 'churn: {trace: lives.txt}'; } >dies.yaml
 expect 1 "nobody has been at work in stage 1 since first died at 3.0 s: keep another peer there, or let this one come back" "$BRAID" sim dies.yaml --no-plan-join

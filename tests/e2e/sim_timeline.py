@@ -1,4 +1,4 @@
-"""The timeline of braid sim --trace: JSON as Perfetto wants it, tracks that have names, arrows that begin and end."""
+"""The timeline of braid sim --trace: JSON for Perfetto, named tracks, arrows with both ends."""
 
 import collections
 import json

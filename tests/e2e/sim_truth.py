@@ -1,12 +1,13 @@
-"""Does the simulator tell the truth? A real swarm of 8 processes on this machine measures what its peers cost (braid up
---measure); braid sim must then say how long its iterations took, within 15 %, with and without a crash: in the mean, for means are what is measured. With a crash that holds
-of the others by themselves, and of all of them for some moment of the crash near to the real one: what dies with the relay depends on the millisecond.
-Which of the relays of its stage had how much to carry does so too, so each of them dies in a simulation of its own.
+"""Compares the simulator with a real swarm of 8 processes on this machine. `braid up --measure` measures the peers' costs. braid
+sim must then predict the mean time of its iterations within 15 %, with and without a crash.
 
-Whoever else uses this machine changes both figures of a pair alike: the measured share of the processors is of the very
-iterations that are compared, and each of them counts with the share that it had itself.
-Where other programs use a good part of the processors, a pair that is out of the bound is measured again; with no pair within
-the bound and no quiet one the comparison is skipped, for it says nothing about the simulator.
+With a crash two bounds hold: for the mean of the other iterations, and for the mean of all with the crash at some moment
+near the real one. The lost work depends on the millisecond, and on the relay's share, so each relay of the stage dies in a
+simulation of its own.
+
+Other load on this machine changes both figures of a pair alike: the measured share of the processors is of the same
+iterations, and each iteration counts with its own share. Where other programs use a good part of the processors, a pair
+out of the bound is measured again. Without a pair within the bound or a quiet one, the comparison is skipped.
 TRUTH_PAIRS=5 takes so many pairs of each kind and prints them (docs/results/truth.md)."""
 
 import json
@@ -24,8 +25,8 @@ BOUND = 0.15
 WARM_UP = 5  # MEASURE_WARM_UP of src/node/measure.h
 KILL_AT = 8
 DIES = "relay2"
-NEAR = [step / 20 for step in range(-6, 7)]  # of an iteration: moments of the crash that are simulated around the real one
-QUIET = 0.1  # of the processors' time may go to other programs
+NEAR = [step / 20 for step in range(-6, 7)]  # shares of an iteration: simulated moments of the crash around the real one
+QUIET = 0.1  # share of the processors' time that other programs may use
 TRIES = 3
 SKIPPED = 77  # to ctest (CMakeLists.txt)
 PAIRS = int(os.environ.get("TRUTH_PAIRS", "1"))
@@ -41,7 +42,7 @@ swarm: {{data_peers: 2}}
 
 
 class Timed(Braid):
-    """Events get the time at which they came."""
+    """Stamps each event with the time of its arrival."""
 
     def _read_events(self):
         for line in self.process.stdout:
@@ -57,7 +58,7 @@ def real(run, scenario, kill):
     arguments = ["up", run, "--relays", "6", "--measure", scenario]
     swarm = Timed(*arguments, *(["--kill", f"{DIES}@iteration:{KILL_AT}"] if kill else []))
     swarm.weights()
-    # the leader's own clock, not the moment at which we read its words
+    # the leader's own clock, not the time at which this test reads the event
     times = [event["tokens"] / event["tokens_per_second"] for event in swarm.of("iteration")]
     if not kill:
         return times, None
@@ -73,15 +74,15 @@ def simulate(scenario):
     return json.loads(done.stdout)["iterations"]
 
 
-def of_its_stage(scenario):
-    """The relay that dies, and then those that do the same work."""
+def relays_of_stage(scenario):
+    """The relay that dies, then the others of its stage."""
     with open(scenario, encoding="ascii") as file:
         stages = dict(re.findall(r"name: (\w+), stage: (\d+)", file.read()))
     return sorted((name for name, stage in stages.items() if stage == stages[DIES]), key=lambda name: name != DIES)
 
 
 def with_kill(scenario, iteration, name, share):
-    """A relay dies in the same iteration, after that share of its time."""
+    """Adds the death of a relay in the same iteration, after that share of its time."""
     one = simulate(scenario)[iteration]
     at = one["start_s"] + share * (one["end_s"] - one["start_s"])
     with open("kill.txt", "w", encoding="ascii") as file:
@@ -93,7 +94,7 @@ def with_kill(scenario, iteration, name, share):
 
 
 def cores_measured(scenario):
-    """What the simulation has, and what there was in each iteration."""
+    """The simulated number of cores, and the measured one in each iteration."""
     with open(scenario, encoding="ascii") as file:
         lines = file.read().splitlines()
     each = next(line.split(":")[1].split() for line in lines if line.startswith("# Cores of each"))
@@ -108,14 +109,14 @@ def times_simulated(scenario, count, kill):
 
 
 def pair(run, kill):
-    """Errors of the means; the second one, of all iterations with the crash, for the moment near to it for which it is least."""
+    """Errors of the means. The second one includes the crash, at the nearby moment with the least error."""
     times, when = real(run, "measured.yaml", kill)
     cores, had = cores_measured("measured.yaml")
     expect(len(had) == len(times) - WARM_UP, f"{len(had)} shares of the processors, {len(times)} iterations")
     counted = range(WARM_UP, len(times))
     at_share = {i: times[i] * had[i - WARM_UP] / cores for i in counted}
     if kill:
-        at_share[when[0]] = times[when[0]]  # it waits for the log, not for processors
+        at_share[when[0]] = times[when[0]]  # this iteration waits for the log, not for processors
 
     def error_of(simulated, which):
         return statistics.mean(simulated[i] for i in which) / statistics.mean(at_share[i] for i in which) - 1
@@ -125,7 +126,7 @@ def pair(run, kill):
         errors = [error_of(simulated, counted)]
     else:
         shares = sorted({min(max(when[1] + by, 0.001), 0.999) for by in NEAR}, key=lambda share: abs(share - when[1]))
-        alike = of_its_stage("measured.yaml")
+        alike = relays_of_stage("measured.yaml")
         expect(len(alike) > 1, f"somebody else does what {DIES} did: {alike}")
         near = [times_simulated(with_kill("measured.yaml", when[0], name, share), len(times), True) for name in alike for share in shares]
         simulated = near[0]  # the same relay, at the real moment

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Both relays of a stage are asked to leave at the same time: they say why they stay, leave when the leader has a checkpoint of what they alone have, and
-the run goes on from it with a third one, with solo's bits. SIGUSR1 at the leader saves; at a relay it says where it belongs. A run that saves nothing lets a
-relay that alone has a stage wait until its limit. A text that is cut short ends the run with what was learnt."""
+"""Both relays of a stage are asked to leave at once. They say why they stay, and leave when the leader has a checkpoint of their
+stage. The run continues from it with a third relay, with the bits of one process. SIGUSR1 at the leader saves; a relay names the
+leader instead. In a run without checkpoints the last relay of a stage waits until its limit. A truncated text ends the run
+with the newest state saved."""
 
 import os
 import signal
@@ -58,7 +59,7 @@ def nothing_is_saved(directory, seed):
 
 
 def relay_of_up(directory, seed):
-    """SIGTERM to one process of `braid up` alone: that relay leaves, another one is started, and nothing is computed again."""
+    """SIGTERM to one process of `braid up`: that relay leaves, another one is started, and no iteration is repeated."""
     run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1)
     swarm = Braid("up", run, "--relays", "1")
     swarm.wait_for("iteration", iteration=2)

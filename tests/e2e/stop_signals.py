@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Every way of stopping saves: Ctrl-C to a process group, SIGTERM to a leader with relays, SIGHUP under nohup, a reader of standard output that
-goes away, a second request, and `braid up` killed. Each end says in its last line that it came before the run's end, and code 0 means order."""
+"""Every way of stopping saves: Ctrl-C to a process group, SIGTERM to a leader with relays, SIGHUP under nohup, a closed reader of
+standard output, a second request, and `braid up` killed. Each last line says that the run was stopped early; code 0 means an
+orderly end."""
 
 import os
 import select
@@ -13,7 +14,7 @@ from swarmlib import BOUND, ENDLESS, PROGRAM, Braid, expect, seed_of_test, solo,
 
 
 def newest(directory):
-    """The version of the checkpoint that `latest` names, None: there is none."""
+    """Returns the version of the checkpoint that `latest` names, or None."""
     link = os.path.join(directory, "checkpoint", "latest")
     return int(os.path.basename(os.path.realpath(link)).split("-")[1]) if os.path.lexists(link) else None
 
@@ -36,11 +37,11 @@ def up_and_its_children(run, directory):
         for process in everyone:
             os.kill(process, signal.SIGINT)
             os.kill(process, signal.SIGTERM)
-    expect_stopped(swarm, directory, "SIGINT", "SIGTERM")  # whichever it took first
+    expect_stopped(swarm, directory, "SIGINT", "SIGTERM")  # the signal that arrived first
 
 
 def up_that_is_killed(run, directory):
-    """Its children save what they have, and end."""
+    """Its children save the run and end."""
     before = newest(directory)
     swarm = Braid("up", run, "--relays", "2", "--resume", os.path.join(directory, "checkpoint"))
     swarm.wait_for("iteration", iteration=before + 2)
@@ -72,13 +73,13 @@ def train_under_nohup(run, directory):
     braid = Braid("train", "--solo", run, inside=["nohup"])
     braid.wait_for("iteration", iteration=2)
     braid.process.send_signal(signal.SIGHUP)
-    braid.go_on()
+    braid.wait_for_iterations()
     braid.process.terminate()
     expect_stopped(braid, directory, "SIGTERM")
 
 
 def output_that_is_not_read(run, directory):
-    """The reader goes away; SIGUSR1 saves; kill -9 then costs nothing that was saved."""
+    """The reader closes the pipe; SIGUSR1 saves; kill -9 then loses nothing of that."""
     process = subprocess.Popen([*BOUND, PROGRAM, "train", "--solo", run], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     for line in process.stdout:
         if line.startswith(b"iteration 2/"):
@@ -101,12 +102,12 @@ def output_that_is_not_read(run, directory):
 
 
 def second_request(directory):
-    """Seconds later, while the first one is waited for: the end at once, with code 1."""
+    """A second request during the orderly end: the process ends at once, with code 1."""
     slow = write_run(directory, iterations=ENDLESS, microbatches=256, sequences=64, stages="[3]", data_peers=1, name="slow.yaml")
-    for _ in range(5):  # on a machine so busy that the first request is over by then, once more
+    for _ in range(5):  # again if a busy machine has handled the first request by then
         braid = Braid("train", "--solo", slow)
         braid.wait_for("started")
-        time.sleep(1)  # into the first iteration, which takes some 10 s
+        time.sleep(1)  # reaches the first iteration, which takes some 10 s
         first = time.monotonic()
         braid.process.terminate()
         braid.wait_for("note", text="once more to end at once")

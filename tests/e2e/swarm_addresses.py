@@ -1,5 +1,4 @@
-"""Where peers say that they are reached: every address that others can use, loopback only with a word of warning, and all of a
-ticket's addresses are tried."""
+"""Announced addresses: each one that others can use, loopback only with a warning. A joiner tries all addresses of a ticket."""
 
 import hashlib
 import os
@@ -15,7 +14,7 @@ LOCAL = "only processes on this machine can join at "
 
 
 def ticket_with(ticket, address):
-    """The same leader's, at another address."""
+    """A ticket of the same leader with another address."""
     identity = ticket.split(".")[1]
     check = hashlib.sha256(bytes.fromhex(identity) + address.encode()).hexdigest()[:8]
     return f"braid1.{identity}.{check}@{address}"
@@ -38,7 +37,7 @@ def expect_refused(arguments, text):
 
 
 def all_addresses_of_a_ticket(directory):
-    """A closed port, the port of another peer, then the leader's own, by IPv6 too where there is some."""
+    """A closed port, the port of another peer, then the leader's own, and by IPv6 where it exists."""
     other, elsewhere = leader_of(directory, "--listen", "127.0.0.1:0")
     leader, ready = leader_of(directory, "--listen", "[::]:0" if socket.has_ipv6 and has_ipv6_loopback() else "0.0.0.0:0")
     port = ready["address"].split(",")[0].rsplit(":", 1)[1]
@@ -79,12 +78,12 @@ def link_local_is_refused(directory):
 
 
 def inside_a_network(*commands):
-    """A shell line that makes a network namespace, and then runs what follows it."""
+    """Returns a shell line that makes a network namespace and runs these commands in it."""
     return ("unshare", "--user", "--map-root-user", "--net", "sh", "-c", " && ".join((*commands, 'exec "$@"')), "sh")
 
 
 def networks(directory):
-    """Without a default route, with IPv6, with nothing but a bridge of containers, with loopback alone."""
+    """Networks without a default route, with IPv6, with only a bridge of containers, with loopback alone."""
     lan = ("ip link set lo up", "ip link add name lan0 type veth peer name lan1", "ip link set lan1 up", "ip link set lan0 up", "ip address add 10.9.9.9/24 dev lan0")
     six = ("ip -6 address add 2001:db8:9::9/64 dev lan0 nodad", "ip link add name docker0 type veth peer name other0", "ip link set other0 up", "ip link set docker0 up",
            "ip address add 172.17.0.1/16 dev docker0")

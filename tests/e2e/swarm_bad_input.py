@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Peers that cannot take part say why, and leave the run alone: a malformed ticket, a port in use, nobody at the
-address, a leader that is somebody else, a data peer with other text, a checkpoint of another model."""
+"""Peers that cannot take part end with the reason and do not disturb the run: a malformed ticket, a port in use, a closed
+address, another leader id, a data peer with other text, a checkpoint of another model."""
 
 import os
 import random
@@ -29,8 +29,8 @@ def refuse_words(run):
     expect_refused(["node", "--lead", "--run", run, "--max-memory", "1K"], "needs .* allows", [1, 2])
 
 
-def knock(address, count=120):
-    """Connections of those who are no peers: anything, HTTP, the beginning of a TLS greeting, nothing at all."""
+def open_foreign_connections(address, count=120):
+    """Opens connections of other programs: random bytes, HTTP, a cut TLS greeting. Returns silent ones."""
     host, port = address.rsplit(":", 1)
     chance = random.Random(1)
     hello = bytes.fromhex("16030100c8010000c40303")
@@ -38,7 +38,7 @@ def knock(address, count=120):
     for i in range(count):
         with socket.create_connection((host, int(port)), 20) as visitor:
             visitor.sendall(words[i % len(words)])
-    return [socket.create_connection((host, int(port)), 20) for _ in range(count)]  # who stay, and say nothing
+    return [socket.create_connection((host, int(port)), 20) for _ in range(count)]
 
 
 def main():
@@ -64,7 +64,7 @@ def main():
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--max-memory", "1K"], "needs .* allows")
         expect(leader.process.poll() is None, "the leader did not survive its visitors")
 
-        silent = knock(address)
+        silent = open_foreign_connections(address)
         key = os.path.join(directory, "twin.key")
         twin = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key)
         twin.wait_for("joined")
@@ -74,13 +74,13 @@ def main():
         for visitor in silent:
             visitor.close()
 
-        elsewhere = shutil.copy(key, os.path.join(directory, "copy.key"))  # as on another machine
+        elsewhere = shutil.copy(key, os.path.join(directory, "copy.key"))  # like a copy on another machine
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", elsewhere, "--patience", "1s"],
                        "has not answered for 1 s: .* another process with this peer's key is linked here and alive.*every peer needs a key of its own")
         expect(not leader.of("expelled"), "a second process of one key disturbed the first")
         twin.stop()
 
-        # long enough that it is linked before, though processes may stand still for some seconds
+        # longer than a busy machine may pause a process before the link is up
         relay = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--patience", "6s")
         relay.wait_for("joined")
         leader.stop()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Half of all tensors go by way of somebody, in pieces, and carriers die by kill -9 before a piece has gone on: solo's bits. Then all
-tensors do, large ones, and a process is as large at the end as it was early: pieces, and what is made of them, are given back."""
+"""Half of all tensors are relayed in pieces, and forwarders are killed (kill -9) before they pass a piece on; the bits are those of
+one process. Then all tensors are relayed, large ones, and no process grows: the memory of pieces and tensors is freed."""
 
 from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
@@ -25,7 +25,7 @@ def killed(directory, seed):
     print(f"{done} iterations in {end['seconds']:.1f} s, killed {points}, {end['repairs']} repairs, {end['carried']} tensors by way of others, {end['carried_bytes']} bytes carried")
     expect(weights == alone, f"{done} iterations: {weights} is not {alone}")
     expect(len(points) == len(kills) and points.count("carry") == 3, f"who should have died did not: {points}")
-    tensors = done * 8 * 2 * 4  # iterations, microbatches, forward and backward, three relays and home
+    tensors = done * 8 * 2 * 4  # iterations, microbatches, forward and backward, three relays and the owner
     expect(tensors // 3 < end["carried"] < tensors, f"{end['carried']} of {tensors} tensors went by way of others")
     expect(end["carried_bytes"] > 0, "nobody carried anything")
 
@@ -42,15 +42,15 @@ def large(directory, seed):
     swarm.wait_for("iteration", iteration=EARLY)
     processes = [event["process"] for event in swarm.of("spawned")]
     early = [resident_kib(process) for process in processes]
-    swarm.go_on(BETWEEN)
+    swarm.wait_for_iterations(BETWEEN)
     late = [resident_kib(process) for process in processes]
     done, _ = swarm.end()
     end = swarm.events[-1]
     print(f"{end['seconds']:.1f} s, {end['carried']} tensors of {TENSOR_KIB} KiB by way of others; resident KiB early {early}, late {late}")
     tensors = done * 2 * 2 * 3
     expect(end["carried"] > tensors * 3 // 4, f"{end['carried']} of {tensors} tensors went by way of others")
-    grown = max(late) - max(early)  # a relay that had nothing to do yet grows, too
-    # one that is forgotten each time would be some 28 in each process
+    grown = max(late) - max(early)  # a relay without work so far grows as well
+    # a leak of one tensor each time would be some 28 in each process
     expect(grown < 16 * TENSOR_KIB, f"a process has grown by {grown} KiB")
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Three peers in three network namespaces. The line between the data peer and the first relay is slow, their lines to the second one are
-fast: they find that out, tensors go round, and an iteration is over before they could all have crossed the slow line. Solo's bits."""
+"""Three peers in three network namespaces. The link between the data peer and the first relay is slow, their links to the second
+relay are fast. Peers measure that and relay tensors, so an iteration ends before all could have crossed the slow link. The bits
+are those of one process."""
 
 import linelib
 from linelib import Lines, Measured, write_lines_run
@@ -16,7 +17,7 @@ def main():
     with workplace() as directory, Lines(3, lambda a, b: SLOW if (a, b) == (0, 1) else FAST) as lines:
         run = write_lines_run(directory, seed, ITERATIONS, MICROBATCHES)
         swarm = Measured(lines, run, stages=[1, 2])
-        # all go there one after the other, and the last one comes back: no machine is quicker, and routing swarm takes twice as long
+        # all tensors cross one after the other, and the last one returns: the minimum of direct transfers; routing swarm takes twice that
         straight = (MICROBATCHES + 1) * (linelib.TENSOR_MIB << 20) * 8 / (SLOW * 1e6)
         lent = [end["carried_bytes"] >> 20 for end in swarm.ends]
         print(f"iterations of {[round(s, 2) for s in swarm.seconds]} s, {straight:.2f} s at least straight; {swarm.carried} tensors by way of others, MiB carried {lent}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Stages of more relays than a router may have neighbours, so that gossip chooses them, and of more holders of sums than 32: some are
-killed, some come late, and the weights are those of one process."""
+"""Stages with more relays than a router's neighbours, so gossip chooses them, and with more than 32 holders of sums. Some relays
+are killed, some join late, and the weights are those of one process."""
 
 from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
-EACH = 33  # relays of a stage
+EACH = 33  # relays of each stage
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ctrl-C finishes the iteration and saves; one process, and a swarm of another size, go on from there to the same
-weights as a run that was never interrupted."""
+"""Ctrl-C finishes the iteration and saves; one process, and a swarm of another size, continue from
+there to the weights of an uninterrupted run."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""However `braid up` ends, it says why, and which orders to die did not come about, and leaves no process behind."""
+"""Each end of `braid up` has a reason, names the orders that were not carried out, and leaves no process behind."""
 
 import os
 import select
@@ -8,8 +8,8 @@ import signal
 from swarmlib import ENDLESS, Braid, expect, workplace, write_run
 
 
-def wait_gone(process):
-    """A child that has lost its parent is killed by the kernel at once; its entry goes when init has collected it."""
+def wait_until_gone(process):
+    """The kernel kills an orphaned child at once; its entry vanishes when init has collected it."""
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:
@@ -25,12 +25,12 @@ def expect_ended(swarm, words, code=1):
     expect(ended == code and words in said, f"ended with {ended}: {said}")
     expect(swarm.events[-1]["event"] == "end", f"the last line is {swarm.events[-1]}")
     expect(swarm.events[-1]["failed"] == (code != 0), f"the last line is {swarm.events[-1]}")
-    expect_nobody_left(swarm)
+    expect_no_process_left(swarm)
 
 
-def expect_nobody_left(swarm):
+def expect_no_process_left(swarm):
     for event in swarm.of("spawned"):
-        expect(wait_gone(event["process"]), f"{event['role']} still runs")
+        expect(wait_until_gone(event["process"]), f"{event['role']} still runs")
 
 
 def running(run, *flags):
@@ -48,29 +48,29 @@ def main():
         expect_ended(swarm, "leader (process")
 
         swarm, processes = running(run)
-        os.kill(processes["leader"], signal.SIGKILL)  # another data peer leads, and ends the run when it is asked to
+        os.kill(processes["leader"], signal.SIGKILL)  # another data peer leads, and ends the run on request
         swarm.wait_for("leader")
-        swarm.go_on()
+        swarm.wait_for_iterations()
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
         swarm, processes = running(run)
-        os.kill(processes["relay2"], signal.SIGKILL)  # the only one of its stage: another one is started, and the run goes back
+        os.kill(processes["relay2"], signal.SIGKILL)  # the only one of its stage: another one is started, and the run rolls back
         swarm.wait_for("rolled_back")
-        swarm.go_on()
+        swarm.wait_for_iterations()
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
         swarm, processes = running(run)
-        os.kill(processes["data2"], signal.SIGKILL)  # another data peer takes over
+        os.kill(processes["data2"], signal.SIGKILL)  # another data peer becomes the owner
         swarm.wait_for("expelled", reason="it died")
-        swarm.go_on()
+        swarm.wait_for_iterations()
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
         three = write_run(directory, iterations=ENDLESS, data_peers=3, name="three.yaml")
         swarm, processes = running(three)
-        for who in "leader", "data2":  # of three that vote, or of four while data3 takes over from a relay that came before it
+        for who in "leader", "data2":  # two of three voters, or of four while data3 replaces a relay that was admitted before it
             os.kill(processes[who], signal.SIGKILL)
         expect_ended(swarm, "nobody can lead the run any more: 2 of the ")
         kept = [count for count in (3, 4) if f": 2 of the {count} peers that kept its log are dead, and more than half must live" in "".join(swarm.complaints)]
@@ -79,7 +79,7 @@ def main():
         orders = "relay1@iteration:1/transfer", "relay1@iteration:2", "any@iteration:99999"
         swarm = Braid("up", run, "--relays", "6", "--late", "1@iteration:2", *(flag for order in orders for flag in ("--kill", order)))
         swarm.wait_until(lambda: len(swarm.of("joined")) >= 9, "a late join")
-        swarm.go_on(3)
+        swarm.wait_for_iterations(3)
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
         why = "relay1 was told to die there, and had not come to it when the run was over", "who might have died was about to die on another order", "the run was over first"
@@ -90,13 +90,13 @@ def main():
         swarm, _ = running(run)
         swarm.process.kill()
         swarm.finish()
-        expect_nobody_left(swarm)
+        expect_no_process_left(swarm)
 
         swarm, _ = running(run)
         swarm.interrupt()
         expect_ended(swarm, "", 0)
 
-        # a process that waits until its output is read: the run does not begin, so an end in order has nothing to save
+        # a process blocked by its unread output: the run does not start, so an orderly end has nothing to save
         os.mkfifo(os.path.join(directory, "relay3"))
         swarm = Braid("up", run, "--relays", "3", "--trace", directory)
         swarm.wait_for("spawned", role="relay3")

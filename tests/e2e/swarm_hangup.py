@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""A terminal is closed (SIGHUP): its relay finishes the iteration and leaves, and nobody takes it for dead. One that was started with
-nohup works on."""
+"""A terminal closes (SIGHUP): its relay finishes the iteration and leaves, without an expulsion. A relay under nohup continues."""
 
 import signal
 

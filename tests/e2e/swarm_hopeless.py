@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""States from which no run recovers come to an end by themselves, and the last line says why: gradients that are not finite any more, in
-one process and in a swarm after the same iteration, whoever leads; a stage whose relays are gone when the user wants the end; a relay
-that cannot hold a stage, and a leader to which no peer comes."""
+"""A run that cannot recover ends by itself, and the last line has the reason. Cases: a gradient that stays infinite, in one process
+and in a swarm after the same iteration, for any leader; a stage without relays at a request to stop; a relay too small for a
+stage; a leader without joiners."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def steps(directory):
 
 
 def expect_failed(process, *texts):
-    """Code 1, and a last line with these texts; returns it."""
+    """Expects code 1 and a last line with these texts; returns that line."""
     code, end = process.finish(60), process.events[-1]
     expect(code == 1 and end["event"] == "end" and end["failed"], f"code {code}, {end}")
     for text in texts:
@@ -33,7 +33,7 @@ def expect_failed(process, *texts):
 
 
 def divergence(place):
-    """The same end for one process, for a swarm, and for one whose leader dies while iterations are skipped."""
+    """The same end for one process, for a swarm, and for a swarm with a dead leader during skipped iterations."""
     run = write_run(place, iterations=200, stages="[0, 2, 1]", data_peers=2, microbatches=2, max_skipped=12, **HOT)
     ends = []
     for name, arguments in {"solo": ("train", "--solo"), "swarm": ("up", "--relays", "2"), "killed": ("up", "--relays", "2", "--kill", "leader@iteration:8")}.items():
@@ -52,7 +52,7 @@ def divergence(place):
 
 
 def stage_is_lost(place):
-    """All relays of a stage are killed from outside, again and again, and then comes SIGTERM."""
+    """Kills all relays of a stage again and again, then sends SIGTERM."""
     run = write_run(place, iterations=ENDLESS, stages="[0, 3]", data_peers=1, name="lost.yaml")
     save_every(run, os.path.join(place, "lost"), 2)
     swarm = Braid("up", run, "--relays", "1")
@@ -69,7 +69,7 @@ def stage_is_lost(place):
     expect(any("SIGKILL), most likely the kernel" in event["text"] for event in swarm.of("note")), "the cause is not named")
 
 
-def nobody_can(place):
+def no_peer_fits(place):
     run = write_run(place, stages="[0, 3]", data_peers=1, name="nobody.yaml")
     leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0", "--wait-for-peers", "3s")
     relay = Braid("node", "--join", leader.wait_for("ready")["ticket"], "--max-memory", "100K")
@@ -79,7 +79,7 @@ def nobody_can(place):
 
 def main():
     with workplace() as place:
-        for part in (divergence, stage_is_lost, nobody_can):
+        for part in (divergence, stage_is_lost, no_peer_fits):
             began = time.monotonic()
             part(place)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A relay that waits for the run to begin takes at most 20 MiB of memory beyond its stage's state."""
+"""A relay that waits for the start of the run has at most 20 MiB of memory beyond its stage's state."""
 
 from swarmlib import Braid, expect, workplace, write_run
 

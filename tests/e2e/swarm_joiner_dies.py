@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""A relay that joins a run of real processes is killed (kill -9) while it fetches its stage's state, and comes again with the identity that
-it had; then one of the two that have that state is killed while it fetches from them. It has the state in the end, and the weights are those
-of one process."""
+"""A joining relay is killed (kill -9) while it fetches its stage's state, and restarted with its identity. Then one of the two
+sources is killed during the transfer. The relay gets the state, and the weights are those of one process."""
 
 import os
 import signal
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_run, expect, expect_clean_exits, seed_of_test, solo, workplace, write_run
 
 
 def larger(run):
-    """The state of a stage is several chunks."""
+    """Makes a stage's state several chunks long."""
     with open(run, encoding="ascii") as file:
         text = file.read()
     with open(run, "w", encoding="ascii") as file:
@@ -36,10 +35,10 @@ def main():
         relays[seed % 2].stop()
         second.wait_until(lambda: any(event["done"] == event["total"] for event in second.of("transfer")), "all of the state")
         print(f"it died with {first.of('transfer')[-1]['done'] if first.of('transfer') else 0} blocks of {begun['total']}, and a donor when it had {begun['done']} again")
-        lead.wait_until(lambda: len(lead.of("expelled")) >= 2, "the expulsion of both")  # iterations may be quicker than that
-        lead.go_on(3)
-        done, weights = end_whoever_leads([lead])
-        expect_ended_well([second, relays[1 - seed % 2]])
+        lead.wait_until(lambda: len(lead.of("expelled")) >= 2, "the expulsion of both")  # iterations may be faster than the expulsions
+        lead.wait_for_iterations(3)
+        done, weights = end_run([lead])
+        expect_clean_exits([second, relays[1 - seed % 2]])
         expect(len(lead.of("expelled")) == 2, f"two were to be expelled: {lead.of('expelled')}")
         alone = solo(run, done)
         expect(weights == alone, f"{done} iterations: weights {weights}, solo {alone}")

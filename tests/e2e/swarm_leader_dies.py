@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The leader is killed (kill -9) in the middle of a run of real processes. Another one leads, the
-first one comes back with what it had stored of the log, and the weights are those of one process."""
+"""The leader is killed (kill -9) during a run of real processes. Another one leads, the first one returns with its log, and the
+weights are those of one process."""
 
 import os
 import time
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_run, expect, expect_clean_exits, seed_of_test, solo, workplace, write_run
 
 
 def start_data(directory, run, number, *arguments):
@@ -18,12 +18,12 @@ def start(directory, run):
     ticket = lead.wait_for("ready")["ticket"]
     data = [start_data(directory, run, number, "--data", "--join", ticket) for number in (2, 3)]
     relays = [Braid("node", "--listen", "127.0.0.1:0", "--supervised", "--join", ticket, commands=True) for _ in range(4)]
-    relays[0].say("die-at final\nlive")  # a death that is taken back does not come
+    relays[0].send_command("die-at final\nlive")  # a revoked order to die has no effect
     return [lead, *data, *relays]
 
 
-def led_by(peers):
-    """The newest change of leader that any of them has told."""
+def newest_leader(peers):
+    """Returns the newest change of leader that any of them reports."""
     for peer in peers:
         peer.wait_for("leader")
     return peers[0].of("leader")[-1]
@@ -37,14 +37,14 @@ def main():
         peers[1].wait_for("iteration", iteration=5)
         peers[0].process.kill()
         killed = time.monotonic()
-        ticket = led_by(peers[1:])["ticket"]
+        ticket = newest_leader(peers[1:])["ticket"]
         print(f"another one led {time.monotonic() - killed:.2f} s after the leader was killed")
-        peers[1].go_on()
+        peers[1].wait_for_iterations()
         back = start_data(directory, run, 1, "--data", "--join", ticket)
         back.wait_for("joined")
-        back.go_on()
-        done, weights = end_whoever_leads([*peers[1:3], back])
-        expect_ended_well(peers[3:])
+        back.wait_for_iterations()
+        done, weights = end_run([*peers[1:3], back])
+        expect_clean_exits(peers[3:])
         alone = solo(run, done)
         print(f"{done} iterations; weights {weights}, solo {alone}")
         expect(weights == alone, "other weights than solo's")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The leader that alone keeps the run's log is killed (kill -9) and started again with the same line: the run goes on, back at its
-last checkpoint, once with the relays that waited for it and once with others, and ends with the weights of one process. A log that
-is another run's, another peer's, or of a complete run, whose weights may be gone, is refused, and says what to do."""
+"""The only voter is killed (kill -9) and restarted with the same command line. The run continues from its last checkpoint, once
+with the waiting relays and once with others, and ends with the weights of one process. A log of another run, of another peer or
+of a complete run is refused with the remedy."""
 
 import os
 
-from swarmlib import ENDLESS, Braid, expect, expect_ended_well, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, expect_clean_exits, seed_of_test, solo, workplace, write_run
 
 
 def run_with_checkpoints(directory, seed, name):
@@ -53,7 +53,7 @@ def main():
         ended, weights = lead.end()
         alone = solo(run_with_checkpoints(directory, seed, "solo"), ended)
         expect(weights == alone, f"{ended} iterations: weights {weights}, solo {alone}")
-        expect_ended_well(relays)
+        expect_clean_exits(relays)
         first = lead.of("iteration")[0]["iteration"]
         expect(done - 3 < first <= done + 2, f"after {done} it went on with {first}")
 

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""All processes of a run die at once (kill -9), when there is more in the voters' stores than a process keeps in memory, and are started
-again with the same lines; then once more, and whom the data peers were told to join stays away. Each time the run goes on from its last
-checkpoint, and it ends with the weights of one process. A data peer that goes on alone by its log ends when the run is begun anew, and says why."""
+"""All processes of a run die at once (kill -9) with more log entries than a process keeps in memory, and are restarted with the
+same command lines. The second time the peer that the data peers' tickets name stays away. Each time the run continues from its
+last checkpoint, and it ends with the weights of one process. A data peer with a log of the old run ends with the reason when
+the run is started anew."""
 
 import os
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, free_ports, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_run, expect, expect_clean_exits, free_ports, seed_of_test, solo, workplace, write_run
 
-ENTRIES = 256  # in memory (RAFT_WINDOW)
-EVERY = 50     # iterations, a checkpoint
+ENTRIES = 256  # log entries in memory (RAFT_WINDOW)
+EVERY = 50     # iterations between checkpoints
 
 
 class Swarm:
-    """Three data peers and two relays, each with the same line, key and log in every life."""
+    """Three data peers and two relays; each restart has the same command line, key and log."""
 
     def __init__(self, directory, seed):
         self.directory = directory
@@ -41,7 +42,7 @@ class Swarm:
         return [peer for number, peer in sorted(self.peers.items()) if number < 3]
 
     def cut(self):
-        """Returns how many iterations were complete."""
+        """Kills all. Returns the number of complete iterations."""
         for peer in self.peers.values():
             peer.process.kill()
         for peer in self.peers.values():
@@ -77,7 +78,7 @@ def main():
         begin_anew(directory, seed)
     with workplace() as directory:
         swarm = Swarm(directory, seed)
-        # CLOSE and FINAL are two entries; and a checkpoint was written a while ago
+        # CLOSE and FINAL are two entries; the last checkpoint is not recent
         swarm.peers[1].wait_for("iteration", iteration=ENTRIES // 2 + 42)
         done = swarm.cut()
         for number in range(5):
@@ -88,8 +89,8 @@ def main():
         for number in range(1, 5):
             swarm.start(number, sponsor=1 if number > 2 else 0)
         swarm.expect_back(1, done)
-        ended, weights = end_whoever_leads(swarm.data())
-        expect_ended_well([swarm.peers[3], swarm.peers[4]])
+        ended, weights = end_run(swarm.data())
+        expect_clean_exits([swarm.peers[3], swarm.peers[4]])
         alone = solo(swarm.run, ended)
         expect(weights == alone, f"{ended} iterations: weights {weights}, solo {alone}")
 

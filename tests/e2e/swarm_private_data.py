@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Each data peer has a text of its own. One of them is killed (kill -9) and comes back with its identity: the run waits, says
-for whom, and the weights are those of one process that has all the texts. When it does not come back whoever ends the run gets those of
-before that iteration. An elastic run goes on without who is gone. `braid up`
-starts it again by itself."""
+"""Each data peer has a text of its own. One of them is killed (kill -9) and restarted with its identity: the run waits, names the
+peer, and the weights are those of one process with all texts. If it does not return, a request to stop saves the weights before
+that iteration. An elastic run continues without the peer. `braid up` restarts it by itself."""
 
 import os
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, seed_of_test, solo, workplace, write_run, write_text
+from swarmlib import ENDLESS, Braid, end_run, expect, expect_clean_exits, seed_of_test, solo, workplace, write_run, write_text
 
 
 def describe(directory, seed, train=""):
@@ -26,26 +25,26 @@ def describe(directory, seed, train=""):
     return paths
 
 
-def started_again(run, victim="data2", voters=1):
-    """By braid up, long before an elastic run would leave anything out."""
+def check_restart_by_up(run, victim="data2", voters=1):
+    """Checks that braid up restarts a data peer before an elastic run leaves out any microbatch."""
     up = Braid("up", run, "--relays", "3", "--voters", str(voters), "--kill", f"{victim}@iteration:5")
     up.wait_for("back")
     done, weights = up.end()
     alone = solo(run, done)
     expect(weights == alone, f"braid up, {done} iterations: {weights} is not {alone}")
-    expect(len(up.of("killed")) == 1 and up.of("spawned")[-1]["role"] == ("data1" if victim == "leader" else victim), f"not killed and started again once each: {up.events}")
+    expect(len(up.of("killed")) == 1 and up.of("spawned")[-1]["role"] == ("data1" if victim == "leader" else victim), f"not one kill and one restart: {up.events}")
     told = up.of("iteration")
     expect([event["iteration"] for event in told] == list(range(1, done + 1)) and not any(event["left_out"] for event in told), "something was left out")
     gone, back = up.of("awaited"), up.of("back")
     expect(len(gone) == 1 and len(back) == 1, f"awaited and back once each: {up.events}")
-    expect(gone[0]["peer"] == back[0]["peer"] == up.of("killed")[0]["peer"], "somebody else came back")
+    expect(gone[0]["peer"] == back[0]["peer"] == up.of("killed")[0]["peer"], "another peer came back")
 
 
 def main():
     seed = seed_of_test()
     with workplace() as directory:
         runs = describe(directory, seed)
-        started_again(runs[3])
+        check_restart_by_up(runs[3])
 
         def node(*arguments):
             return Braid("node", "--listen", "127.0.0.1:0", *arguments)
@@ -76,10 +75,10 @@ def main():
 
         own[1] = data(3, 2, "--data", "--join", ticket)
         back = lead.wait_for("back", peer=gone["peer"])
-        lead.go_on()
-        own.pop().process.kill()  # and for good: the run can be ended all the same
+        lead.wait_for_iterations()
+        own.pop().process.kill()  # for good: the run can be ended nevertheless
         lead.wait_for("awaited", iteration=len(lead.of("iteration")))
-        done, weights = end_whoever_leads([lead, *own])
+        done, weights = end_run([lead, *own])
         print(f"{gone['peer']} was awaited for {back['seconds']:.1f} s, {done} iterations")
         unfinished = lead.of("unfinished")
         expect([(event["peer"], event["iteration"]) for event in unfinished] == [(gone["peer"], done)], f"unfinished: {unfinished}")
@@ -87,13 +86,13 @@ def main():
         again = data(*founder)
         why = f"is over, after iteration {done}"
         expect(again.finish() != 0 and why in "".join(again.complaints), f"{why}: {again.complaints}")
-        expect_ended_well(relays)
+        expect_clean_exits(relays)
         alone = solo(runs[3], done)
         expect(weights == alone, f"{done} iterations: {weights} is not {alone}")
 
         elastic = describe(directory, seed, "batches: elastic, ")[3]
-        started_again(elastic)
-        started_again(elastic, "leader", voters=3)
+        check_restart_by_up(elastic)
+        check_restart_by_up(elastic, "leader", voters=3)
         runs = describe(directory, seed, "batches: elastic, patience: 1, ")
         lead = data(1, 0, "--lead", "--wait-relays", "3")
         ticket = lead.wait_for("ready")["ticket"]
@@ -104,14 +103,14 @@ def main():
         gone = lead.wait_for("awaited")
         expect(gone["seconds"] == 1, "nobody is told how long is waited")
         lead.wait_for("iteration", left_out=3)
-        lead.go_on()
-        end_whoever_leads([lead, own[1]])
+        lead.wait_for_iterations()
+        end_run([lead, own[1]])
         before = [event["left_out"] for event in lead.events[:lead.events.index(gone)] if event["event"] == "iteration"]
         left_out = [event["left_out"] for event in lead.of("iteration")]
         print(f"left out: {left_out}, {len(before)} of these before it was awaited")
         expect(len(before) >= 4 and set(before) == {0} and left_out[-1] == 3, "what is left out, and when")
         expect(all(event["microbatches"] + event["left_out"] == 8 for event in lead.of("iteration")), "some are neither counted nor left out")
-        expect_ended_well(relays)
+        expect_clean_exits(relays)
 
 
 main()

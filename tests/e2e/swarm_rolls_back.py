@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Every relay of a stage is killed (kill -9) at once in a run of real processes, and nobody has its state any more: others are started, the
-run goes back to its last checkpoint by itself, says so, and ends with the weights of one process. Then the same with shadows that die too."""
+"""All relays of a stage are killed (kill -9) at once, so all copies of its state are lost. Others are started, the run rolls back to
+its last checkpoint, says so, and ends with the weights of one process. Then the same with standbys that die too."""
 
 import glob
 import os
 import signal
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_each_once, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_run, expect, expect_each_iteration_once, seed_of_test, solo, workplace, write_run
 
 
 def run_with_checkpoints(directory, seed, name):
@@ -18,14 +18,14 @@ def run_with_checkpoints(directory, seed, name):
 
 def check(swarm, end, alone, stage):
     swarm.wait_for("rolled_back")
-    swarm.go_on()
+    swarm.wait_for_iterations()
     done, weights = end()
     back = swarm.of("rolled_back")
     expect(len(back) == 1 and back[0]["stage"] == stage, f"the run was to go back once, for stage {stage}: {back}")
     again = back[0]["total"]
     print(f"back to {back[0]['iteration']}, {again} iterations computed again")
     expect(back[0]["iteration"] % 3 == 0 and back[0]["iteration"] > 0 and again <= 3, f"not to the last checkpoint: {back}")
-    expect_each_once(swarm, done)
+    expect_each_iteration_once(swarm, done)
     expected = solo(alone, done)
     expect(weights == expected, f"{done} iterations: weights {weights}, solo {expected}")
 
@@ -45,7 +45,7 @@ def children_of(process):
 
 
 def shadows_die_too(directory, seed, alone):
-    """A relay for each of two stages, each with the other's shadow beside it."""
+    """A relay for each of two stages, each with a standby for the other stage."""
     run = run_with_checkpoints(directory, seed, "nodes")
     leader = Braid("node", "--lead", "--supervised", "--run", run, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--shadows", "1", commands=True)
     ticket = leader.wait_for("ready")["ticket"]
@@ -61,7 +61,7 @@ def shadows_die_too(directory, seed, alone):
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
     late = Braid("node", "--join", ticket)
-    check(leader, lambda: end_whoever_leads([leader]), alone, 2)
+    check(leader, lambda: end_run([leader]), alone, 2)
     expect(len(victims) == 2, "one shadow was to die with the relay")
     for peer in (*relays, late):
         peer.finish()

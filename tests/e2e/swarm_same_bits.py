@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The weights are the same, bit for bit: after 80 iterations of one process with one thread and with two, and of a swarm of eight; and
-of a swarm of eight of which relays are killed in every phase while others join, which goes on until all of that has come about. So they are
-with the fastest products of this processor, whatever their bits."""
+"""The weights are equal, bit for bit: after 80 iterations of one process with one thread and with two, and of a swarm of eight. Also
+for a swarm of eight under kills in each phase and joins, which runs until all of these have happened. Then the same with the
+fastest products of this processor."""
 
 import random
 
@@ -11,7 +11,7 @@ POINTS = ("forward", "complete-sent", "backward", "committed", "weight", "reduct
 
 
 def kills(seed):
-    """One death at each point of the protocol, spread over the run; the victim is whoever can be spared."""
+    """One death at each point of the protocol, spread over the run; the victim is a dispensable relay."""
     order = random.Random(seed).sample(POINTS, len(POINTS))
     flags = ["--late", "2@iteration:2", "--late", "2@iteration:8", "--late", "2@iteration:16", "--late", "2@iteration:24"]
     for i, point in enumerate(order):
@@ -38,7 +38,7 @@ def main():
         expect(weights == one, f"a swarm of eight with the fastest products: {weights} is not {one}")
 
         run = write_run(directory, seed=seed, sequences=16, iterations=ENDLESS, warmup=2, name="wild.yaml")
-        # with room for two, every relay of a stage gets work
+        # with two slots a relay, each relay of a stage gets work
         wild = Braid("up", run, "--relays", "6", "--capacity", "2", *kills(seed))
         wild.wait_for_killed(len(POINTS))
         wild.wait_until(lambda: len({event["peer"] for event in wild.of("joined") if event.get("role") == "relay"}) >= 8, "eight relays")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every relay of a stage is killed (kill -9) at once in a run of real processes, and with them the shadows on their machines: a
-shadow beside a peer of another stage takes the work, and the weights are those of one process."""
+"""All relays of a stage are killed (kill -9) at once, with the standbys on their machines. A standby beside a peer of another stage
+takes over, and the weights are those of one process."""
 
 import time
 
@@ -11,14 +11,14 @@ def main():
     seed = seed_of_test()
     with workplace() as directory:
         run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2, data_peers=1, stages="[0, 2, 1]")
-        # late enough that the shadow, which joins when the run begins, has the state
+        # late enough for the standby, which joins at the start of the run, to have the state
         phase = ["forward", "backward", "committed", "weight"][seed % 4]
         swarm = Braid("up", run, "--relays", "4", "--shadows", "1", "--kill", f"stage:2@iteration:15/{phase}")
         swarm.wait_for("killed")
         killed = time.monotonic()
         swarm.wait_for("promoted")
         promotion = time.monotonic() - killed
-        swarm.go_on(1)
+        swarm.wait_for_iterations(1)
         print(f"promoted {promotion:.2f} s after the kill, the next iteration complete after {time.monotonic() - killed:.2f} s")
         done, weights = swarm.end()
         alone = solo(run, done)

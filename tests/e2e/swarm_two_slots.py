@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peers that hold two microbatches at once, of eight in an iteration, finish, also while some of them are killed."""
+"""Peers with two slots complete iterations of eight microbatches, also under kills."""
 
 from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 

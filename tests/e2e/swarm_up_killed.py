@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""`braid up` with private data is killed (kill -9): the next one removes the keys that it left, but not those of one that runs."""
+"""`braid up` with private data is killed (kill -9). The next one removes its keys, but not those of a running one."""
 
 import os
 
-from swarmlib import Braid, expect, keep_private, seed_of_test, workplace, write_run, write_text
+from swarmlib import Braid, expect, make_texts_private, seed_of_test, workplace, write_run, write_text
 
 
 def describe(directory, seed):
     text = os.path.join(directory, "text")
     write_text(text, seed)
     run = write_run(directory, seed=seed, iterations=100000, data_peers=2, stages="[0, 3]")
-    keep_private(run, [text, text])
+    make_texts_private(run, [text, text])
     return run
 
 

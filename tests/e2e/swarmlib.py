@@ -1,4 +1,4 @@
-"""What the end-to-end tests of the swarm share: a tiny run, and braid as a child process that tells its events."""
+"""Shared by the end-to-end tests of swarms: a tiny run, and braid as a child process with its events."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import threading
 
 from loadlib import Limit
 
-ENDLESS = 100000  # iterations: such a run goes on until the test ends it, however fast or slow the machine is
+ENDLESS = 100000  # iterations: the test ends such a run, on a fast and on a slow machine
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BRAID", "build/release/braid")
 WORDS = (
     "the river splits and finds another way round what blocks it while small boats carry grain from one bank to the "
@@ -23,7 +23,7 @@ WORDS = (
 
 
 def seed_of_test():
-    """Varied, printed, and taken from BRAID_TEST_SEED to repeat a failure."""
+    """Returns a random seed and prints it; BRAID_TEST_SEED repeats a failure."""
     seed = int(os.environ.get("BRAID_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
     print(f"seed {seed}: repeat with BRAID_TEST_SEED={seed} python3 {' '.join(sys.argv)}", flush=True)
     return seed
@@ -60,8 +60,8 @@ def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1,
     return path
 
 
-def keep_private(run, texts):
-    """Each data peer of that run has one of these texts, which no other one has."""
+def make_texts_private(run, texts):
+    """Gives each data peer of the run one of these texts for itself."""
     with open(run, encoding="ascii") as file:
         lines = file.read().splitlines()
     with open(run, "w", encoding="ascii") as file:
@@ -69,11 +69,11 @@ def keep_private(run, texts):
             file.write((f"data: {{text: [{', '.join(texts)}], private: {len(texts)}}}" if line.startswith("data:") else line) + "\n")
 
 
-BOUND = ("setpriv", "--pdeathsig", "KILL")  # no endless run outlives a test, however that ends
+BOUND = ("setpriv", "--pdeathsig", "KILL")  # an endless run ends with the test in any case
 
 
 class Braid:
-    """A child process of braid with --json; its events are read by a thread and can be waited for."""
+    """A child process of braid with --json; a thread reads its events."""
 
     def __init__(self, *arguments, env=None, commands=False, inside=()):
         self.events = []
@@ -115,7 +115,7 @@ class Braid:
                 self.changed.wait_for(lambda: condition() or self.ended, limit.left())
 
     def wait_for(self, kind, seconds=60, **fields):
-        """The first event of a kind whose fields are at least these."""
+        """Waits for the first event of a kind with at least these fields, and returns it."""
 
         def fits(event):
             return event["event"] == kind and all(
@@ -132,24 +132,24 @@ class Braid:
         return event
 
     def wait_until(self, condition, what, seconds=240):
-        """What an event makes true; of an endless run, for else it may end first."""
+        """Waits for a condition that events make true. The run must be endless, since another one may end first."""
         self._wait(condition, seconds)
         if not condition():
-            self.fail(f"{what} did not come about")
+            self.fail(f"{what} did not happen")
 
     def wait_for_killed(self, count):
-        """All deaths on order."""
+        """Waits for all ordered deaths."""
         self.wait_until(lambda: len(self.of("killed")) >= count, f"{count} deaths")
 
-    def go_on(self, iterations=3):
-        """Until these many more are complete; returns the newest."""
+    def wait_for_iterations(self, iterations=3):
+        """Waits for this many more iterations; returns the newest."""
         told = len(self.of("iteration"))
         self.wait_until(lambda: len(self.of("iteration")) >= told + iterations, f"{iterations} more iterations")
         return self.of("iteration")[-1]["iteration"]
 
     def end(self):
-        """Ends an endless run, in which some more iterations come first. Returns how many are complete, and the weights."""
-        self.go_on()
+        """Ends an endless run after some more iterations. Returns the number of complete iterations, and the weights."""
+        self.wait_for_iterations()
         self.interrupt()
         weights = self.weights()
         return self.events[-1]["iteration"], weights
@@ -166,8 +166,8 @@ class Braid:
             thread.join()
         return code
 
-    def say(self, command):
-        """To a supervised node; one that is gone hears nothing."""
+    def send_command(self, command):
+        """Sends a command to a supervised node; a dead one ignores it."""
         try:
             self.process.stdin.write(command + "\n")
             self.process.stdin.flush()
@@ -196,25 +196,25 @@ class Braid:
         return end["weights"]
 
 
-def end_whoever_leads(data):
-    """Ends an endless run of nodes, whose data peers these are, supervised. Returns how many iterations are complete, and the weights."""
+def end_run(data):
+    """Ends an endless run with these supervised data peers. Returns the number of complete iterations, and the weights."""
     while not any(peer.ended for peer in data):
         for peer in data:
-            peer.say("end")
+            peer.send_command("end")
         with data[0].changed:
-            data[0].changed.wait(0.2)  # somebody else may lead just then, so it is said again
-    expect_ended_well(data)
+            data[0].changed.wait(0.2)  # the leader may change, so the command is repeated
+    expect_clean_exits(data)
     ends = [event for peer in data for event in peer.of("end") if event["weights"]]
-    expect(len(ends) == 1, f"not one of them ends with weights: {ends}")  # who leads then
+    expect(len(ends) == 1, f"not one of them ends with weights: {ends}")  # the leader at that time
     return ends[0]["iteration"], ends[0]["weights"]
 
 
 def solo(run, iterations, *flags):
-    """The weights of one process after these many iterations of the run; what lies where it saves is set aside."""
+    """Returns the weights of one process after this many iterations of the run. Older checkpoints are set aside."""
     return Braid("train", "--solo", run, "--anew", "--iterations", str(iterations), *flags).weights()
 
 
-def expect_ended_well(peers):
+def expect_clean_exits(peers):
     for peer in peers:
         code = peer.finish()
         if code != 0:
@@ -226,21 +226,21 @@ def expect(condition, what):
         raise SystemExit(f"FAILED: {what}")
 
 
-def expect_each_once(swarm, iterations):
-    """All of them are told, one after the other, and only what the run went back behind is told again."""
+def expect_each_iteration_once(swarm, iterations):
+    """Checks that iterations are reported in order, and that only a rollback repeats any."""
     done = 0
     for event in swarm.events:
         if event["event"] == "rolled_back":
-            expect(event["iteration"] + event["total"] == done, f"{done} iterations were told, but it went back by {event['total']} to {event['iteration']}")
+            expect(event["iteration"] + event["total"] == done, f"{done} iterations were reported, but the rollback is by {event['total']} to {event['iteration']}")
             done = event["iteration"]
         elif event["event"] == "iteration":
-            expect(event["iteration"] == done + 1, f"iteration {event['iteration']} was told behind {done}")
+            expect(event["iteration"] == done + 1, f"iteration {event['iteration']} was reported after {done}")
             done += 1
-    expect(done == iterations, f"{done} of {iterations} iterations were told")
+    expect(done == iterations, f"{done} of {iterations} iterations were reported")
 
 
 def ticket(leader_id, address):
-    """The form of src/node/ticket.h."""
+    """A ticket in the form of src/node/ticket.h."""
     check = hashlib.sha256(bytes.fromhex(leader_id) + address.encode()).hexdigest()[:8]
     return f"braid1.{leader_id}.{check}@{address}"
 

@@ -1,4 +1,4 @@
-// What a pure room may do: arithmetic, plain memory, constants (also ones that hold addresses), errors of base.
+// Everything that is permitted in a pure room: arithmetic, plain memory, constants (with addresses too), errors of base.
 #include "base/err.h"
 
 #include <math.h>

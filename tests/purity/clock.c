@@ -1,4 +1,4 @@
-// Planted: a pure room that looks at a clock.
+// Planted: a pure room that reads a clock.
 #include <stdint.h>
 #include <time.h>
 

@@ -1,4 +1,4 @@
-// Planted: a pure room that remembers something between two calls.
+// Planted: a pure room that keeps state between two calls.
 unsigned purity_global(void);
 
 unsigned purity_global(void) {

@@ -1,4 +1,4 @@
-// Planted: a pure room that reaches into another room, which is not pure.
+// Planted: a pure room that calls a room that is not pure.
 int net_send_everything(void);
 int purity_socket(void);
 

@@ -1,6 +1,6 @@
 // A swarm with 40 relays in one stage, some of which die and come back: training goes on, every rule holds, and what the routers
 // send costs little more than the cheapest way over all links. Views that are lost or stale are noticed.
-#include "peer/peer.h"
+#include "protocol/peer.h"
 #include "sim/routes.h"
 #include "sim/scenario.h"
 #include "sim/swarm.h"

@@ -1,5 +1,5 @@
 // A harness that notices nothing proves nothing: every mistake of docs/protocol.md's list is planted, and must be noticed within
-// the schedules that its row names. unit_peer_rare_mutants has those that need a rare coincidence.
+// the schedules that its row names. unit_protocol_rare_mutants has those that need a rare coincidence.
 //     sim_sim_cluster --seeds 1:10000 FLAGS --mutant NAME     says how rare
 #include "campaign_run.h"
 

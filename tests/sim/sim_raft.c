@@ -4,7 +4,7 @@
 //     sim_sim_raft                                       the tests
 //     sim_sim_raft --seeds FROM:COUNT [--mutant BIT] [--trace]
 #include "base/bitset.h"
-#include "peer/raft.h"
+#include "raft/raft.h"
 #include "seed.h"
 #include "sim/queue.h"
 #include "wire/codec.h"
@@ -272,7 +272,7 @@ static void machine_new(uint32_t i) {
     memset(n->window, 0, sizeof n->window);
     raft_init(&n->machine, &host, &self, n->store, rng_next(&w.random), n->window, WINDOW, w.now);
     n->machine.mutants = w.mutants;
-    n->machine.reluctant = i % 2 == 1;
+    n->machine.low_priority = i % 2 == 1;
     n->alive = true;
     n->led = false;
 }
@@ -305,13 +305,13 @@ static void restart(uint32_t i) {
     for (uint32_t k = 0; k < n->durable; k++) {
         const record *r = &n->disk[k];
         if (k < first && r->entry.kind != LOG_VOTE) continue;
-        for (uint64_t committed = raft_proves(&n->machine, &r->entry); n->applied < committed && apply_next(n);) continue;
+        for (uint64_t committed = raft_implied_commit(&n->machine, &r->entry); n->applied < committed && apply_next(n);) continue;
         raft_applied(&n->machine, n->applied, 0);
         if (r->entry.kind == LOG_BASE) {
             n->applied = r->applied;
             n->chain = r->chain;
         }
-        if (!raft_recall(&n->machine, &r->entry)) violated("%u cannot read its own store", i);
+        if (!raft_restore(&n->machine, &r->entry)) violated("%u cannot read its own store", i);
         raft_applied(&n->machine, n->applied, n->applied < MOST_INDEX ? w.term[n->applied] : 0);
     }
     if (w.trace) printf("%10.3f    %u is back in term %llu with entries up to %llu\n", (double)w.now / 1e9, i, (unsigned long long)n->machine.term, (unsigned long long)n->machine.last);
@@ -372,7 +372,7 @@ static void fault(void) {
     case 3: case 4: memset(w.blocked, 0, sizeof w.blocked); break;
     default: {
         braid_id gone = name_of((uint32_t)rng_below(&w.random, NODES));  // rightly or wrongly
-        if (w.node[i].alive) raft_lost(&w.node[i].machine, w.now, &gone);
+        if (w.node[i].alive) raft_peer_gone(&w.node[i].machine, w.now, &gone);
         after(i);
     }
     }
@@ -417,8 +417,8 @@ static bool change(raft *r, log_entry *entry) {
 static void shorten(void) {
     for (uint32_t i = 0; i < NODES && w.mutants == 0; i++) {
         raft *r = &w.node[i].machine;
-        if (!w.node[i].alive || !raft_may_shorten(r) || rng_below(&w.random, 6) != 0) continue;
-        raft_shorten(r);
+        if (!w.node[i].alive || !raft_may_compact(r) || rng_below(&w.random, 6) != 0) continue;
+        raft_compact(r);
         w.rebases--;
         w.shortened++;
         after(i);
@@ -438,7 +438,7 @@ static void propose(void) {
     for (uint32_t i = 0; i < NODES; i++) {
         raft *r = &w.node[i].machine;
         if (!w.node[i].alive || !raft_leads(r)) continue;
-        if (!w.healed && rng_below(&w.random, 60) == 0) raft_hand_over(r, &r->voters.voter[rng_below(&w.random, r->voters.count)].id);
+        if (!w.healed && rng_below(&w.random, 60) == 0) raft_transfer_leadership(r, &r->voters.voter[rng_below(&w.random, r->voters.count)].id);
         log_entry entry = {.kind = LOG_EXPEL, .u.expel.member = 1000 + w.proposed};
         bool changes = !w.healed && rng_below(&w.random, 10) == 0 && change(r, &entry);
         bool undoes = !w.healed && !changes && undo(r, &entry);

@@ -1,0 +1,125 @@
+// ACCEPT, COMPLETE and DENY: a receiver's answers to a tensor that was sent to it.
+#include "protocol/microbatch/microbatch.h"
+
+#include <string.h>
+
+// The tensor that an answer is about; NULL: this peer does not wait for that answer.
+static tensor_sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
+    inflight_microbatch *h = &p->microbatch->inflight[subject->m];
+    if (!h->used) return NULL;
+    tensor_sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
+    if (phase == PHASE_BACKWARD && p->stage == 0) s = &p->microbatch->owned[subject->m].back;
+    bool waits = s->state == SEND_SENT || s->state == SEND_ACCEPTED;
+    return waits && s->to == msg->sender ? s : NULL;
+}
+
+// A receiver that has computed nothing yet gives no estimate. Assume this peer's own speed for all tensors that it has from
+// here.
+static uint64_t newcomers_eta(peer *p, member_id to) {
+    uint64_t given = 0;
+    EACH_INFLIGHT(p, m) given += send_waits_at(&p->microbatch->inflight[m].on, to) || send_waits_at(&p->microbatch->inflight[m].back, to);
+    return (given > 0 ? given : 1) * (p->microbatch->forward_ns + p->microbatch->backward_ns);
+}
+
+void on_accept(peer *p, const message *msg) {
+    const message_accept *body = &msg->u.accept;
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    timing_link *link = send_link_of(p, msg->sender);
+    if (s == NULL || link == NULL) return;
+    if (s->state == SEND_SENT && s->by != 0 && s->straight_ns != 0 && s->failures == 0) route_forwarded(p, msg->sender, p->now - s->sent_ns, s->straight_ns);
+    if (s->state == SEND_SENT && s->by == 0) {
+        timing_accepted(link, p->now - s->sent_ns);
+        route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
+    }
+    s->state = SEND_ACCEPTED;
+    uint64_t eta_ns = body->eta_ns != 0 ? body->eta_ns : newcomers_eta(p, msg->sender);
+    s->deadline_ns = p->now + timing_complete_limit(link, eta_ns);
+}
+
+void on_complete(peer *p, const message *msg) {
+    const message_complete *body = &msg->u.complete;
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    if (s != NULL) s->state = SEND_DONE;
+}
+
+static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
+    inflight_microbatch *h = &p->microbatch->inflight[m];
+    pick_peer *f = pick_find(&p->microbatch->flow, by);
+    bool named = h->forward_to < p->run.stages;
+    if (reason == DENY_STALE || reason == DENY_CLOSED) {
+        h->on.state = SEND_DONE;
+        return;
+    }
+    if (reason == DENY_FULL && f != NULL) f->free_slots = 0;
+    if (h->on.state == SEND_SENT && h->on.by == 0 && reason == DENY_FULL) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
+    if (reason != DENY_FULL) send_add_tried(&h->on, by);
+    if (named || p->stage + 1 == p->run.stages) {  // to a chosen member: retry later, or let the owner choose another one
+        h->on.state = SEND_LOST;
+        h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
+        if (reason != DENY_FULL) send_tell_owner_lost(p, m, PHASE_FORWARD, by);
+        return;
+    }
+    send_forward_routed(p, m);
+}
+
+static bool is_told_to_count(const peer *p, uint32_t m, member_id who) {
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (p->microbatch->owned[m].stage[s].member == who && p->microbatch->owned[m].stage[s].committed) return true;
+    return false;
+}
+
+void on_deny(peer *p, const message *msg) {
+    const message_deny *body = &msg->u.deny;
+    uint32_t m = body->subject.m;
+    if (!member_live(p, msg->sender)) return;
+    if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
+        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT itself
+        if (microbatch_is_mine(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        return;
+    }
+    if (body->phase == PHASE_RESUME && microbatch_is_mine(p, m) && is_told_to_count(p, m, msg->sender)) {
+        own_commit_again(p, m, msg->sender);  // it must refuse the COMMIT itself, which is final
+        return;
+    }
+    if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
+        uint16_t s = body->subject.stage;
+        // a late answer may refuse an older COMMIT, or be of an earlier holder
+        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && microbatch_is_mine(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev);
+        if (present && microbatch_is_mine(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        return;
+    }
+    inflight_microbatch *h = &p->microbatch->inflight[m];
+    if (body->phase == PHASE_FORWARD && body->reason == DENY_NO_PEER && h->used && h->on.to == msg->sender && h->on.state == SEND_DONE)
+        h->on.state = SEND_SENT;  // it had computed it, and returns it
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    if (s == NULL) return;
+    if (body->phase == PHASE_FORWARD) {
+        forward_denied(p, m, msg->sender, body->reason);
+        return;
+    }
+    if (body->reason == DENY_STALE) {
+        s->state = SEND_DONE;
+        return;
+    }
+    s->state = SEND_LOST;
+    s->deadline_ns = p->now + TIMING_REPEAT_NS;
+    if (p->stage > 0) send_tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
+    // a committed holder is replaced only when it refuses the COMMIT, so it is probed. A member whose log is behind has lost
+    // nothing: it is asked again until the time limit, and then replaced
+    else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+}
+
+// Sent over a link that has fallen since: the tensor or its answer was lost.
+static bool fell(const peer *p, const tensor_sending *s, member_id to) {
+    return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != send_links_of(p, to);
+}
+
+void send_link_back(peer *p, member_id to) {
+    if (p->me == 0) return;
+    EACH_INFLIGHT(p, m) {
+        inflight_microbatch *h = &p->microbatch->inflight[m];
+        if (fell(p, &h->on, to)) send_forward_again(p, m);
+        if (h->used && fell(p, &h->back, to)) send_backward(p, m);
+        if (microbatch_is_mine(p, m) && fell(p, &p->microbatch->owned[m].back, to)) own_send_gradient(p, m);
+    }
+}

@@ -1,0 +1,31 @@
+// The forwarder's part: tensors and chunks of other peers, passed on in pieces. It keeps no state of them.
+#include "protocol/microbatch/microbatch.h"
+
+
+// For tests: a random forwarder, however quick the direct line is.
+member_id forward_anybody(peer *p, member_id to) {
+    uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_member *m = &p->cluster->members[(start + i) % p->cluster->member_count];
+        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id)) return m->id;
+    }
+    return 0;
+}
+
+void forward_refuse(peer *p, member_id origin, uint32_t serial) {
+    peer_compose(p, MESSAGE_UNCARRIED)->u.uncarried.serial = serial;
+    peer_send_member(p, origin, 0);
+}
+
+void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry *piece = &msg->u.carry;
+    if (msg->sender != piece->origin) return;  // one forwarder is enough
+    bool room = p->core.waiting_bytes + bytes <= FORWARD_MOST_TENSORS * p->run.activation_bytes;
+    peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
+    if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
+        forward_refuse(p, piece->blocks > 0 ? piece->to : piece->origin, piece->serial);
+        return;
+    }
+    p->microbatch->carried_bytes += bytes;
+    p->microbatch->carried_until_ns = p->now + TIMING_FORWARDING_NS;
+}

@@ -1,0 +1,468 @@
+// Blocks of a reduction that somebody carries: at who asked, at who answers, and at the carrier.
+#include "protocol_world.h"
+
+#include "base/rng.h"
+#include "protocol/internal.h"
+
+enum { HASH = 99, SERIAL = 7, MOST_CARRIED = 32 };
+
+static void pass(world *w, uint64_t ns) {
+    w->now += ns;
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+static void beats(world *w) {
+    for (uint32_t i = 1; i <= 3; i++)
+        deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+// One of a stage's three members adds up one segment; both others have a part. Everything is to be carried.
+static void open_stage(world *w) {
+    w->run = run_of(2, 2, 1);
+    open_world(w, 4, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    beats(w);
+}
+
+static void open_parts(world *w) {
+    uint64_t close = append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}});
+    message begin = {
+        .kind = MESSAGE_BEGIN_AGGREGATION,
+        .u.begin = {.stage = 1, .term = 1, .round = 1, .close_index = close, .tokens = 2, .parts = 2, .owners = 1}};
+    for (uint32_t i = 0; i < 2; i++) begin.u.begin.part[i] = (message_part){.member = 2 + i, .set.words = {1u << i}};
+    begin.u.begin.owner[0] = (message_block_owner){.member = 4, .first = 0, .count = 1};
+    deliver(w, 1, &begin, false);
+    pass(w, 300 * MILLISECOND);
+    assert_int_equal(w->get_count, 2);
+    w->busy = true;
+}
+
+static void open_reduction(world *w) {
+    w->carried_percent = 100;
+    open_stage(w);
+    open_parts(w);
+}
+
+static const message_get *got(const world *w, uint32_t i) { return &w->get[i].u.get; }
+
+static void say(world *w, uint32_t i) {
+    deliver(w, w->get_to[i], &(message){.kind = MESSAGE_DATA, .u.data = {.get = *got(w, i), .hash = HASH}}, false);
+}
+
+static message piece_of(const world *w, uint32_t i) {
+    const message_get *get = got(w, i);
+    return (message){.kind = MESSAGE_CARRY,
+                     .u.carry = {.origin = w->get_to[i],
+                                 .to = 4,
+                                 .serial = get->serial,
+                                 .count = 1,
+                                 .what = get->what,
+                                 .stage = get->stage,
+                                 .blocks = (uint16_t)get->count}};
+}
+
+static void bring(world *w, uint32_t i) {
+    message piece = piece_of(w, i);
+    deliver(w, (uint32_t)got(w, i)->by, &piece, true);
+}
+
+static void done(world *w, job_kind kind, uint64_t hash) {
+    assert_int_equal(w->work.kind, kind);
+    const job_result r = {
+        .id = w->work.id, .kind = kind, .cost_ns = MILLISECOND, .out = 1000 + ++w->blobs, .hash64 = hash};
+    w->work.id = 0;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+static uint64_t held_blobs(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view.blobs_held;
+}
+
+// Whichever comes first, what is to come or the bytes: when both parts are here and have the right hash, they are added up.
+static void test_blocks_come_by_way_of_somebody(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(got(&w, i)->by != 0 && got(&w, i)->by != w.get_to[i] && got(&w, i)->by != 4 &&
+                    got(&w, i)->serial != 0);
+    say(&w, 0);
+    assert_int_equal(w.work.id, 0);
+    bring(&w, 0);
+    done(&w, JOB_JOIN, HASH);
+    bring(&w, 1);
+    assert_int_equal(w.work.id, 0);
+    say(&w, 1);
+    done(&w, JOB_JOIN, HASH);
+    assert_int_equal(w.work.kind, JOB_REDUCE);
+    assert_int_equal(w.get_count, 2);
+    free(w.p);
+}
+
+static void assert_asked_straight(const world *w) {
+    assert_int_equal(w->get_count, 3);
+    assert_int_equal(w->get_to[2], w->get_to[0]);
+    assert_true(got(w, 2)->by == 0 && got(w, 2)->serial == 0);
+    assert_int_equal(got(w, 2)->first, got(w, 0)->first);
+}
+
+static void test_other_bytes_than_were_said_are_asked_for_again(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    say(&w, 0);
+    bring(&w, 0);
+    done(&w, JOB_JOIN, HASH + 1);
+    assert_asked_straight(&w);
+    assert_int_equal(held_blobs(&w), 0);
+    deliver(&w, w.get_to[2], &(message){.kind = MESSAGE_DATA, .u.data = {.get = *got(&w, 2), .hash = HASH}},
+            true);  // straight, it is as it was
+    assert_int_equal(held_blobs(&w), 1);
+    free(w.p);
+}
+
+static void test_who_does_not_carry_is_believed(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    message no = {.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial};
+    deliver(&w, w.get_to[0], &no, false);  // he was not to carry it
+    pass(&w, 300 * MILLISECOND);
+    assert_int_equal(w.get_count, 2);
+    deliver(&w, (uint32_t)got(&w, 0)->by, &no, false);
+    pass(&w, 300 * MILLISECOND);
+    assert_asked_straight(&w);
+    free(w.p);
+}
+
+// The carrier has not read that it is a member, and says so as nobody.
+static void test_who_does_not_know_that_it_carries_is_believed(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    const message no = {.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial};
+    step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of((uint32_t)got(&w, 0)->by), .msg = &no});
+    pass(&w, 300 * MILLISECOND);
+    assert_asked_straight(&w);
+    free(w.p);
+}
+
+static void test_what_never_comes_is_asked_for_again(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    for (uint32_t i = 0; i < 2; i++) say(&w, i);
+    bring(&w, 1);
+    done(&w, JOB_JOIN, HASH);
+    for (uint32_t i = 0; i < 9; i++) {
+        beats(&w);
+        pass(&w, 500 * MILLISECOND);
+        assert_int_equal(w.get_count, 2);
+    }
+    beats(&w);
+    pass(&w, 700 * MILLISECOND);
+    assert_asked_straight(&w);  // in the step that notices it
+    free(w.p);
+}
+
+// Bytes of somebody else, or of other blocks, are nobody's; and of one parcel only the first ones count.
+static void test_strangers_bring_nothing(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    message piece = piece_of(&w, 0);
+    say(&w, 0);
+    deliver(&w, w.get_to[0], &piece, true);  // not by way of whom it was to come
+    piece.u.carry.blocks++;
+    deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
+    piece = piece_of(&w, 0);
+    piece.u.carry.serial++;
+    deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
+    piece = piece_of(&w, 0);
+    deliver_bytes(&w, (uint32_t)got(&w, 0)->by, &piece, (uint64_t)piece.u.carry.blocks * WIRE_CARRIED_BLOCK_BYTES + 1);
+    piece = piece_of(&w, 0);
+    piece.u.carry.origin = 1 + w.get_to[0] % 3;
+    deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
+    assert_int_equal(w.work.id, 0);
+    assert_int_equal(held_blobs(&w), 0);
+    bring(&w, 0);
+    bring(&w, 0);
+    assert_int_equal(held_blobs(&w), 1);
+    done(&w, JOB_JOIN, HASH);
+    bring(&w, 0);
+    assert_int_equal(held_blobs(&w), 1);
+    free(w.p);
+}
+
+// What is said is another thing than what was asked for, or somebody else says it.
+static void test_what_nobody_asked_for_is_not_joined(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    bring(&w, 0);
+    message data = {.kind = MESSAGE_DATA, .u.data = {.get = *got(&w, 0), .hash = HASH}};
+    deliver(&w, 1 + w.get_to[0] % 3, &data, false);
+    data.u.data.get.digest++;
+    deliver(&w, w.get_to[0], &data, false);
+    data.u.data.get = *got(&w, 0);
+    data.u.data.get.count++;
+    deliver(&w, w.get_to[0], &data, false);
+    assert_int_equal(w.work.id, 0);
+    say(&w, 0);
+    assert_int_equal(w.work.kind, JOB_JOIN);
+    free(w.p);
+}
+
+static void fall(world *w, uint32_t who) { step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(who)}); }
+
+// A link falls, and what had not come by it is lost: at once, not when patience is at an end.
+static void test_a_link_that_falls_takes_what_was_on_it(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    uint32_t by = (uint32_t)got(&w, 0)->by;
+    say(&w, 0);
+    fall(&w, w.get_to[0]);  // it has said what it had to say
+    bring(&w, 0);
+    assert_int_equal(w.work.kind, JOB_JOIN);
+    free(w.p);
+    w = (world){.self = 0};
+    open_reduction(&w);
+    say(&w, 0);
+    fall(&w, by);
+    pass(&w, MILLISECOND);
+    message late = piece_of(&w, 0);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(by)});
+    deliver(&w, by, &late, true);
+    assert_int_equal(w.work.id, 0);
+    assert_int_equal(held_blobs(&w), 0);
+    free(w.p);
+}
+
+// ---- who may carry ------------------------------------------------------------------------------------------------
+
+enum { STRAIGHT_MS = 9000, CARRIED_MS = 900, NOBODY = 99 };
+
+// Member 1 has quick lines to all, and that is known for ever.
+static void open_quick(world *w) {
+    open_stage(w);
+    for (uint32_t i = 0; i < 2; i++)
+        w->p->chunks->multipath.known[i] = (multipath_paths){.from = 2 + i,
+                                              .until_ns = UINT64_MAX,
+                                              .count = 2,
+                                              .way = {{.us = STRAIGHT_MS * 1000}, {.by = 1, .us = CARRIED_MS * 1000}}};
+    open_parts(w);
+}
+
+static member_id chosen(world *w, bool straight) {
+    multipath_choice way;
+    return multipath_choose(w->p, 2, straight, &way) ? way.by : NOBODY;
+}
+
+static void beat(world *w, uint32_t who) {
+    deliver(w, who, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+static void test_the_quicker_way_is_taken(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    for (uint32_t i = 0; i < 2; i++) assert_int_equal(got(&w, i)->by, 1);
+    assert_int_equal(chosen(&w, false), 1);
+    assert_int_equal(chosen(&w, true), 0);
+    w.p->shadow = true;  // who works for another stage waits for none
+    assert_int_equal(chosen(&w, false), 0);
+    free(w.p);
+}
+
+static void test_who_failed_is_not_asked_for_a_minute(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    deliver(&w, 1, &(message){.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial}, false);
+    for (uint32_t i = 0; i < 118; i++) {
+        beats(&w);
+        pass(&w, 500 * MILLISECOND);
+        assert_int_not_equal(chosen(&w, false), 1);
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        beats(&w);
+        pass(&w, 500 * MILLISECOND);
+    }
+    assert_int_equal(chosen(&w, false), 1);
+    free(w.p);
+}
+
+static void test_who_is_silent_is_not_asked_and_not_waited_for(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    for (uint32_t i = 0; i < 2; i++) say(&w, i);
+    for (uint32_t i = 0; i < 9; i++) {  // before patience with what is carried is at an end
+        for (uint32_t who = 2; who <= 3; who++) beat(&w, who);
+        pass(&w, 500 * MILLISECOND);
+    }
+    assert_int_equal(w.get_count, 4);
+    for (uint32_t i = 2; i < 4; i++) assert_int_equal(got(&w, i)->by, 0);
+    memset(w.p->chunks->multipath.rest, 0, sizeof w.p->chunks->multipath.rest);  // not only because it failed
+    assert_int_not_equal(chosen(&w, false), 1);
+    free(w.p);
+}
+
+// Whose link fell was not slow: as soon as it is back, it is asked again.
+static void test_whose_link_fell_has_not_failed(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    fall(&w, 1);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+    beats(&w);
+    assert_int_equal(chosen(&w, false), 1);
+    free(w.p);
+}
+
+// It comes, again and again, but hardly sooner than it would have come straight.
+static void test_who_is_hardly_quicker_rests(void **state) {
+    (void)state;
+    static const uint64_t late_ms[] = {1, 4000};
+    for (uint32_t i = 0; i < 2; i++) {
+        world w = {.self = 0};
+        open_quick(&w);
+        w.p->run.activation_bytes = 4 * BYTES;  // straight, what comes would need 2.25 s
+        for (uint32_t k = 0; k < 2; k++) w.p->chunks->multipath.known[k].way[1].percent = 94;
+        for (uint64_t passed = 0; passed < late_ms[i]; passed += 500) {
+            beats(&w);
+            pass(&w, (late_ms[i] < 500 ? late_ms[i] : 500) * MILLISECOND);
+        }
+        assert_int_equal(w.get_count, 2);
+        say(&w, 0);
+        bring(&w, 0);
+        done(&w, JOB_JOIN, HASH);
+        multipath_choice way;
+        assert_true(multipath_choose(w.p, w.get_to[0], false, &way));
+        assert_int_equal(way.by, i == 0 ? 1 : 0);
+        free(w.p);
+    }
+}
+
+// ---- at who answers -----------------------------------------------------------------------------------------------
+
+static message question(member_id by) {
+    message get = {
+        .kind = MESSAGE_GET,
+        .u.get = {
+            .what = GET_PART, .stage = 1, .term = 1, .round = 1, .count = 1, .by = by, .serial = by == 0 ? 0 : SERIAL}};
+    message_set none = {{0}};
+    get.u.get.digest = 0x6272616964;
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) get.u.get.digest = rng_seed(get.u.get.digest, none.words[i]);
+    return get;
+}
+
+static void test_the_answer_goes_as_was_asked(void **state) {
+    (void)state;
+    static const struct {
+        member_id by;
+        bool carried;
+    } ways[] = {{0, false}, {3, true},  {2, false},
+                {4, false}, {5, false}, {99, false}};  // straight; the asker; itself; a shadow; nobody
+    for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        world w = {.self = 0};
+        w.run = run_of(2, 2, 1);
+        open_world(&w, 4, MEMBER_RELAY);
+        admit(&w, 1, MEMBER_DATA, 0);
+        for (uint32_t k = 2; k <= 4; k++) admit(&w, k, MEMBER_RELAY, 1);
+        admit(&w, 5, MEMBER_SHADOW, 1);
+        own(&w, 0, 1);
+        append(&w, (log_entry){.kind = LOG_RUN});
+        beats(&w);
+        w.busy = true;
+        message get = question(ways[i].by);
+        deliver(&w, 2, &get, false);
+        done(&w, JOB_PACK, HASH);
+        assert_int_equal(w.sent[MESSAGE_DATA], 1);
+        assert_int_equal(w.sent_to[MESSAGE_DATA], 2);
+        assert_int_equal(w.with_blob[MESSAGE_DATA], !ways[i].carried);
+        assert_int_equal(w.sent[MESSAGE_CARRY], ways[i].carried);
+        if (ways[i].carried) assert_true(w.sent_to[MESSAGE_CARRY] == ways[i].by && w.with_blob[MESSAGE_CARRY]);
+        free(w.p);
+    }
+}
+
+// ---- at the carrier -----------------------------------------------------------------------------------------------
+
+static void open_carrier(world *w) {
+    w->run = run_of(2, 1, 1);
+    open_world(w, 3, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+}
+
+static const message passing = {
+    .kind = MESSAGE_CARRY,
+    .u.carry = {.origin = 2, .to = 4, .serial = SERIAL, .count = 1, .what = GET_PART, .stage = 1, .blocks = 1}};
+
+static void test_a_carrier_passes_blocks_on(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_carrier(&w);
+    message piece = passing;
+    deliver(&w, 2, &piece, true);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    assert_int_equal(w.sent_to[MESSAGE_CARRY], 4);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
+    deliver(&w, 4, &piece, true);  // one carrier is enough
+    deliver_bytes(&w, 2, &piece, WIRE_CARRIED_BLOCK_BYTES + 1);
+    piece.u.carry.origin = 99;
+    deliver(&w, 99, &piece, true);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    assert_int_equal(held_blobs(&w), 0);
+    free(w.p);
+}
+
+// Who asked for them waits for them, so it is he who is told.
+static void test_who_waits_hears_that_nothing_comes(void **state) {
+    (void)state;
+    message piece = passing;
+    world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES};
+    open_carrier(&w);
+    deliver(&w, 2, &piece, true);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(w.refused, 4);
+    free(w.p);
+    w = (world){.carries_nothing = true};
+    open_carrier(&w);
+    deliver(&w, 2, &piece, true);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(w.refused, 4);
+    assert_int_equal(held_blobs(&w), 0);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks_come_by_way_of_somebody),
+        cmocka_unit_test(test_other_bytes_than_were_said_are_asked_for_again),
+        cmocka_unit_test(test_who_does_not_carry_is_believed),
+        cmocka_unit_test(test_who_does_not_know_that_it_carries_is_believed),
+        cmocka_unit_test(test_what_never_comes_is_asked_for_again),
+        cmocka_unit_test(test_strangers_bring_nothing),
+        cmocka_unit_test(test_what_nobody_asked_for_is_not_joined),
+        cmocka_unit_test(test_a_link_that_falls_takes_what_was_on_it),
+        cmocka_unit_test(test_the_quicker_way_is_taken),
+        cmocka_unit_test(test_who_failed_is_not_asked_for_a_minute),
+        cmocka_unit_test(test_who_is_silent_is_not_asked_and_not_waited_for),
+        cmocka_unit_test(test_whose_link_fell_has_not_failed),
+        cmocka_unit_test(test_who_is_hardly_quicker_rests),
+        cmocka_unit_test(test_the_answer_goes_as_was_asked),
+        cmocka_unit_test(test_a_carrier_passes_blocks_on),
+        cmocka_unit_test(test_who_waits_hears_that_nothing_comes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,182 @@
+// A joiner's state: whom it asks, who is served, and what becomes of bytes that come when it has them already.
+#include "protocol_world.h"
+
+static void answer_job(world *w) {
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .version = w->work.version, .hash64 = UINT64_MAX};
+    w->work.id = 0;
+    w->now += MILLISECOND;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+// The last of what lies here is being looked at, and asked for all the same. FINAL comes, then what was asked for, then the look is done: what lay
+// here is brought forward first. The bytes that came would take the host's block back, and its peer would not know.
+static void test_what_was_brought_forward_is_not_taken_back(void **state) {
+    (void)state;
+    world w = {.self = 0, .has_checkpoint = true};
+    w.run = run_of(2, 2, 1);
+    w.run.iterations = 100;
+    w.run.blocks[1] = 9;
+    open_world(&w, 6, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}});
+    admit(&w, 6, MEMBER_RELAY, 1);
+    beat_at(&w, 2, 2);
+    deliver(&w, 1, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = 1, .version = 1}}, false);
+    while (w.get_count == 0) tick(&w);
+    assert_int_equal(w.get[0].u.get.what, GET_NAMES);
+    w.busy = true;
+    deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w.get[0].u.get}, true);
+    while (w.work.kind != JOB_STATE_KEEP || w.work.first == 0) answer_job(&w);
+    tick(&w);
+    const message_get last = w.get[w.get_count - 1].u.get;
+    assert_int_equal(last.what, GET_STATE);
+    assert_int_equal(last.first, 8);
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.iteration = 1, .skip = true, .stages = 2}});
+    deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = last}, true);
+    answer_job(&w);
+    assert_int_equal(w.work.kind, JOB_APPLY);
+    for (peer_view view = {.ready = false}; !view.ready; peer_look(w.p, &view)) answer_job(&w);
+    assert_int_not_equal(w.work.kind, JOB_STATE_PUT);
+    free(w.p);
+}
+
+// Relay `self` has come into stage 1 of a run of which `members` tell who is there: as many as `count`, the first of them its leader.
+static void open_joiner(world *w, const member_kind *members, uint32_t count, uint64_t start_version, uint32_t self) {
+    *w = (world){.run = run_of(2, 2, 1)};
+    w->run.start_version = start_version;
+    w->run.iterations = 100;
+    open_world(w, self, MEMBER_RELAY);
+    for (uint32_t i = 0; i < count; i++) admit(w, i + 1, members[i], members[i] == MEMBER_RELAY);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = start_version}});
+    if (self > count) admit(w, self, MEMBER_RELAY, 1);
+}
+
+// The run goes on from a checkpoint, which lies with who began it: the second one. The first one leads by now, and the joiner was told to ask that one.
+static void test_who_has_what_the_run_began_from_is_asked(void **state) {
+    (void)state;
+    world w;
+    const member_kind members[] = {MEMBER_DATA, MEMBER_DATA};
+    open_joiner(&w, members, 2, 5, 5);
+    for (uint32_t i = 0; w.asked != 2; i++) {
+        assert_true(i < 100);
+        beat_at(&w, 1, 0);
+        deliver(&w, 2, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 6, .reaches = 6, .saved = 6}}, false);
+        deliver(&w, 1, &(message){.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}}, false);
+        tick(&w);
+    }
+    free(w.p);
+}
+
+// Two say that they have what the run began from: a relay, whose word does not count, and a data peer that gives nothing. The one that has it is asked
+// in its turn, and its names are taken.
+static void test_who_says_so_and_gives_nothing_is_not_asked_for_ever(void **state) {
+    (void)state;
+    world w;
+    const member_kind members[] = {MEMBER_DATA, MEMBER_RELAY, MEMBER_DATA, MEMBER_DATA};
+    open_joiner(&w, members, 4, 5, 7);
+    uint32_t asked[5] = {0};
+    for (uint32_t i = 0; i < 300 && w.asked != 4; i++) {
+        w.get_count = 0;
+        beat_at(&w, 1, 0);
+        for (uint32_t says = 2; says <= 4; says++) deliver(&w, says, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.saved = 6}}, false);
+        tick(&w);
+        for (uint32_t k = 0; k < w.get_count; k++) asked[w.get_to[k]]++;
+        if (w.get_count == 0 || w.asked == 4) continue;
+        message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+        deliver(&w, w.asked, &deny, false);
+    }
+    assert_int_equal(asked[2], 0);
+    assert_int_equal(w.asked, 4);
+    deliver(&w, 4, &(message){.kind = MESSAGE_DATA, .iteration = 5, .u.data.get = w.get[w.get_count - 1].u.get}, true);
+    tick(&w);
+    assert_int_equal(w.get[w.get_count - 1].u.get.what, GET_STATE);
+    free(w.p);
+}
+
+// Who asks and does not read is told to ask later: what waits for it is bounded.
+static void test_who_does_not_read_is_not_served(void **state) {
+    (void)state;
+    world w;
+    const member_kind members[] = {MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY};
+    open_joiner(&w, members, 3, 0, 3);
+    for (uint32_t clogged = 0; clogged < 2; clogged++) {
+        const uint32_t served = w.sent[MESSAGE_DATA], denied = w.sent[MESSAGE_DENY];
+        w.waiting_bytes = clogged ? (uint64_t)1 << 30 : 0;
+        deliver(&w, 2, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
+        tick(&w);
+        assert_int_equal(w.sent[MESSAGE_DATA] - served, !clogged);
+        assert_int_equal(w.sent[MESSAGE_DENY] - denied, clogged);
+    }
+    w.waiting_bytes = 0;
+    w.busy = true;  // or it asks for all at once
+    const uint32_t denied = w.sent[MESSAGE_DENY];
+    for (uint32_t i = 0; i < 100; i++) deliver(&w, 2, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
+    assert_in_range(w.sent[MESSAGE_DENY] - denied, 30, 40);
+    free(w.p);
+}
+
+static void forward(world *w, uint32_t m) {
+    message out = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = 3, .path = {.stages = 3, .member = {1}}}};
+    deliver_bytes(w, 1, &out, w->run.activation_bytes);
+}
+
+// Whether the joiner, member 4, is given its state just now.
+static bool is_served(world *w) {
+    const uint32_t served = w->sent[MESSAGE_DATA], denied = w->sent[MESSAGE_DENY];
+    deliver(w, 4, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
+    assert_int_equal(w->sent[MESSAGE_DATA] - served + w->sent[MESSAGE_DENY] - denied, 1);
+    return w->sent[MESSAGE_DATA] > served;
+}
+
+static void beat_room(world *w, uint32_t from, uint16_t free_slots) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = from != 4, .can_take = 1, .free_slots = free_slots, .reaches = 1}};
+    deliver(w, from, &m, false);
+}
+
+// Relay 3 of the next stage speaks and does not accept a tensor for a minute: my line seems to carry next to nothing. What a joiner gets then
+// must not keep back what it asks for when another tensor has crossed the line in 10 ms.
+static void test_a_line_that_was_silent_may_carry_again(void **state) {
+    (void)state;
+    world w = {.upload_percent = 25, .run = run_of(3, 2, 1)};
+    w.run.activation_bytes = w.run.state_bytes[1] = 1 << 20;
+    open_world(&w, 2, MEMBER_RELAY);
+    static const uint16_t stage_of[] = {0, 0, 1, 2, 1, 2};
+    for (uint32_t i = 1; i <= 5; i++) admit(&w, i, i == 1 ? MEMBER_DATA : MEMBER_RELAY, stage_of[i]);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    beat_room(&w, 3, 2);
+    forward(&w, 0);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 3);
+    for (uint32_t i = 0; i < 600; i++) {
+        for (uint32_t from = 1; from <= 5; from++)
+            if (from != w.self) beat_room(&w, from, 0);
+        tick(&w);
+    }
+    beat_room(&w, 5, 2);
+    forward(&w, 1);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 5);
+    assert_true(is_served(&w));
+    assert_false(is_served(&w));
+    w.now += 10 * MILLISECOND;
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 1, 2), .phase = PHASE_FORWARD, .eta_ns = 1000 * MILLISECOND}};
+    deliver(&w, 5, &accept, false);
+    w.now += 100 * MILLISECOND;  // 1 MiB at a quarter of 100 MiB a second takes 40 ms
+    assert_true(is_served(&w));
+    assert_false(is_served(&w));
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_brought_forward_is_not_taken_back),
+        cmocka_unit_test(test_who_has_what_the_run_began_from_is_asked),
+        cmocka_unit_test(test_who_says_so_and_gives_nothing_is_not_asked_for_ever),
+        cmocka_unit_test(test_who_does_not_read_is_not_served),
+        cmocka_unit_test(test_a_line_that_was_silent_may_carry_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,511 @@
+// A microbatch at a member and at who inherits it: slots, and what may still be void.
+#include "protocol_world.h"
+
+// A relay of stage 1 with two slots. Its owner has four microbatches.
+static void open_relay_of(world *w, uint16_t stages) {
+    w->run = run_of(stages, 4, 1);
+    open_world(w, 2, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    if (stages == 3) admit(w, 3, MEMBER_RELAY, 2);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= stages; i += 2) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+static void open_relay(world *w) {
+    *w = (world){.self = 0};
+    open_relay_of(w, 2);
+}
+
+static void come_forward(world *w, uint32_t m, bool repair) {
+    const uint16_t stages = w->run.stages;
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = repair ? 1 : stages, .repair = repair, .path = {.stages = stages, .member = {1, repair ? 2 : 0}}}};
+    deliver(w, 1, &forward, true);
+}
+
+static void come_back(world *w, uint32_t m) {
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = 1, .path = {.stages = 2, .member = {1, 2}}}};
+    deliver(w, 1, &backward, true);
+}
+
+static void commit(world *w, uint32_t m) {
+    message order = {.kind = MESSAGE_COMMIT, .u.commit = {.subject = subject_of(w, m, 1), .rev = 1, .path = {.stages = 2, .member = {1, 2}}}};
+    deliver(w, 1, &order, false);
+}
+
+// All slots are taken, and a repair comes: that evicts who is not home, unless a weight gradient is about to give a slot back.
+static void repair_comes(bool one_is_committed) {
+    world w;
+    open_relay(&w);
+    come_forward(&w, 1, false);
+    come_forward(&w, 2, false);
+    if (one_is_committed) {
+        come_back(&w, 1);
+        w.busy = true;
+        commit(&w, 1);
+        assert_int_equal(w.work.kind, JOB_WEIGHT);
+    }
+    const uint32_t room = w.sent[MESSAGE_CAN_TAKE];
+    come_forward(&w, 0, true);
+    assert_int_equal(w.sent[MESSAGE_CAN_TAKE], room);
+    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    uint32_t done = w.sent[MESSAGE_COMPLETE];
+    if (one_is_committed) {
+        w.busy = false;
+        do_job(&w);
+        assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
+        assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    }
+    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    free(w.p);
+}
+
+static void test_a_repair_evicts_where_all_slots_are_taken(void **state) {
+    (void)state;
+    repair_comes(false);
+}
+
+static void test_what_is_evicted_before_it_is_computed_is_given_back(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    w.forward_held = 1 + 1;
+    for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
+    assert_int_equal(w.work.m, 1);
+    come_forward(&w, 0, true);
+    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.sent[MESSAGE_DENY], 2);
+    free(w.p);
+}
+
+static void test_a_repair_waits_for_a_slot_that_is_due(void **state) {
+    (void)state;
+    repair_comes(true);
+}
+
+static void job_is_done(world *w) {
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = true};
+    w->work.id = 0;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+static void forward_follows(world *w, uint32_t m) {
+    job_is_done(w);
+    assert_int_equal(w->work.kind, JOB_FORWARD);
+    assert_int_equal(w->work.m, m);
+}
+
+// Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0, waits for that.
+static void open_with_one_waiting(world *w) {
+    open_relay(w);
+    come_forward(w, 1, false);
+    come_forward(w, 2, false);
+    come_back(w, 1);
+    w->busy = true;
+    commit(w, 1);
+    assert_int_equal(w->work.kind, JOB_WEIGHT);
+    come_forward(w, 0, true);
+    assert_int_equal(w->evicted, 0);
+}
+
+// One slot is due, and the first repair waits for it: the second would wait for something else, and evicts.
+static void test_no_more_repairs_wait_than_slots_are_due(void **state) {
+    (void)state;
+    world w;
+    open_with_one_waiting(&w);
+    come_forward(&w, 3, true);
+    assert_int_equal(w.evicted, 1);
+    forward_follows(&w, 0);
+    forward_follows(&w, 3);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
+// The slot is free, and the repair that waited for it would have it next: one that comes later does not take it first.
+static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
+    (void)state;
+    world w;
+    open_with_one_waiting(&w);
+    come_back(&w, 2);
+    job_is_done(&w);
+    assert_int_equal(w.work.kind, JOB_BACKWARD);
+    uint32_t denied = w.sent[MESSAGE_DENY];
+    come_forward(&w, 3, true);
+    assert_int_equal(w.sent[MESSAGE_DENY], denied + 1);
+    forward_follows(&w, 0);
+    assert_int_equal(w.evicted, 0);
+    free(w.p);
+}
+
+// Repairs of what was home hold both slots, and one of a later microbatch is refused. Then their owner dies: they must go home to the heir, who may
+// wait for what is refused here, so now that evicts one.
+static void test_what_was_home_to_an_older_owner_is_evicted(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 4, 2)};
+    open_world(&w, 2, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_DATA, 0);
+    own(&w, 0, 1);
+    own(&w, 1, 3);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 3; i += 2) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    come_forward(&w, 0, true);
+    come_forward(&w, 2, true);
+    message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 3, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {3, 2}}}};
+    deliver(&w, 3, &later, true);
+    assert_int_equal(w.sent[MESSAGE_DENY], 1);
+    assert_int_equal(w.evicted, 0);
+    own(&w, 0, 3);
+    deliver(&w, 3, &later, true);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
+static void resume(world *w, uint32_t m, uint16_t until, member_id next) {
+    message order = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, m, 1), .owner = 1, .phase = PHASE_FORWARD, .until = until, .path = {.stages = 3, .member = {1, 2, next}}}};
+    deliver(w, 1, &order, false);
+}
+
+// It came before there was a slot for it, and waits for one. Told to go on it waits still; told to fill a gap it is what others wait for.
+static void test_what_waits_and_is_to_fill_a_gap_evicts(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
+    uint32_t done = w.sent[MESSAGE_COMPLETE];
+    assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
+    assert_int_equal(done, 2);
+    resume(&w, 0, 3, 0);
+    assert_int_equal(w.evicted, 0);
+    resume(&w, 0, 2, 3);
+    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    free(w.p);
+}
+
+static void send_back(world *w, uint32_t m, bool repair) {
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = 1, .repair = repair, .path = {.stages = 3, .member = {1, 2, 3}}}};
+    deliver(w, 3, &backward, true);
+}
+
+// Two have the slots, and a third waits for one as planned. It was here before and was evicted, and what it had become here came home: its gradient
+// comes as that of any, or in a repair.
+static void test_a_gradient_evicts_for_what_waits(void **state) {
+    (void)state;
+    for (int repair = 0; repair < 2; repair++) {
+        world w = {.carried_percent = 1};
+        open_relay_of(&w, 3);
+        for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
+        assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
+        assert_int_equal(w.evicted, 0);
+        send_back(&w, 0, repair);
+        assert_int_equal(w.evicted, 1);
+        free(w.p);
+    }
+}
+
+// The gradient came in a repair before its activation, and that comes as planned.
+static void test_an_activation_whose_gradient_came_first_evicts(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
+    send_back(&w, 0, true);
+    come_forward(&w, 0, false);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
+// Both slots have what is home. A repair's activation was sent when that one was not home yet, and its gradient came sooner: it is home.
+static void test_what_a_gradient_says_of_the_way_stays_known(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 2; m++) {
+        come_forward(&w, m, false);
+        send_back(&w, m, false);
+    }
+    send_back(&w, 0, true);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
+    deliver(&w, 1, &forward, true);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
+// The slots have what is home to one owner, and the gradient of what was home to another has come. That one dies: to its heir it is not home, as the heir
+// says, and nothing gives way to it.
+static void test_what_an_older_owner_knew_of_the_way_is_forgotten(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 4, 2)};
+    open_world(&w, 2, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 2);
+    admit(&w, 4, MEMBER_DATA, 0);
+    own(&w, 0, 4);
+    own(&w, 1, 1);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 4; i++)
+        if (i != 2) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    for (uint32_t m = 1; m <= 3; m += 2) {
+        come_forward(&w, m, false);
+        send_back(&w, m, false);
+    }
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 4, .repair = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
+    deliver(&w, 3, &backward, true);
+    own(&w, 0, 1);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
+    deliver(&w, 1, &forward, true);
+    assert_int_equal(w.evicted, 0);
+    free(w.p);
+}
+
+// Both slots have what is home. An older RESUME, from when one was not, does not make it give way to what is not home.
+static void test_an_older_order_does_not_open_the_way(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 2; m++) {
+        come_forward(&w, m, false);
+        send_back(&w, m, false);
+    }
+    resume(&w, 1, 3, 0);
+    message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
+    deliver(&w, 1, &other, true);
+    assert_int_equal(w.evicted, 0);
+    free(w.p);
+}
+
+// Nobody of the next stage has had a slot since one there was late. Then its gradient comes: it was computed there, and is not sent on.
+static void test_what_comes_back_is_not_sent_on(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay_of(&w, 3);
+    come_forward(&w, 0, false);
+    const uint32_t sent = w.sent[MESSAGE_FORWARD];
+    send_back(&w, 0, false);
+    message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 1}};
+    deliver(&w, 3, &room, false);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], sent);
+    free(w.p);
+}
+
+// Its only microbatch waits in the last stage, which has not computed it yet, when who had it in the stage before is gone: what takes that one's place
+// hears that it is not home.
+static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 1, 1)};
+    open_world(&w, 1, MEMBER_DATA);
+    admit(&w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(&w, i, MEMBER_RELAY, i == 4 ? 2 : 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 4; i >= 2; i--) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = 2}}, false);
+    const uint32_t first = w.sent_to[MESSAGE_FORWARD], other = 5 - first;
+    message computed = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_FORWARD_DONE}};
+    message waits = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_ACCEPTED}};
+    deliver(&w, first, &computed, false);
+    deliver(&w, 4, &waits, false);
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = first}});
+    message has = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 2), .nonce = w.probe[4].u.probe.nonce, .has_x = true, .forwarding = true, .working = true}};
+    deliver(&w, 4, &has, false);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], other);
+    assert_true(w.passed_on.u.forward.repair);
+    assert_int_equal(w.passed_on.u.forward.path.member[1], other);
+    assert_int_equal(w.passed_on.u.forward.path.member[2], 0);
+    free(w.p);
+}
+
+// Two data peers and a relay; the older one owns all microbatches.
+static void begin_to_inherit(world *w) {
+    open_world(w, 3, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_DATA, 0);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+// A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite. What it says from then on is counted.
+static void inherit(world *w, bool told_to_count, bool closed) {
+    const message_set it = {.words = {1}}, none = {.words = {0}};
+    *w = (world){.run = run_of(2, 1, 1), .diverges = true};
+    w->run.reproducible = false;
+    begin_to_inherit(w);
+    if (closed) append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
+    own(w, 0, 3);
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w->owner_term[0]}};
+    deliver(w, 1, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w->owner_term[0], .held = it, .forward = it, .returning = it, .backward = it, .committed = told_to_count ? it : none};
+    deliver(w, 2, &holdings, false);
+    memset(w->sent, 0, sizeof w->sent);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = 3, .home = true, .path = {.stages = 2, .member = {3, 2}}}};
+    deliver(w, 2, &home, true);
+}
+
+// Nobody has counted it, so it is void.
+static void test_a_loss_that_is_not_finite_makes_void(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, false, false);
+    assert_int_equal(w.sent[MESSAGE_SETTLED], 1);
+    assert_int_equal(w.sent[MESSAGE_COMMIT], 0);
+    free(w.p);
+}
+
+// Somebody may have, before an owner whose kernels gave a finite loss: then it counts, and the iteration is skipped.
+static void test_what_was_told_to_count_is_not_void(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true, false);
+    for (uint32_t i = 0; i < 30; i++) {
+        w.now += 100 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    assert_int_equal(w.sent[MESSAGE_SETTLED], 0);
+    assert_int_equal(w.sent[MESSAGE_RESUME], 1);
+    free(w.p);
+}
+
+// Its holder has nothing, as it says to a RESUME. The COMMIT may still come, so it is asked by that, which it then refuses for good.
+static void test_who_was_told_to_count_denies_the_commit(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true, false);
+    for (uint32_t i = 0; i < 30; i++) {
+        w.now += 100 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    uint32_t told = w.sent[MESSAGE_COMMIT], probed = w.sent[MESSAGE_PROBE];
+    message nothing = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_RESUME, .reason = DENY_MISSING}};
+    deliver(&w, 2, &nothing, false);
+    assert_int_equal(w.sent[MESSAGE_COMMIT], told + 1);
+    assert_int_equal(w.sent[MESSAGE_PROBE], probed);
+    free(w.p);
+}
+
+// Those who had counted it are dead, and it is computed anew.
+static void test_what_is_closed_is_not_void(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, false, true);
+    assert_int_equal(w.sent[MESSAGE_SETTLED], 0);
+    free(w.p);
+}
+
+// Three are inherited, and two have a slot. Of the first two a repair has brought the gradient to the last stage, which lost the rest; the third
+// holds a slot there, and waits for one here: it comes before them.
+static void test_a_gradient_ahead_of_its_activation_is_no_progress(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 3, 1)};
+    begin_to_inherit(&w);
+    own(&w, 0, 3);
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    w.busy = true;
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {7}, .forward.words = {4}, .returning.words = {3}};
+    deliver(&w, 2, &holdings, false);
+    uint32_t begun = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(w.work.kind, JOB_FORWARD);
+        begun |= 1u << w.work.m;
+        const job_result done = {.id = w.work.id, .kind = JOB_FORWARD, .cost_ns = MILLISECOND};
+        step(&w, &(event){.kind = EVENT_JOB_DONE, .result = &done});
+    }
+    assert_true(begun & 4);
+    free(w.p);
+}
+
+// Its owner lets it go while its F is computed, and asks for it again before that is done: what was accepted is done, and not twice.
+static void test_what_was_let_go_and_is_asked_for_again_is_done(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    w.forward_held = 1 + 1;
+    come_forward(&w, 1, false);
+    assert_int_equal(w.work.kind, JOB_FORWARD);
+    const uint32_t done = w.sent[MESSAGE_COMPLETE];
+    message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 1, 1)}};
+    deliver(&w, 1, &cancel, false);
+    come_forward(&w, 1, false);
+    w.forward_held = 0;
+    const uint64_t first = w.work.id;
+    do_job(&w);
+    assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    assert_true(w.work.id == 0 || w.work.kind != JOB_FORWARD || w.work.id == first);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.wasted, 0);
+    free(w.p);
+}
+
+// ... and so is what is let go while its gradient is computed.
+static void test_a_gradient_that_was_let_go_and_comes_again_goes_on(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    come_forward(&w, 1, false);
+    w.busy = true;
+    come_back(&w, 1);
+    assert_int_equal(w.work.kind, JOB_BACKWARD);
+    const uint32_t done = w.sent[MESSAGE_COMPLETE], gone_on = w.sent[MESSAGE_BACKWARD];
+    message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 1, 1)}};
+    deliver(&w, 1, &cancel, false);
+    come_back(&w, 1);
+    w.busy = false;
+    w.blobs++;
+    const job_result r = {.id = w.work.id, .kind = JOB_BACKWARD, .cost_ns = MILLISECOND, .finite = true, .out = 1000 + w.blobs};
+    w.work.id = 0;
+    step(&w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+    assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD], gone_on + 1);
+    free(w.p);
+}
+
+// Inherited behind CLOSE: what that does not count is let go at once, and what it counts is not.
+static void test_what_close_leaves_out_is_not_inherited(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 2, 1)};
+    begin_to_inherit(&w);
+    append(&w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
+    own(&w, 0, 3);
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    const uint32_t cancelled = w.sent[MESSAGE_CANCEL];
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {3}, .forward.words = {3}};
+    deliver(&w, 2, &holdings, false);
+    assert_int_equal(w.sent[MESSAGE_CANCEL], cancelled + 1);
+    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 2);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
+        cmocka_unit_test(test_what_is_evicted_before_it_is_computed_is_given_back),
+        cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
+        cmocka_unit_test(test_no_more_repairs_wait_than_slots_are_due),
+        cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),
+        cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
+        cmocka_unit_test(test_what_waits_and_is_to_fill_a_gap_evicts),
+        cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
+        cmocka_unit_test(test_an_activation_whose_gradient_came_first_evicts),
+        cmocka_unit_test(test_what_a_gradient_says_of_the_way_stays_known),
+        cmocka_unit_test(test_what_an_older_owner_knew_of_the_way_is_forgotten),
+        cmocka_unit_test(test_an_older_order_does_not_open_the_way),
+        cmocka_unit_test(test_what_comes_back_is_not_sent_on),
+        cmocka_unit_test(test_what_waits_in_the_last_stage_is_not_home),
+        cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
+        cmocka_unit_test(test_what_was_told_to_count_is_not_void),
+        cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),
+        cmocka_unit_test(test_what_is_closed_is_not_void),
+        cmocka_unit_test(test_a_gradient_ahead_of_its_activation_is_no_progress),
+        cmocka_unit_test(test_what_was_let_go_and_is_asked_for_again_is_done),
+        cmocka_unit_test(test_a_gradient_that_was_let_go_and_comes_again_goes_on),
+        cmocka_unit_test(test_what_close_leaves_out_is_not_inherited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

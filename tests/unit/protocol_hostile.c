@@ -1,0 +1,414 @@
+// One peer among others that say what an honest one would not, or at a moment that is rare.
+#include "protocol_world.h"
+
+// ---- a shadow that brings a microbatch home
+
+// A shadow is in no stage, so nothing can be said to it about one.
+static void test_a_shadow_brings_home(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    w.run.shadows = 1;
+    open_world(&w, 5, MEMBER_DATA);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 2);
+    admit(&w, 4, MEMBER_SHADOW, 2);
+    admit(&w, 5, MEMBER_DATA, 0);
+    own(&w, 0, 5);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 0; i < 3; i++) {
+        message m = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 5, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {5, 2, 4}}}};
+        deliver(&w, 4, &m, true);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.slots_used, 2);
+    free(w.p);
+}
+
+// A log that names a stage which the run does not have is another run's.
+static void test_no_such_stage(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    member_id members[MOST];
+    open_world(&w, 3, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 3);
+    admit(&w, 3, MEMBER_RELAY, WIRE_MAX_STAGES - 1);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.member, 0);
+    assert_int_equal(view.log_position, 3);
+    for (uint16_t s = 0; s < WIRE_MAX_STAGES; s++) assert_int_equal(peer_members(w.p, s, members, MOST), s == 0);
+    free(w.p);
+}
+
+// ---- a joiner
+
+// Who was not asked, and has nothing to give, does not make the joiner forget whom it asked.
+static void test_an_answer_that_nobody_asked_for(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    w.run.start_version = 1;
+    open_world(&w, 4, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 2);
+    admit(&w, 4, MEMBER_RELAY, 1);
+    w.busy = true;
+    uint32_t asked = w.asked;
+    assert_int_not_equal(asked, 0);
+    message names = {.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = {.what = GET_NAMES, .stage = 1, .version = 1, .count = 1}};
+    deliver(&w, 3, &names, true);
+    assert_int_equal(w.work.id, 0);
+    deliver(&w, asked, &names, true);
+    assert_int_equal(w.work.kind, JOB_NAMES_PUT);
+    free(w.p);
+}
+
+// ---- words that nothing comes of
+
+static void beat(world *w, uint32_t from) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = from == 1 ? 0 : 2, .reaches = 1}};
+    deliver(w, from, &m, false);
+}
+
+static void trace(world *w, uint32_t from, uint16_t stage, uint8_t phase, member_id next) {
+    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, stage), .phase = phase, .next = next}};
+    deliver(w, from, &m, false);
+}
+
+// An owner, its two stages with one relay each, and a microbatch that is sent to the first. The second seems to be full.
+static void open_owners_world(world *w) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 4, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_RELAY, 2);
+    admit(w, 4, MEMBER_DATA, 0);
+    own(w, 0, 4);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 3; i++) beat(w, i);
+    assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
+    message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
+    deliver(w, 2, &accept, false);
+    deliver(w, 2, &complete, false);
+    trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
+}
+
+// Heartbeats. Whoever is asked for a microbatch has what `held` says, and works on it. Returns the orders given.
+static uint32_t half_seconds(world *w, uint32_t count, const message_status *held) {
+    w->sent[MESSAGE_RESUME] = 0;
+    for (uint32_t half_second = 0; half_second < count; half_second++) {
+        w->now += 500 * MILLISECOND;
+        for (uint32_t i = 1; i <= 3; i++) beat(w, i);
+        step(w, &(event){.kind = EVENT_TICK});
+        for (uint32_t i = 1; i < MOST; i++) {
+            message m = {.kind = MESSAGE_STATUS, .u.status = held[i]};
+            m.u.status.subject = w->probe[i].u.probe.subject;
+            m.u.status.nonce = w->probe[i].u.probe.nonce;
+            bool asked = w->probed[i];
+            w->probed[i] = false;
+            if (asked) deliver(w, i, &m, false);
+        }
+    }
+    return w->sent[MESSAGE_RESUME];
+}
+
+static uint32_t ten_minutes(world *w, const message_status *held) { return half_seconds(w, 1200, held); }
+
+// A relay says for ever that it sends the activation on.
+static void test_forwarding_is_not_believed_for_ever(void **state) {
+    (void)state;
+    world w;
+    open_owners_world(&w);
+    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true, .working = true, .forwarding = true}};
+    assert_in_range(ten_minutes(&w, held), 2, 6);
+    free(w.p);
+}
+
+// It is home, and its gradient is sent to the last stage.
+static void open_at_home(world *w) {
+    open_owners_world(w);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = 4, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
+    deliver(w, 3, &home, true);
+    assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
+}
+
+// ... or the gradient, which the relay before it never gets.
+static void test_a_gradient_is_not_believed_for_ever(void **state) {
+    (void)state;
+    world w;
+    open_at_home(&w);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
+    message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
+    deliver(&w, 3, &accept, false);
+    deliver(&w, 3, &complete, false);
+    trace(&w, 3, 2, TRACE_BACKWARD_DONE, 2);
+    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true},
+                                       [3] = {.has_x = true, .has_y = true, .has_dy = true, .has_dx = true, .forward_done = true, .backward_done = true, .working = true}};
+    assert_in_range(ten_minutes(&w, held), 2, 6);
+    free(w.p);
+}
+
+// The log of the last stage is behind. It has lost nothing, and nobody is chosen in its place: it is sent the gradient once more after a second.
+static void test_whose_log_is_behind_keeps_what_it_holds(void **state) {
+    (void)state;
+    world w;
+    open_at_home(&w);
+    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true}, [3] = {.has_x = true, .has_y = true, .forward_done = true}};
+    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD, .reason = DENY_VERSION}};
+    deliver(&w, 3, &deny, false);
+    half_seconds(&w, 1, held);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD] + w.sent[MESSAGE_PROBE], 1);
+    assert_int_equal(half_seconds(&w, 1, held), 0);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD], 2);
+    free(w.p);
+}
+
+// ---- elastic
+
+static void count_one(world *w, uint32_t m, uint32_t owner) {
+    const message_path path = {.stages = 2, .member = {owner, w->self}};
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = owner, .forward_to = 2, .path = path}};
+    deliver(w, owner, &forward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = owner, .path = path}};
+    deliver(w, owner, &backward, true);
+    message commit = {.kind = MESSAGE_COMMIT, .u.commit = {.subject = subject_of(w, m, 1), .rev = 1, .tokens = 1, .path = path}};
+    deliver(w, owner, &commit, false);
+}
+
+static log_entry close_of(uint64_t counted) { return (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {counted}, .tokens = 4}}; }
+
+// Two microbatches of a data peer that dies are in the sum of the one relay, and the first job that takes them out is under way.
+static void open_elastic_world(world *w) {
+    peer_view view;
+    *w = (world){.run = run_of(2, 4, 2)};
+    w->run.shares = 2;
+    w->run.elastic = true;
+    open_world(w, 3, MEMBER_RELAY);
+    for (uint32_t i = 1; i <= 2; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, 3, MEMBER_RELAY, 1);
+    for (uint16_t i = 0; i < 2; i++) append(w, (log_entry){.kind = LOG_SHARE, .u.share = {.share = i, .peer = name_of(i + 1u)}});
+    for (uint16_t i = 0; i < 2; i++) own(w, i, i + 1u);
+    append(w, (log_entry){.kind = LOG_RUN});
+    count_one(w, 1, 2);
+    count_one(w, 3, 2);
+    peer_look(w->p, &view);
+    assert_int_equal(view.k.words[0], 1 << 1 | 1 << 3);
+    append(w, close_of(15));
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 2, .reason = EXPEL_DEAD}});
+    w->busy = true;
+    append(w, close_of(1 << 0 | 1 << 2));
+    assert_int_equal(w->work.kind, JOB_FORWARD);
+}
+
+static void expect_all_taken_back(world *w) {
+    peer_view view;
+    w->busy = false;
+    do_job(w);
+    peer_look(w->p, &view);
+    assert_int_equal(view.k.words[0], 0);
+    assert_int_equal(view.counted, 0);
+    free(w->p);
+}
+
+// What is about to be taken out of the sum lies in slots that a repair would like to have. It must come out all the same.
+static void test_a_repair_evicts_nothing_that_is_taken_back(void **state) {
+    (void)state;
+    world w;
+    open_elastic_world(&w);
+    message repair = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 2, 1), .owner = 1, .forward_to = 2, .repair = true, .path = {.stages = 2, .member = {1, 3}}}};
+    deliver(&w, 1, &repair, true);
+    expect_all_taken_back(&w);
+}
+
+// Nobody has said that its tensors came, and nobody ever will.
+static void test_what_is_taken_back_is_not_sent_again(void **state) {
+    (void)state;
+    world w;
+    open_elastic_world(&w);
+    for (uint32_t i = 0; i < 10; i++) {
+        w.now += 1000 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    expect_all_taken_back(&w);
+}
+
+// Its store knows where others were when their entries came to hold; somebody may have moved since.
+static void test_where_others_are_by_now(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    begin_world(&w, 4, MEMBER_DATA);
+    log_entry records[] = {
+        {.kind = LOG_BASE, .index = 9, .term = 1, .u.base = {.applied = 9, .entries = 3, .voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}}}}},
+        {.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-1:1"}},
+        {.kind = LOG_MEMBER, .index = 2, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-2:1"}},
+        {.kind = LOG_MEMBER, .index = 3, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1, .address = "old-3:1"}},
+        // nobody knows whether these hold
+        {.kind = LOG_MEMBER, .index = 10, .term = 1, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 2, .address = "new-3:1"}},
+        {.kind = LOG_VOTERS, .index = 11, .term = 1, .u.voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "new-2:1"}}}},
+    };
+    for (uint32_t i = 0; i < sizeof records / sizeof *records; i++) assert_true(peer_recall(w.p, &records[i]));
+    w.now += 1000 * MILLISECOND;
+    step(&w, &(event){.kind = EVENT_TICK});
+    assert_string_equal(w.dialed[1], "peer-1:1");  // the user has just said so
+    assert_string_equal(w.dialed[2], "new-2:1");
+    assert_string_equal(w.dialed[3], "new-3:1");
+    free(w.p);
+}
+
+// Everybody has moved and nobody leads: a relay that has heard where a voter is by now says so to the next one.
+static void test_a_relay_says_where_voters_are(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}, {.id = name_of(4), .store = 8, .address = "old-4:1"}}}};
+    open_world(&w, 3, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_DATA, 0);
+    admit(&w, 3, MEMBER_RELAY, 1);
+    admit(&w, 4, MEMBER_DATA, 0);
+    append(&w, voters);
+    message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 8, .address = "new-4:1"}};
+    deliver(&w, 4, &join, false);
+    snprintf(join.u.join.address, WIRE_MAX_ADDRESS, "new-2:1");
+    w.said = (message){.kind = MESSAGE_LOG};
+    deliver(&w, 2, &join, false);
+    assert_string_equal(w.said.u.log.entry.u.voters.voter[1].address, "new-4:1");
+    free(w.p);
+
+    world other = {.run = run_of(3, 2, 1)};
+    open_world(&other, 3, MEMBER_DATA);
+    admit(&other, 1, MEMBER_DATA, 0);
+    admit(&other, 2, MEMBER_DATA, 0);
+    admit(&other, 3, MEMBER_DATA, 0);
+    admit(&other, 4, MEMBER_DATA, 0);
+    append(&other, voters);
+    step(&other, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(4), .refused = true});
+    deliver(&other, 2, &w.said, false);
+    assert_string_equal(other.dialed[4], "new-4:1");
+    peer_view view;
+    peer_look(other.p, &view);
+    assert_int_equal(view.log_position, other.log);
+    free(other.p);
+}
+
+enum { VOTER = 3, BASE = 20 };
+
+static log_entry base_at(uint64_t index, uint32_t entries) {
+    return (log_entry){.kind = LOG_BASE, .index = index, .term = 1, .u.base = {.applied = index, .entries = entries, .voters = {.count = 1, .voter = {{.id = name_of(VOTER), .store = 1}}}}};
+}
+
+// A voter comes back with its store, and hears of one entry more.
+static void open_one_of(world *w, uint16_t voters) {
+    w->run = run_of(3, 2, 1);
+    begin_world(w, VOTER, MEMBER_DATA);
+    log_entry base = base_at(BASE, 2);
+    for (uint16_t i = 1; i < voters; i++) base.u.base.voters.voter[i] = (log_voter){.id = name_of(i), .store = i + 1u};
+    base.u.base.voters.count = voters;
+    assert_true(peer_recall(w->p, &base));
+    for (uint32_t i = 1; i <= 2; i++) {
+        const log_entry known = {.kind = LOG_MEMBER, .index = i, .u.member = {.peer = name_of(i), .stage = (uint16_t)(i - 1), .kind = i == 1 ? MEMBER_DATA : MEMBER_RELAY, .capacity = 2, .incarnation = 1}};
+        assert_true(peer_recall(w->p, &known));
+    }
+    for (uint32_t i = 1; i <= 2; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    w->log = BASE;
+    append(w, (log_entry){.kind = LOG_LEAD, .u.lead.leader = name_of(1)});
+}
+
+static void open_voter(world *w) { open_one_of(w, 1); }
+
+// Somebody begins to send it the state, and dies.
+static void send_half_a_state(world *w) {
+    message first = {.kind = MESSAGE_LOG, .u.log = {.reset = true}};
+    first.u.log.entry = (log_entry){.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}};
+    w->log = BASE + 9;
+    deliver(w, 1, &first, false);
+}
+
+// It is elected, and asked for the log; or it follows, and a voter asks to be let in.
+static uint32_t tells_its_log(bool half_a_state, bool elected) {
+    world w = {0};
+    open_one_of(&w, elected ? 1 : 2);
+    if (half_a_state) send_half_a_state(&w);
+    for (uint32_t i = 0; elected && i < 30; i++) {
+        w.now += 100 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    uint32_t before = w.sent[MESSAGE_LOG];
+    message get = {.kind = MESSAGE_GET_LOG, .u.get_log.from = 1};
+    message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .address = "a:1"}};
+    w.log = 0;
+    deliver(&w, elected ? 2 : 1, elected ? &get : &join, false);
+    free(w.p);
+    return w.sent[MESSAGE_LOG] - before;
+}
+
+static uint64_t position_after(world *w, uint32_t from, uint64_t as_of, log_entry entry, uint64_t previous) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = previous, .reset = previous == 0, .entry = entry}};
+    peer_view view;
+    w->log = as_of;
+    deliver(w, from, &m, false);
+    peer_look(w->p, &view);
+    return view.log_position;
+}
+
+// What two send of different times goes together with nothing: what the later one leaves out the earlier one has told.
+static void test_states_are_not_mixed(void **state) {
+    (void)state;
+    world w = {0};
+    open_voter(&w);
+    log_entry first = {.kind = LOG_SHARE, .index = 1}, fourth = {.kind = LOG_SHARE, .index = 4}, fifth = {.kind = LOG_SHARE, .index = 5}, base = base_at(6, 0);
+    assert_int_equal(position_after(&w, 1, BASE + 5, first, 0), 1);
+    assert_int_equal(position_after(&w, 2, BASE + 6, fourth, 1), 1);
+    assert_int_equal(position_after(&w, 1, BASE + 5, fourth, 1), 4);
+    assert_int_equal(position_after(&w, 2, BASE + 6, fifth, 4), 5);  // nothing is left out
+    assert_int_equal(position_after(&w, 2, BASE + 6, base, 5), 5);   // what stood there may have been anything
+    free(w.p);
+}
+
+// Somebody leads whose log begins behind its store.
+static bool stores_its_state(bool half_a_state) {
+    world w = {0};
+    open_voter(&w);
+    if (half_a_state) send_half_a_state(&w);
+    w.stored = LOG_NONE;
+    message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 9, .term = 2, .has_entry = true, .entry = base_at(BASE + 1, 0), .previous = BASE + 1, .previous_term = 1}};
+    deliver(&w, 1, &m, false);
+    free(w.p);
+    return w.stored == LOG_BASE;
+}
+
+static void test_half_a_state_is_not_passed_on(void **state) {
+    (void)state;
+    for (int elected = 0; elected < 2; elected++) {
+        assert_true(tells_its_log(false, elected) > 0);
+        assert_int_equal(tells_its_log(true, elected), 0);
+    }
+}
+
+static void test_half_a_state_is_not_stored(void **state) {
+    (void)state;
+    assert_true(stores_its_state(false));
+    assert_false(stores_its_state(true));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_where_others_are_by_now),
+        cmocka_unit_test(test_a_relay_says_where_voters_are),
+        cmocka_unit_test(test_half_a_state_is_not_passed_on),
+        cmocka_unit_test(test_half_a_state_is_not_stored),
+        cmocka_unit_test(test_states_are_not_mixed),
+        cmocka_unit_test(test_a_shadow_brings_home),
+        cmocka_unit_test(test_no_such_stage),
+        cmocka_unit_test(test_an_answer_that_nobody_asked_for),
+        cmocka_unit_test(test_forwarding_is_not_believed_for_ever),
+        cmocka_unit_test(test_a_gradient_is_not_believed_for_ever),
+        cmocka_unit_test(test_whose_log_is_behind_keeps_what_it_holds),
+        cmocka_unit_test(test_a_repair_evicts_nothing_that_is_taken_back),
+        cmocka_unit_test(test_what_is_taken_back_is_not_sent_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,805 @@
+// Who leads and who votes, and how a run ends, at one peer.
+#include "protocol/core/timing.h"
+#include "protocol_world.h"
+
+// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store of its number and `newer`.
+static void all_is_computed(world *w, uint64_t newer) {
+    *w = (world){.run = run_of(2, 1, 1)};
+    open_world(w, 4, MEMBER_RELAY);
+    log_voters voters = {.count = 3};
+    for (uint32_t i = 1; i <= 3; i++) {
+        append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = i + newer}});
+        voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
+    }
+    admit(w, 4, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    append(w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
+    append(w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+}
+
+// All is computed, and nobody says goodbye: those who vote do not speak any more, though their links stand. They are waited for for a minute.
+static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
+    (void)state;
+    world w;
+    all_is_computed(&w, 0);
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 100000 * MILLISECOND) tick(&w);
+    assert_true(w.exited);
+    assert_in_range((w.now - began) / MILLISECOND, 59000, 62000);
+    free(w.p);
+}
+
+// The run has ended, as the log says, and who led has begun to say so. Whoever leads next goes on with that, whatever is lost by then;
+// so does one whose store was begun anew behind END.
+static void test_who_finds_the_end_says_goodbye(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}}, {.kind = LOG_END}};
+    world w = {.run = run_of(2, 1, 1)};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    log_entry kept;
+    bool ends = false;
+    for (uint64_t after = 0; peer_snapshot(w.p, after, &kept); after = kept.index) ends |= kept.kind == LOG_END;
+    assert_true(ends);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; !w.exited; i++) {
+        assert_true(i < 100);
+        tick(&w);
+    }
+    assert_int_equal(w.sent[MESSAGE_LEAVE], 2);
+    assert_int_equal(w.told[TELL_END], 0);
+    free(w.p);
+}
+
+// The run was ended in an iteration that could not end, and who led dies before it has said so to everybody.
+static void test_an_end_without_a_last_iteration_is_one(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    open_world(&w, 2, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    append(&w, (log_entry){.kind = LOG_END});
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 60000 * MILLISECOND) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(1), .refused = true});
+        tick(&w);
+    }
+    assert_true(w.exited);
+    assert_in_range((w.now - began) / MILLISECOND, 9000, 12000);
+    free(w.p);
+}
+
+// All is computed, and who voted is back without what it had stored: peers that answer, and no voters.
+static void test_a_voter_is_there_with_its_store(void **state) {
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        world w;
+        all_is_computed(&w, 100 * lost);
+        for (uint32_t v = 2; v <= 3; v++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(v)});
+        for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
+            for (uint32_t v = 1; v <= 3; v++) beat_at(&w, v, 0);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, lost);
+        free(w.p);
+    }
+}
+
+// It reads its store, in which it voted with another data peer, and all was computed.
+static void recall_all_computed(world *w) {
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2}};
+    const log_voters voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(2), .store = 2}}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_VOTERS, .u.voters = voters}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 1}}};
+    *w = (world){.run = run_of(1, 1, 1)};
+    recall_all(w, 2, log, sizeof log / sizeof *log);
+}
+
+// All is computed, and nobody is elected for long. Who asks for votes, or answers who does, is there as a voter; a link on which it says
+// only other things may be its next life's.
+static void test_who_speaks_of_votes_votes(void **state) {
+    (void)state;
+    for (uint32_t speaks = 0; speaks < 2; speaks++) {
+        world w;
+        recall_all_computed(&w);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
+            message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = 1, .trial = true}};
+            beat_at(&w, 2, 0);
+            if (speaks) deliver(&w, 2, &no, false);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, !speaks);
+        free(w.p);
+    }
+}
+
+// Its leader's words came late for a while, so all who vote are patient: nobody is elected for more than a minute, and the other one is there.
+static void test_who_is_patient_is_waited_for(void **state) {
+    (void)state;
+    world w;
+    recall_all_computed(&w);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.newest, .previous_term = 1}};
+    deliver(&w, 2, &late, false);
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 300000 * MILLISECOND) {
+        beat_at(&w, 2, 0);
+        tick(&w);
+    }
+    assert_in_range((w.now - began) / MILLISECOND, 115000, 135000);
+    free(w.p);
+}
+
+// One that began a run of one iteration alone has computed it, and the last checkpoint is written or not.
+static void come_to_the_end(world *w, job_kind fails) {
+    *w = (world){.run = run_of(1, 1, 1), .founds = true, .fails = fails};
+    w->run.start_relays = 0;
+    w->run.iterations = 1;
+    w->run.save = true;
+    begin_world(w, 1, MEMBER_DATA);
+    for (uint32_t i = 0; !w->exited; i++) {
+        assert_true(i < 100);
+        tick(w);
+    }
+    assert_int_equal(w->told[TELL_ITERATION], 1);
+    assert_int_equal(w->told[TELL_END], 1);
+}
+
+// Who goes on from this log computes it again, and would not behind END.
+static void test_no_end_without_the_last_checkpoint(void **state) {
+    (void)state;
+    const job_kind fails[] = {JOB_NONE, JOB_SAVE, JOB_SAVE_END};
+    for (uint32_t i = 0; i < sizeof fails / sizeof *fails; i++) {
+        world w;
+        come_to_the_end(&w, fails[i]);
+        assert_int_equal(w.stored, fails[i] == JOB_NONE ? LOG_END : LOG_FINAL);
+        free(w.p);
+    }
+}
+
+static void pass(world *w, uint64_t seconds) {
+    for (uint64_t until = w->now + seconds * 1000 * MILLISECOND; w->now < until;) tick(w);
+}
+
+// Two of three vote, and one of them is elected. The line of the third often pauses: when it has said nothing for 6 s it is not suspected yet.
+// As a voter it would be dropped again at once. So would it when it speaks and hears nothing: it has not read who votes.
+static void test_who_is_silent_or_deaf_is_not_chosen_to_vote(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    timing_link line = {.heard_ns = 0};
+    w.log += 100;  // whatever is decided soon, they have read
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    for (uint32_t i = 0; i < 10; i++) {
+        timing_heard(&line, w.now);
+        beat_at(&w, 3, 1);
+        pass(&w, i < 9 ? 3 : 6);
+    }
+    be_elected(&w);
+    pass(&w, 1);
+    assert_false(timing_suspect(&line, w.now));
+    assert_int_equal(w.records[LOG_VOTERS], 1);  // of two voters one is worse off than alone
+    w.log = 0;
+    beat_at(&w, 3, 1);
+    assert_int_equal(w.records[LOG_VOTERS], 1);
+    w.log = w.newest;
+    beat_at(&w, 3, 1);
+    assert_int_equal(w.records[LOG_VOTERS], 2);
+    free(w.p);
+}
+
+// It reads the last state from the other voter, and writes END.
+static void write_the_end(world *w) {
+    for (uint32_t i = 0; w->records[LOG_END] == 0; i++) {
+        assert_true(i < 100);
+        answer(w, MESSAGE_APPENDED, false);
+        beat_at(w, 2, 2);
+        deliver(w, 2, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state.version = 1}, false);
+        while (w->get_count > 0) deliver(w, 2, &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w->get[--w->get_count].u.get}, true);
+        tick(w);
+    }
+}
+
+// All is written, and the other voter says nothing any more. Where its process is gone nobody can contradict; where it is only silent somebody
+// else may lead by now, and need whom this one would send home.
+static void test_who_may_have_been_replaced_sends_nobody_home(void **state) {
+    (void)state;
+    for (uint32_t gone = 0; gone < 2; gone++) {
+        world w;
+        recall_all_computed(&w);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+        pass(&w, 5);
+        be_elected(&w);
+        write_the_end(&w);
+        if (gone) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        for (uint32_t i = 0; leads(&w) && !w.exited; i++) {
+            assert_true(i < 100);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, gone);
+        assert_int_equal(w.sent[MESSAGE_LEAVE], gone);
+        free(w.p);
+    }
+}
+
+// The other voter says nothing any more, so it leads no more. Whoever does now may have said so before, when nobody else was believed.
+static void test_who_leads_no_more_asks_who_does(void **state) {
+    (void)state;
+    world w = {0};
+    recall(&w, 2, false);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    pass(&w, 5);
+    be_elected(&w);
+    uint32_t asked = w.sent[MESSAGE_GET_LOG];
+    for (uint32_t i = 0; leads(&w); i++) {
+        assert_true(i < 100);
+        assert_int_equal(w.sent[MESSAGE_GET_LOG], asked);
+        tick(&w);
+    }
+    pass(&w, 3);
+    assert_true(w.sent[MESSAGE_GET_LOG] > asked);
+    free(w.p);
+}
+
+static void speak_of_votes(world *w, uint64_t store, uint32_t seconds) {
+    for (uint32_t i = 0; i < seconds; i++) {
+        message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = store, .term = 1, .trial = true}};
+        deliver(w, 2, &no, false);
+        pass(w, 1);
+    }
+}
+
+// Two of three vote, and the other one is not there, or only its next life: only the user can help. When it is there it is a matter of votes.
+static void test_a_voter_says_whom_it_misses(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    pass(&w, 9);
+    assert_int_equal(w.told[TELL_UNLED], 0);
+    pass(&w, 3);
+    assert_int_equal(w.told[TELL_UNLED], 1);
+    pass(&w, 60);
+    assert_int_equal(w.told[TELL_UNLED], 1);
+    pass(&w, 70);
+    assert_int_equal(w.told[TELL_UNLED], 2);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    speak_of_votes(&w, 20, 130);
+    assert_int_equal(w.told[TELL_UNLED], 3);
+    speak_of_votes(&w, 2, 300);
+    assert_int_equal(w.told[TELL_UNLED], 3);
+    free(w.p);
+}
+
+static void be_for_it(world *w, uint32_t from, message_kind kind, uint64_t term, bool trial) {
+    message m = {.kind = (uint8_t)kind};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = from, .term = term, .trial = trial, .granted = true};
+    else m.u.appended = (message_appended){.to = 1, .from = from, .term = term, .accepted = true, .match = w->newest};
+    deliver(w, from, &m, false);
+}
+
+static void lead_by(world *w, uint32_t voter, uint64_t term) {
+    for (uint32_t i = 0; !leads(w); i++) {
+        assert_true(i < 300);
+        w->log = w->newest;
+        be_for_it(w, voter, MESSAGE_VOTED, term, true);
+        uint32_t led = w->records[LOG_LEAD];
+        be_for_it(w, voter, MESSAGE_VOTED, term, false);
+        if (w->records[LOG_LEAD] > led) be_for_it(w, voter, MESSAGE_APPENDED, term, false);
+        tick(w);
+    }
+}
+
+static void lead_in(world *w, uint64_t term) { lead_by(w, 2, term); }
+
+// It leads, and owns all of a large iteration; when all but one are settled the other voter is silent for a while, and it leads again. Then all
+// are told at once, to itself.
+static void test_who_leads_again_tells_itself_all(void **state) {
+    (void)state;
+    enum { MANY = WIRE_MAX_MICROBATCHES };
+    const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = me}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    static world w;
+    w = (world){.run = run_of(1, MANY, 1), .voters = 1, .forward_held = MANY};
+    recall_all(&w, 2, log, sizeof log / sizeof *log);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    lead_in(&w, 2);
+    peer_view view = {0};
+    for (uint32_t i = 0; view.counted + 1 < MANY; i++) {
+        assert_true(i < 20 * MANY);
+        be_for_it(&w, 2, MESSAGE_APPENDED, 2, false);
+        tick(&w);
+        peer_look(w.p, &view);
+    }
+    while (leads(&w)) tick(&w);
+    peer_look(w.p, &view);
+    const uint64_t term = view.term + 1;
+    lead_in(&w, term);
+    w.forward_held = 0;
+    do_job(&w);
+    for (uint32_t i = 0; w.records[LOG_CLOSE] == 0; i++) {
+        assert_true(i < 100);
+        be_for_it(&w, 2, MESSAGE_APPENDED, term, false);
+        tick(&w);
+    }
+    free(w.p);
+}
+
+// It comes back with its store and leads three voters: one that is dead, and one that has left and waits to be replaced, of which the state says nothing.
+static void test_who_has_left_and_speaks_of_votes_is_there(void **state) {
+    (void)state;
+    const log_member member[4] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7, .store = 1}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
+                                  {.peer = name_of(4), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 4, .store = 4}, {.peer = name_of(5), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 5, .store = 5}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]}, {.kind = LOG_MEMBER, .u.member = member[3]},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(2, 1, 1), .voters = 3};
+    recall_all(&w, 3, log, sizeof log / sizeof *log);
+    w.log += 100;
+    for (uint32_t i = 3; i <= 5; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; i < 50 && w.sent[MESSAGE_APPEND] == 0; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        be_for_it(&w, 3, MESSAGE_VOTED, 2, true);
+        be_for_it(&w, 3, MESSAGE_VOTED, 2, false);
+        tick(&w);
+    }
+    for (uint32_t i = 0; i < 600; i++) {
+        if (i % 20 == 0) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        be_for_it(&w, 3, MESSAGE_APPENDED, 2, false);
+        message beat = {.kind = MESSAGE_HEARTBEAT};
+        event e = {.kind = EVENT_MESSAGE, .id = name_of(3), .msg = &beat};
+        beat.log_position = w.log;
+        step(&w, &e);
+        for (uint32_t relay = 4; relay <= 5; relay++) {  // their members are 3 and 4
+            beat.sender = relay - 1u;
+            e.id = name_of(relay);
+            step(&w, &e);
+        }
+        tick(&w);
+    }
+    assert_true(leads(&w));
+    assert_true(w.records[LOG_VOTERS] > 0);
+    free(w.p);
+}
+
+// A voter is back with its store and takes its leave, so it does not join again. Who is elected with its vote begins behind what it has.
+static uint32_t asks_for_the_log(bool leaves) {
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    if (leaves) step(&w, &(event){.kind = EVENT_DRAIN});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    w.log += 3;
+    for (uint32_t i = 0; i < 100 && !w.exited; i++) {
+        message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 2, .has_entry = true, .previous = w.log, .previous_term = 1}};
+        m.u.append.entry = (log_entry){.kind = LOG_BASE, .index = w.log, .term = 1, .u.base.voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(2), .store = 2}}}};
+        deliver(&w, 2, &m, false);
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    assert_false(w.exited);
+    free(w.p);
+    return w.sent[MESSAGE_GET_LOG] + w.sent[MESSAGE_JOIN];
+}
+
+static void test_a_voter_that_leaves_asks_for_what_it_lacks(void **state) {
+    (void)state;
+    assert_true(asks_for_the_log(false) > 0);
+    assert_true(asks_for_the_log(true) > 0);
+}
+
+// The only voter comes back with its store, and takes its leave before it is let in. It leads all the same, and says first that it is not what it was: to
+// the others that is a member still. Only then does a shadow do the work that nobody does.
+static void test_who_leads_and_leaves_is_not_what_it_was(void **state) {
+    (void)state;
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_SHADOW, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(2, 1, 1)};
+    w.run.shadows = 1;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    step(&w, &(event){.kind = EVENT_DRAIN});
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; w.records[LOG_PROMOTE] == 0; i++) {
+        assert_true(i < 100);
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    assert_true(leads(&w));
+    assert_int_equal(w.records[LOG_EXPEL], 1);
+    free(w.p);
+}
+
+// A voter was cut off while all others who vote were replaced, and these are dead. Strangers lead.
+static void test_a_voter_that_only_strangers_lead_joins_them(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = 5, .entry = {.kind = LOG_MEMBER, .index = 6, .term = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = 1}}}};
+    deliver(&w, 2, &m, false);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(i), .refused = true});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(5)});
+    w.sent[MESSAGE_JOIN] = 0;
+    for (uint32_t i = 0; i < 6000; i++) {
+        message beat = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat.leads = 9, .log_position = 100, .sender = 50};
+        step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(5), .msg = &beat});
+        for (uint32_t v = 2; i % 50 == 0 && v <= 3; v++) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(v), .refused = true});
+        tick(&w);
+    }
+    assert_true(w.sent[MESSAGE_JOIN] > 0);
+    free(w.p);
+}
+
+static void say_who_leads(world *w, uint32_t from, uint64_t term, const char *where) {
+    message m = {.kind = MESSAGE_LEADER, .u.leader = {.term = term, .id = name_of(2)}};
+    snprintf(m.u.leader.address, WIRE_MAX_ADDRESS, "%s", where);
+    deliver(w, from, &m, false);
+}
+
+// It looks for that one there, before long; no dial comes to anything.
+static void expect_dialed(world *w, uint32_t to, const char *where) {
+    for (uint32_t i = 0; i < 300 && strcmp(w->dialed[to], where) != 0; i++) {
+        const bool dialed = w->dialed[to][0] != 0;
+        w->dialed[to][0] = 0;
+        if (dialed) step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
+        for (uint32_t other = 1; other <= 3; other++)
+            if (other != to) beat_at(w, other, 1);
+        tick(w);
+    }
+    assert_string_equal(w->dialed[to], where);
+}
+
+// Who leads has come back at another address, as the log says. Who has just come back itself, and has read of the older one only, says that it leads
+// there: the link to who leads may stand, or come about later. It is looked for at both places, and where it says itself that it is.
+static void test_where_it_is_who_leads_knows_better(void **state) {
+    (void)state;
+    for (uint32_t later = 0; later < 2; later++) {
+        world w;
+        all_is_computed(&w, 0);
+        append(&w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 2, .address = "new:1"}});
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+        if (!later) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        say_who_leads(&w, 3, 5, "old:1");
+        if (later) {
+            expect_dialed(&w, 2, "old:1");
+            expect_dialed(&w, 2, "new:1");
+            step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+            say_who_leads(&w, 2, 5, "newest:1");
+        }
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+        expect_dialed(&w, 2, later ? "newest:1" : "new:1");
+        expect_dialed(&w, 2, "old:1");
+        free(w.p);
+    }
+}
+
+// It was told where who leads is by now while the link to where that one was stood; then that falls, and nobody says so again. Others know.
+static void test_who_finds_no_leader_asks_where_it_is(void **state) {
+    (void)state;
+    world w;
+    all_is_computed(&w, 0);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    say_who_leads(&w, 3, 5, "old:1");
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+    beat_at(&w, 3, 1);
+    const uint32_t asked = w.sent[MESSAGE_GET_LOG];
+    for (uint32_t i = 0; i < 30; i++) {
+        beat_at(&w, 1, 1);
+        beat_at(&w, 3, 1);
+        pass(&w, 1);
+    }
+    assert_in_range(w.sent[MESSAGE_GET_LOG] - asked, 3, 8);
+    say_who_leads(&w, 3, 5, "new:1");
+    expect_dialed(&w, 2, "new:1");
+    free(w.p);
+}
+
+// A machine that has been up for long: a relay that is new there is not expelled as soon as one whose line is known to be steady.
+static void test_a_new_line_is_given_time(void **state) {
+    (void)state;
+    world w = {0};
+    recall(&w, 1, false);
+    w.now += 1000 * 1000 * MILLISECOND;
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    const uint32_t gone = w.records[LOG_EXPEL];
+    uint64_t silent = 0;
+    for (uint32_t i = 0; w.records[LOG_EXPEL] == gone; i++) {
+        if (i < 30) silent = w.now;
+        if (i < 30) beat_at(&w, 3, 1);
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    assert_in_range((w.now - silent) / MILLISECOND, 9000, 12000);
+    free(w.p);
+}
+
+// It goes on by its log, which says where somebody is by now; its user names the address that that one had.
+static void go_on_by_the_log(world *w) {
+    *w = (world){.run = run_of(2, 1, 1), .leader = 2};
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .address = "new:1"}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+static void test_who_was_named_may_be_where_the_log_says(void **state) {
+    (void)state;
+    world w;
+    go_on_by_the_log(&w);
+    expect_dialed(&w, 2, "new:1");
+    expect_dialed(&w, 2, "peer-1:1");
+    for (uint32_t i = 0; i < 2; i++) {  // where it was found it is looked for first
+        const char *where = i == 0 ? "new:1" : "peer-1:1";
+        expect_dialed(&w, 2, where);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        w.dialed[2][0] = 0;
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+        while (w.dialed[2][0] == 0) tick(&w);
+        assert_string_equal(w.dialed[2], where);
+    }
+    free(w.p);
+}
+
+// At one of the two a port that refuses says nothing, and it is waited for as for anybody; when both do there is nobody.
+static void test_a_refusal_at_one_of_two_places_is_none(void **state) {
+    (void)state;
+    for (uint32_t both = 0; both < 2; both++) {
+        world w;
+        go_on_by_the_log(&w);
+        while (!leads(&w)) tick(&w);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 30; i++) {
+            beat_at(&w, 2, 1);
+            tick(&w);
+        }
+        const uint64_t began = w.now;
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+        while (w.records[LOG_EXPEL] == 0) {
+            const bool dialed = w.dialed[2][0] != 0, older = strcmp(w.dialed[2], "peer-1:1") == 0;
+            w.dialed[2][0] = 0;
+            if (dialed) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = older || both});
+            tick(&w);
+        }
+        const uint64_t least = both ? 0 : 8000, most = both ? 3000 : 15000;
+        assert_in_range((w.now - began) / MILLISECOND, least, most);
+        free(w.p);
+    }
+}
+
+// It has come back at another address, and is elected: all to whom a link leads hear where it is, and so does who reads who votes.
+static void test_who_leads_says_where_it_is(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    w.log += 100;
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    pass(&w, 5);
+    const uint32_t said = w.sent[MESSAGE_LEADER];
+    be_elected(&w);
+    assert_int_equal(w.sent[MESSAGE_LEADER], said + 2);
+    beat_at(&w, 3, 1);
+    pass(&w, 1);
+    assert_true(w.records[LOG_VOTERS] > 0);
+    const braid_id self = name_of(1);
+    uint32_t at = 0;
+    while (at < w.voting.count && !id_equal(&w.voting.voter[at].id, &self)) at++;
+    assert_true(at < w.voting.count);
+    assert_string_equal(w.voting.voter[at].address, "peer:1");
+    free(w.p);
+}
+
+// It leads an iteration of which nothing counts; all but the relay's state is known. The relay may just have asked to be let in again: what it
+// has goes with what it was, so FINAL does not rest on it.
+static void test_final_does_not_rest_on_who_joins_again(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_CLOSE}};
+    for (uint32_t again = 0; again < 2; again++) {
+        world w = {.run = run_of(2, 1, 1)};
+        recall_all(&w, 1, log, sizeof log / sizeof *log);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 100; i++) {
+            beat_at(&w, 2, 1);
+            tick(&w);
+        }
+        assert_true(leads(&w));
+        assert_int_equal(w.records[LOG_FINAL], 0);
+        w.slow_store = true;
+        const uint32_t members = w.records[LOG_MEMBER];
+        w.log = w.newest;
+        message join = {.kind = MESSAGE_JOIN, .u.join = {.stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 3}};
+        if (again) deliver(&w, 2, &join, false);
+        assert_int_equal(w.records[LOG_MEMBER], members + again);
+        deliver(&w, 2, &(message){.kind = MESSAGE_STATE, .u.state = {.stage = 1}}, false);
+        assert_int_equal(w.records[LOG_FINAL], !again);
+        free(w.p);
+    }
+}
+
+// It voted, and comes again without its store. The log that it is sent says on the way that all was computed once, and that of two voters one was
+// itself; who sends it says a moment later that it leads, or does not.
+static void test_what_was_complete_once_sends_nobody_home(void **state) {
+    (void)state;
+    for (uint32_t leading = 0; leading < 2; leading++) {
+        world w = {.run = run_of(2, 1, 1)};
+        log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(3), .store = 99}}}};
+        open_world(&w, 3, MEMBER_RELAY);
+        append(&w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = 1}});
+        own(&w, 0, 1);
+        append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+        append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+        append(&w, voters);
+        assert_false(w.exited);
+        deliver(&w, 1, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.leads = leading}}, false);
+        tick(&w);
+        assert_int_equal(w.exited, !leading);
+        free(w.p);
+    }
+}
+
+// It leads two others that vote as well, and a fourth member that does not.
+static void lead_three_of_four(world *w, const member_kind kind[4], bool all_computed) {
+    log_voters voters = {.count = 3};
+    log_entry log[8] = {{.kind = LOG_NONE}};
+    for (uint32_t i = 0; i < 4; i++) {
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)kind[i], .stage = kind[i] != MEMBER_DATA, .capacity = 2, .incarnation = i + 7, .store = i + 1}};
+        if (i < 3) voters.voter[i] = (log_voter){.id = name_of(i + 1), .store = i + 1};
+    }
+    log[4] = (log_entry){.kind = LOG_OWNER, .u.owner = {.member = 1}};
+    log[5] = (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}};
+    log[6] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
+    log[7] = (log_entry){.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}};
+    *w = (world){.run = run_of(2, 1, 1), .voters = 5};
+    w->run.shadows = 1;
+    recall_all(w, 3, log, all_computed ? 8 : 7);
+    for (uint32_t i = 2; i <= 4; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    lead_in(w, 2);
+}
+
+// The third is dead, and the others have the state of `reaches` - 1.
+static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
+    for (uint32_t i = 0; i < ticks; i++) {
+        step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
+        for (uint32_t from = 2; from <= 4; from += 2) {
+            w->log = w->newest;
+            beat_at(w, from, reaches);
+        }
+        be_for_it(w, 2, MESSAGE_APPENDED, 2, false);
+        tick(w);
+    }
+}
+
+// Of two voters both would have to live, and a shadow votes no more than nobody does: the leader goes on alone.
+static void test_a_shadow_is_no_third_voter(void **state) {
+    (void)state;
+    world w;
+    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW}, false);
+    third_is_gone_for(&w, 200, 1);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.voting.count, 1);
+    free(w.p);
+}
+
+// The last checkpoint may take long to write: who votes and dies is replaced until it is there.
+static void test_voters_are_replaced_behind_the_last_iteration(void **state) {
+    (void)state;
+    world w;
+    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, true);
+    third_is_gone_for(&w, 100, 2);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.told[TELL_END], 0);
+    assert_int_equal(w.voting.count, 3);
+    assert_int_equal(w.voting.voter[2].id.bytes[0], 4);
+    assert_int_equal(w.records[LOG_RUN], 0);
+    free(w.p);
+}
+
+// It began the run and is the only one that votes. It comes back with its store, and is asked to leave before it leads again: nobody else ever
+// will, so it ends the run in order.
+static void test_who_alone_may_lead_ends_the_run(void **state) {
+    (void)state;
+    const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = me}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(1, 1, 1), .founds = true, .voters = 1};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    step(&w, &(event){.kind = EVENT_DRAIN});
+    assert_false(w.exited);
+    for (uint32_t i = 0; !w.exited; i++) {
+        assert_true(i < 200);
+        tick(&w);
+    }
+    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.told[TELL_END], 1);
+    assert_int_equal(w.stored, LOG_END);
+    free(w.p);
+}
+
+// The second leads in term 2 and puts an entry behind those that are there; a majority has it.
+static uint64_t append_by_second(world *w, uint64_t previous_term, log_entry entry) {
+    message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 2, .has_entry = true, .previous = w->log, .previous_term = previous_term, .committed = w->log + 1}};
+    m.u.append.entry = entry;
+    m.u.append.entry.index = ++w->log;
+    m.u.append.entry.term = 2;
+    deliver(w, 2, &m, false);
+    return w->log;
+}
+
+// It was expelled while it stood still, and has come in again; what it has of before is being looked at when the leader dies, who alone had its stage's
+// newest state besides. It leads now, and does not go back for want of what it finds a moment later.
+static void test_who_leads_waits_for_what_it_finds(void **state) {
+    (void)state;
+    log_voters voters = {.count = 3};
+    log_entry log[6] = {{.kind = LOG_NONE}};
+    for (uint32_t i = 0; i < 3; i++) {
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 1}};
+        voters.voter[i] = (log_voter){.id = name_of(i + 1), .store = i + 1};
+    }
+    log[3] = (log_entry){.kind = LOG_OWNER, .u.owner = {.member = 2}};
+    log[4] = (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}};
+    log[5] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
+    world w = {.run = run_of(2, 1, 1), .voters = 5};
+    recall_all(&w, 3, log, sizeof log / sizeof *log);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    const log_entry me = {.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = 1}};
+    append_by_second(&w, 1, (log_entry){.kind = LOG_LEAD});
+    const uint64_t number = append_by_second(&w, 2, me);
+    for (uint32_t i = 0; i < 10; i++) tick(&w);
+    append_by_second(&w, 2, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}});
+    for (uint32_t i = 0; i < 10; i++) tick(&w);
+    w.busy = true;
+    append_by_second(&w, 2, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = number, .reason = EXPEL_DEAD}});
+    append_by_second(&w, 2, me);
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+    lead_by(&w, 3, 3);
+    for (uint32_t i = 0; i < 150; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        w.log = w.newest;
+        beat_at(&w, 3, 2);
+        be_for_it(&w, 3, MESSAGE_APPENDED, 3, false);
+        tick(&w);
+        if (i == 80) assert_int_equal(w.records[LOG_RUN], 0);
+    }
+    assert_int_equal(w.told[TELL_EXPELLED], 2);
+    assert_int_equal(w.records[LOG_RUN], 1);  // not for ever
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
+        cmocka_unit_test(test_who_finds_the_end_says_goodbye),
+        cmocka_unit_test(test_an_end_without_a_last_iteration_is_one),
+        cmocka_unit_test(test_a_voter_is_there_with_its_store),
+        cmocka_unit_test(test_who_speaks_of_votes_votes),
+        cmocka_unit_test(test_no_end_without_the_last_checkpoint),
+        cmocka_unit_test(test_who_is_patient_is_waited_for),
+        cmocka_unit_test(test_who_is_silent_or_deaf_is_not_chosen_to_vote),
+        cmocka_unit_test(test_who_may_have_been_replaced_sends_nobody_home),
+        cmocka_unit_test(test_who_leads_no_more_asks_who_does),
+        cmocka_unit_test(test_a_voter_says_whom_it_misses),
+        cmocka_unit_test(test_who_leads_again_tells_itself_all),
+        cmocka_unit_test(test_who_has_left_and_speaks_of_votes_is_there),
+        cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
+        cmocka_unit_test(test_who_leads_and_leaves_is_not_what_it_was),
+        cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
+        cmocka_unit_test(test_where_it_is_who_leads_knows_better),
+        cmocka_unit_test(test_who_finds_no_leader_asks_where_it_is),
+        cmocka_unit_test(test_a_new_line_is_given_time),
+        cmocka_unit_test(test_who_was_named_may_be_where_the_log_says),
+        cmocka_unit_test(test_a_refusal_at_one_of_two_places_is_none),
+        cmocka_unit_test(test_who_leads_says_where_it_is),
+        cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
+        cmocka_unit_test(test_what_was_complete_once_sends_nobody_home),
+        cmocka_unit_test(test_who_alone_may_lead_ends_the_run),
+        cmocka_unit_test(test_who_leads_waits_for_what_it_finds),
+        cmocka_unit_test(test_a_shadow_is_no_third_voter),
+        cmocka_unit_test(test_voters_are_replaced_behind_the_last_iteration),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

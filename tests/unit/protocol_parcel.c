@@ -1,0 +1,124 @@
+// Tensors that somebody carries, in pieces: at the receiver and at the carrier.
+#include "protocol_world.h"
+
+enum { PIECES = 2, PIECE_BYTES = BYTES / PIECES, SERIAL = 77, MOST_CARRIED = 32 };
+
+// A relay that has an owner before it and another relay of its stage beside it.
+static void open_relay(world *w) {
+    w->run = run_of(2, 1, 1);
+    open_world(w, 3, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 3; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+}
+
+static void live(world *w, uint32_t seconds) {
+    for (uint32_t i = 0; i < 2 * seconds; i++) {
+        w->now += 500 * MILLISECOND;
+        for (uint32_t other = 1; other <= 2; other++) deliver(w, other, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+        step(w, &(event){.kind = EVENT_TICK});
+    }
+}
+
+static void announce(world *w, uint32_t m) {
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = 2, .path = {.stages = 2, .member = {1}}}};
+    forward.u.forward.parcel = (message_parcel){.serial = SERIAL + m, .pieces = PIECES};
+    deliver(w, 1, &forward, false);
+}
+
+static void piece(world *w, uint32_t m, member_id to, uint16_t index, uint64_t bytes) {
+    message carry = {.kind = MESSAGE_CARRY, .u.carry = {.origin = 1, .to = to, .serial = SERIAL + m, .index = index, .count = PIECES}};
+    deliver_bytes(w, to == w->self ? 2 : 1, &carry, bytes);
+}
+
+static uint32_t under_way(world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return (uint32_t)view.blobs_held;
+}
+
+// Its sender may trust the line for longer: it is told, so that it does not wait in vain.
+static void test_who_sends_is_told_what_is_forgotten(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay(&w);
+    announce(&w, 0);
+    live(&w, 50);
+    piece(&w, 0, 3, 0, PIECE_BYTES);
+    live(&w, 50);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
+    live(&w, 20);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
+    assert_int_equal(w.refused, 1);
+    assert_int_equal(under_way(&w), 0);
+    free(w.p);
+}
+
+// Nobody has announced them.
+static void test_stray_pieces_are_forgotten(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay(&w);
+    piece(&w, 0, 3, 0, PIECE_BYTES);
+    assert_int_equal(under_way(&w), 1);
+    live(&w, 61);
+    assert_int_equal(under_way(&w), 0);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
+    free(w.p);
+}
+
+static void test_a_piece_of_another_size_is_refused(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay(&w);
+    announce(&w, 0);
+    piece(&w, 0, 3, 0, PIECE_BYTES - 1);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
+    assert_int_equal(w.refused, 1);
+    piece(&w, 0, 2, 0, PIECE_BYTES - 1);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 2);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(under_way(&w), 0);
+    free(w.p);
+}
+
+static void test_a_carrier_takes_no_more_than_its_lines_do(void **state) {
+    (void)state;
+    world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES - PIECE_BYTES};
+    open_relay(&w);
+    piece(&w, 0, 2, 0, PIECE_BYTES);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    w.waiting_bytes++;
+    piece(&w, 0, 2, 1, PIECE_BYTES);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
+    assert_int_equal(w.refused, 1);
+    assert_int_equal(under_way(&w), 0);
+    free(w.p);
+}
+
+static void test_who_carries_nothing_says_so(void **state) {
+    (void)state;
+    world w = {.carries_nothing = true};
+    open_relay(&w);
+    piece(&w, 0, 2, 0, PIECE_BYTES);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
+    announce(&w, 0);
+    w.busy = true;
+    for (uint16_t i = 0; i < PIECES; i++) piece(&w, 0, 3, i, PIECE_BYTES);
+    assert_int_equal(w.work.kind, JOB_JOIN);  // its own it takes
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_sends_is_told_what_is_forgotten),
+        cmocka_unit_test(test_stray_pieces_are_forgotten),
+        cmocka_unit_test(test_a_piece_of_another_size_is_refused),
+        cmocka_unit_test(test_a_carrier_takes_no_more_than_its_lines_do),
+        cmocka_unit_test(test_who_carries_nothing_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,315 @@
+// Private data at one peer: it leads an elastic run, and waits for who has the other share, or does not.
+#include "protocol_world.h"
+
+enum { SAVED_RANGES = 6, RANGE_BLOCKS = 8 };
+
+static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
+
+// Two data peers, each with a share. It comes back and leads. Before the first iteration is over the slot of the other one is nobody's, for that
+// one is back too, without the state; behind it each has its slot.
+static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
+    const braid_hash text = {.bytes = {1}};
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}},
+                             {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}},
+                             {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 1}}};
+    *w = (world){.run = run_of(1, 2, 2), .text = text};
+    w->run.shares = 2;
+    w->run.elastic = elastic;
+    w->run.patience_ns = PATIENCE_NS;
+    recall_all(w, 1, log, sizeof log / sizeof *log - (one_is_over ? 0 : 2));
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    while (w->records[LOG_OWNER] == 0 && !one_is_over) tick(w);
+    w->owner_term[0] = w->newest;
+}
+
+// How long it takes until so many iterations are over, at most twice the patience. The other one says meanwhile that it has such a state.
+static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
+    const uint64_t began = w->now;
+    while (w->told[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
+        beat_at(w, 2, its_state);
+        tick(w);
+    }
+    return w->now - began;
+}
+
+// The first iteration has waited for the other one in vain. The second one does not wait while that one still fetches its state, but does when it had
+// the state of the iteration that is over: then it needs only what all others need.
+static void test_who_fetches_its_state_is_not_waited_for(void **state) {
+    (void)state;
+    for (uint64_t its_state = 0; its_state < 2; its_state++) {
+        world w;
+        lead_two_shares(&w, true, false);
+        computes(&w, 1, 0);
+        assert_int_equal(w.told[TELL_ITERATION], 0);
+        beat_at(&w, 2, its_state);
+        // until it hears this its own slot is not taken over
+        message nothing = {.kind = MESSAGE_HOLDINGS, .u.holdings.owner_term = w.owner_term[0]};
+        deliver(&w, 2, &nothing, false);
+        assert_int_equal(computes(&w, 2, its_state) / PATIENCE_NS, its_state);
+        free(w.p);
+    }
+}
+
+// The other one has done its part of iteration `t`.
+static void settles(world *w, uint64_t t) {
+    message settled = {.kind = MESSAGE_SETTLED, .iteration = t, .u.settled = {.subject = {.m = 1, .owner_term = 7}, .is_void = true, .path = {.stages = 1, .member = {2}}}};
+    deliver(w, 2, &settled, false);
+    deliver(w, 2, &(message){.kind = MESSAGE_STATE, .iteration = t, .u.state.version = t}, false);
+}
+
+// Nor is who leads waited for, by itself, again and again, while it fetches the state of what was computed without it. When it stands still that is no waiting.
+static void waits_for_itself_once(uint64_t asleep_ms) {
+    world w;
+    lead_two_shares(&w, true, true);
+    uint64_t took[3] = {0};
+    for (uint32_t t = 1; t < 3; t++) {
+        const uint64_t began = t == 1 ? w.now + asleep_ms * MILLISECOND : w.now;
+        for (uint32_t i = 0; t == 1 && i < 50; i++) {
+            beat_at(&w, 2, t + 1);
+            tick(&w);
+        }
+        if (t == 1) w.now += asleep_ms * MILLISECOND;
+        while (w.told[TELL_ITERATION] < t && w.now - began < 2 * PATIENCE_NS) {
+            beat_at(&w, 2, t + 1);
+            settles(&w, t);
+            tick(&w);
+        }
+        took[t] = w.now - began;
+    }
+    assert_in_range(took[1] / MILLISECOND, PATIENCE_NS / MILLISECOND - 1000, PATIENCE_NS / MILLISECOND + 2000);
+    assert_int_equal(took[2] / PATIENCE_NS, 0);
+    free(w.p);
+}
+
+static void test_who_leads_waits_for_itself_once(void **state) {
+    (void)state;
+    waits_for_itself_once(0);
+    waits_for_itself_once(10000);
+}
+
+// Strict: the run is to end, and the other one has been gone for so long, while who leads was awake. It may be on its way in again.
+static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asleep_ms) {
+    world w;
+    lead_two_shares(&w, false, true);
+    while (!leads(&w)) tick(&w);
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
+    while (w.told[TELL_AWAITED] == 0) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        tick(&w);
+    }
+    const uint64_t gone = w.now + asleep_ms * MILLISECOND;
+    tick(&w);
+    w.now += asleep_ms * MILLISECOND;
+    while (w.now - gone < 9000 * MILLISECOND) tick(&w);
+    if (comes_again) {
+        message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 9, .address = "a:1", .share = 2, .text = w.text}};
+        const uint32_t members = w.records[LOG_MEMBER];
+        w.slow_store = true;
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(2), .msg = &join});
+        assert_int_equal(w.records[LOG_MEMBER], members + 1);
+    }
+    while (w.now - gone < gone_ms * MILLISECOND) tick(&w);
+    free(w.p);
+    return w.told[TELL_UNFINISHED];
+}
+
+static void test_who_does_not_come_is_given_up(void **state) {
+    (void)state;
+    assert_int_equal(given_up_after(9800, false, 0), 0);
+    assert_int_equal(given_up_after(10300, false, 0), 1);
+    assert_int_equal(given_up_after(9300, false, 5000), 0);
+    assert_int_equal(given_up_after(11000, false, 5000), 1);
+    assert_int_equal(given_up_after(12000, true, 0), 0);
+}
+
+// The others answer what they are asked, but blocks of the relay come only when `all` does. `given`: which of its ranges have come.
+static void answer_gets(world *w, bool all, uint32_t *given) {
+    message get[MOST_GETS];
+    uint32_t to[MOST_GETS], count = w->get_count;
+    memcpy(get, w->get, sizeof get);
+    memcpy(to, w->get_to, sizeof to);
+    w->get_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const message_get *what = &get[i].u.get;
+        const bool slow = what->what == GET_STATE && what->stage == 1;
+        if (slow && !all) {
+            w->get_to[w->get_count] = to[i];
+            w->get[w->get_count++] = get[i];
+            continue;
+        }
+        if (slow) *given |= 1u << (what->first / RANGE_BLOCKS);
+        deliver(w, to[i], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = *what}, true);
+    }
+}
+
+static void state_of_one(world *w, uint32_t from, uint16_t stage) {
+    beat_at(w, from, 2);
+    deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
+}
+
+// It leads two shares and a relay, and a checkpoint is due of the state that they have and it fetches. Which of the relay's ranges have come.
+static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
+    const braid_hash text = {.bytes = {1}};
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                             {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}}, {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}},
+                             {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
+    *w = (world){.run = run_of(2, 2, 2), .text = text, .fails = fails};
+    w->run.shares = 2;
+    w->run.save = true;
+    w->run.checkpoint_every = every;
+    w->run.blocks[1] = SAVED_RANGES * RANGE_BLOCKS;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    uint32_t given = 0;
+    for (uint32_t number = 2; number <= 3; number++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
+    for (uint32_t i = 0; i < 20; i++) {
+        state_of_one(w, 2, 0);
+        state_of_one(w, 3, 1);
+        tick(w);
+        answer_gets(w, fails != JOB_NONE, &given);
+    }
+    return given;
+}
+
+// The disk is full: FINAL does not wait until all of it has been read for nothing.
+static void test_what_cannot_be_written_is_not_read(void **state) {
+    (void)state;
+    world w;
+    const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE, 1);
+    assert_int_equal(w.told[TELL_CHECKPOINT], 1);
+    assert_int_equal(given, 0);
+    free(w.p);
+}
+
+// While the checkpoint of this version is being read from a slow relay, the run is to end and has nobody to wait for: it becomes the last one, and what
+// was asked for already counts once.
+static void test_the_last_checkpoint_is_under_way_already(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_true(view.leads && view.ready);
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
+    for (uint32_t i = 0; w.told[TELL_UNFINISHED] == 0; i++) {
+        assert_true(i < 300);
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        state_of_one(&w, 3, 1);
+        tick(&w);
+        answer_gets(&w, false, &given);
+    }
+    assert_int_equal(w.told[TELL_CHECKPOINT], 0);
+    assert_int_equal(given, 0);
+    for (uint32_t i = 0; w.told[TELL_CHECKPOINT] == 0; i++) {
+        assert_true(i < 300);
+        state_of_one(&w, 3, 1);
+        tick(&w);
+        answer_gets(&w, true, &given);
+    }
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    free(w.p);
+}
+
+// The disk is full for a moment while the checkpoint of this version is read, and what was asked for is still to come when the run is to end and has
+// nobody to wait for. What has failed is given up, and the last one begun anew.
+static void test_what_has_failed_does_not_become_the_last_checkpoint(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
+    w.fails = JOB_SAVE;
+    deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w.get[0].u.get}, true);
+    w.fails = JOB_NONE;
+    w.get_count--;
+    memmove(w.get, w.get + 1, w.get_count * sizeof w.get[0]);
+    memmove(w.get_to, w.get_to + 1, w.get_count * sizeof w.get_to[0]);
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
+    for (uint32_t i = 0; !w.exited; i++) {
+        assert_true(i < 600);
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        state_of_one(&w, 3, 1);
+        tick(&w);
+        answer_gets(&w, i > 200, &given);
+    }
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_int_equal(w.stored, LOG_END);
+    free(w.p);
+}
+
+static void go_on_until(world *w, bool (*done)(const world *w), uint32_t *given) {
+    for (uint32_t i = 0; !done(w); i++) {
+        assert_true(i < 300);
+        state_of_one(w, 2, 0);
+        state_of_one(w, 3, 1);
+        tick(w);
+        answer_gets(w, true, given);
+    }
+}
+
+static bool has_saved(const world *w) { return w->told[TELL_CHECKPOINT] == 1; }
+static bool has_ended(const world *w) { return w->exited; }
+static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
+
+// No checkpoint is due. Its user asks for one: the state of before the iteration is read, which
+// needs no FINAL, and the run goes on.
+static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
+    assert_int_equal(w.get_count, 0);
+    const uint32_t finals = w.records[LOG_FINAL];
+    step(&w, &(event){.kind = EVENT_SAVE});
+    go_on_until(&w, has_saved, &given);
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_int_equal(w.records[LOG_FINAL], finals);
+    assert_false(w.exited);
+    free(w.p);
+}
+
+// The end is wanted without the iteration, that no peer computes: version 1 is saved, END follows,
+// and neither CLOSE nor FINAL comes before.
+static void test_the_iteration_is_dropped(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
+    const uint32_t finals = w.records[LOG_FINAL], closes = w.records[LOG_CLOSE];
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true});
+    go_on_until(&w, has_ended, &given);
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_true(has_saved(&w) && w.told[TELL_END] == 1 && w.told[TELL_UNFINISHED] == 0);
+    assert_true(w.records[LOG_FINAL] == finals && w.records[LOG_CLOSE] == closes && w.stored == LOG_END);
+    free(w.p);
+}
+
+// The only relay of its stage asks to leave, and goes when a checkpoint of what it alone has is in
+// the log.
+static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
+    const uint32_t finals = w.records[LOG_FINAL];
+    deliver(&w, 3, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    assert_int_equal(w.records[LOG_EXPEL], 0);
+    go_on_until(&w, has_let_go, &given);
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_true(has_saved(&w) && w.records[LOG_CHECKPOINT] == 1 && w.records[LOG_FINAL] == finals);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
+        cmocka_unit_test(test_who_leads_waits_for_itself_once),
+        cmocka_unit_test(test_who_does_not_come_is_given_up),
+        cmocka_unit_test(test_what_cannot_be_written_is_not_read),
+        cmocka_unit_test(test_the_last_checkpoint_is_under_way_already),
+        cmocka_unit_test(test_what_has_failed_does_not_become_the_last_checkpoint),
+        cmocka_unit_test(test_a_checkpoint_is_asked_for_between_two_finals),
+        cmocka_unit_test(test_the_iteration_is_dropped),
+        cmocka_unit_test(test_the_last_of_a_stage_leaves_when_its_state_is_saved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

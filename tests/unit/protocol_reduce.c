@@ -1,0 +1,252 @@
+// A reduction at one member: whom it asks for what, and when.
+#include "protocol_world.h"
+
+enum { PARTS = 2 };
+
+// A member of a stage with two others, which both have counted something; the iteration is closed. The leader says who adds up what.
+static void open_reduction_of(world *w, bool reproducible, uint32_t blocks, member_id adds_up) {
+    *w = (world){.run = run_of(2, 2, 1)};
+    w->run.reproducible = reproducible;
+    w->run.blocks[1] = blocks;
+    open_world(w, 4, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 3; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    uint64_t close = append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}});
+    message begin = {.kind = MESSAGE_BEGIN_AGGREGATION, .u.begin = {.stage = 1, .term = 1, .round = 1, .close_index = close, .tokens = 2, .parts = PARTS, .owners = 1}};
+    for (uint32_t i = 0; i < PARTS; i++) begin.u.begin.part[i] = (message_part){.member = 2 + i, .set.words = {1u << i}};
+    begin.u.begin.owner[0] = (message_block_owner){.member = adds_up, .first = 0, .count = blocks};
+    deliver(w, 1, &begin, false);
+}
+
+static void open_reduction(world *w, uint32_t blocks, member_id adds_up) { open_reduction_of(w, true, blocks, adds_up); }
+
+static peer_view look(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view;
+}
+
+static void pass(world *w, uint64_t ns) {
+    w->now += ns;
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+// Whoever was asked by chance does not have it, but meanwhile somebody has said that he does.
+static void test_who_announced_it_is_asked_next(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 1, 3);
+    w.asked = 0;
+    pass(&w, 300 * MILLISECOND);
+    uint32_t other = w.asked == 2 ? 3 : 2;
+    assert_int_not_equal(w.asked, 0);
+    uint32_t guessed = w.asked;
+    deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
+    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+    deliver(&w, guessed, &deny, false);
+    assert_int_equal(w.asked, other);
+    free(w.p);
+}
+
+static void announce(world *w, uint64_t round, uint32_t segment, uint32_t count) {
+    deliver(w, 2, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = round, .first = segment * 8, .count = count}}, false);
+}
+
+static void give_all(world *w, uint64_t round) {
+    for (uint32_t i = 0; i < w->get_count; i++) {
+        assert_int_equal(w->get[i].u.get.round, round);
+        deliver(w, w->get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w->get[i].u.get}, true);
+    }
+}
+
+static bool gives(world *w, uint64_t round) {
+    const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .digest = w->log - 1};
+    uint32_t before = w->sent[MESSAGE_DATA];
+    deliver(w, 3, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
+    return w->sent[MESSAGE_DATA] > before;
+}
+
+// In fast mode sums depend on the order of the parts. Half of a round is here when FINAL rests on the next one, which went by unheard: all of that
+// one is fetched. And who still asks for some of the older one is not given some of this.
+static void test_rounds_do_not_mix(void **state) {
+    (void)state;
+    world w;
+    open_reduction_of(&w, false, 17, 2);
+    announce(&w, 1, 0, 8);
+    assert_int_equal(w.get_count, 1);
+    give_all(&w, 1);
+    announce(&w, 1, 1, 8);
+    message older = {.kind = MESSAGE_DATA, .u.data.get = w.get[1].u.get};
+    assert_int_equal(w.get_count, 2);
+    log_entry final = {.kind = LOG_FINAL, .u.final = {.close_index = w.log, .stages = 2, .round = {2, 2}, .clip = 1, .learning_rate = 1, .bias1 = 1, .bias2 = 1}};
+    append(&w, final);
+    w.get_count = 0;
+    announce(&w, 2, 1, 8);
+    assert_int_equal(w.get_count, 1);
+    w.busy = true;
+    deliver(&w, 2, &older, true);
+    assert_int_equal(w.work.id, 0);
+    w.busy = false;
+    pass(&w, 300 * MILLISECOND);
+    assert_int_equal(w.get_count, 3);
+    give_all(&w, 2);
+    pass(&w, MILLISECOND);
+    assert_false(gives(&w, 1));
+    assert_true(gives(&w, 2));
+    free(w.p);
+}
+
+// All parts of two segments are here: the first is being added up, the second waits. Then an owner of private data is gone for good, and a
+// second CLOSE leaves out what only it could have repaired.
+static void test_what_a_second_close_overtakes_is_not_added_up(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 9, 4);
+    pass(&w, 300 * MILLISECOND);
+    w.busy = true;
+    uint32_t asked = w.get_count;
+    assert_int_equal(asked, 2 * PARTS);
+    for (uint32_t i = 0; i < asked; i++) deliver(&w, w.get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+    pass(&w, MILLISECOND);
+    assert_int_equal(w.work.kind, JOB_REDUCE);
+    append(&w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
+    const job_result done = {.id = w.work.id, .kind = JOB_REDUCE, .cost_ns = MILLISECOND};
+    w.work.id = 0;
+    step(&w, &(event){.kind = EVENT_JOB_DONE, .result = &done});
+    assert_int_equal(w.work.id, 0);
+    free(w.p);
+}
+
+static uint64_t held_blobs(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view.blobs_held;
+}
+
+// One of two parts is here when FINAL comes, and the iteration is skipped, so nobody wants results either.
+static void test_final_needs_no_parts(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 1, 4);
+    pass(&w, 300 * MILLISECOND);
+    assert_int_equal(w.get_count, PARTS);
+    deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[0].u.get}, true);
+    assert_int_equal(held_blobs(&w), 1);
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}});
+    assert_int_equal(held_blobs(&w), 0);
+    deliver(&w, w.get_to[1], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[1].u.get}, true);
+    assert_int_equal(held_blobs(&w), 0);
+    free(w.p);
+}
+
+// One of two is quick, the other says nothing for now: what the quick one has does not pile up here.
+static void test_parts_do_not_pile_up(void **state) {
+    (void)state;
+    enum { SEGMENTS = 400, FEW = 160 };
+    world w;
+    open_reduction(&w, SEGMENTS * 8, 4);
+    uint32_t given = 0;
+    for (uint32_t step = 0; step < 2 * SEGMENTS; step++) {
+        uint32_t asked = w.get_count;
+        w.get_count = 0;
+        for (uint32_t i = 0; i < asked; i++) {
+            if (w.get_to[i] != 2) continue;
+            given++;
+            deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+        }
+        pass(&w, MILLISECOND);
+    }
+    assert_in_range(given, FEW / 4, FEW);
+    assert_in_range(held_blobs(&w), FEW / 4, FEW);
+    free(w.p);
+}
+
+// All of it has been added up here when the log says that I am gone, and then what was decided; `root`: of the results that it is about.
+static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
+    open_reduction_of(w, reproducible, 1, 4);
+    pass(w, 300 * MILLISECOND);
+    assert_int_equal(w->get_count, PARTS);
+    for (uint32_t i = 0; i < PARTS; i++) deliver(w, w->get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w->get[i].u.get}, true);
+    pass(w, MILLISECOND);
+    assert_true(look(w).whole && look(w).reaches == 1);
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 4, .reason = EXPEL_DEAD}});
+    assert_true(look(w).member == 0 && look(w).left == 1);
+    log_entry final = {.kind = LOG_FINAL, .u.final = {.stages = 2, .round = {1, 1}, .clip = 1, .learning_rate = 1, .bias1 = 1, .bias2 = 1}};
+    final.u.final.result_root[1].bytes[0] = root;
+    append(w, final);
+    w->get_count = 0;
+    append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(4), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1}});
+    assert_int_equal(look(w).member, w->log);
+}
+
+// What FINAL asks for is fetched from nobody.
+static void test_results_outlive_a_membership(void **state) {
+    (void)state;
+    for (int reproducible = 0; reproducible < 2; reproducible++) {
+        world w;
+        be_let_in_behind_final(&w, reproducible, 0);
+        assert_true(look(&w).whole && look(&w).reaches == 1 && look(&w).version == 1);
+        pass(&w, 2000 * MILLISECOND);
+        assert_int_equal(w.get_count, 0);
+        free(w.p);
+    }
+}
+
+static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = after, .reset = after == 0, .entry = entry}};
+    m.u.log.entry.index = index;
+    m.u.log.entry.term = 1;
+    deliver(w, 1, &m, false);
+}
+
+// It has missed what its leader keeps as a state only, and reads that: the same iteration is closed in the same way. FINAL may rest on what is
+// whole here.
+static void test_results_outlive_a_log_that_begins_afresh(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 1, 4);
+    pass(&w, 300 * MILLISECOND);
+    for (uint32_t i = 0; i < PARTS; i++) deliver(&w, w.get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+    pass(&w, MILLISECOND);
+    assert_true(look(&w).whole && look(&w).reaches == 1);
+    const uint64_t close = w.log++;
+    for (uint64_t i = 1; i <= 4; i++) {
+        const log_member m = {.peer = name_of((uint32_t)i), .stage = i > 1, .kind = i > 1 ? MEMBER_RELAY : MEMBER_DATA, .capacity = 2, .incarnation = 1};
+        read_state(&w, i - 1, (log_entry){.kind = LOG_MEMBER, .u.member = m}, i);
+    }
+    read_state(&w, 4, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = 0, .member = 1}}, 5);
+    read_state(&w, 5, (log_entry){.kind = LOG_RUN}, 6);
+    read_state(&w, 6, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}}, close);
+    assert_true(look(&w).member == 0 && look(&w).left == 1);
+    read_state(&w, close, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}}, close + 1);
+    assert_int_equal(look(&w).left, 0);  // another CLOSE counts less
+    free(w.p);
+}
+
+// ... and others' results are not taken for mine.
+static void test_results_that_were_not_decided_are_dropped(void **state) {
+    (void)state;
+    world w;
+    be_let_in_behind_final(&w, true, 1);
+    assert_int_equal(look(&w).version, 0);
+    pass(&w, 2000 * MILLISECOND);
+    assert_true(w.get_count > 0);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_announced_it_is_asked_next),
+        cmocka_unit_test(test_rounds_do_not_mix),
+        cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
+        cmocka_unit_test(test_final_needs_no_parts),
+        cmocka_unit_test(test_parts_do_not_pile_up),
+        cmocka_unit_test(test_results_outlive_a_membership),
+        cmocka_unit_test(test_results_that_were_not_decided_are_dropped),
+        cmocka_unit_test(test_results_outlive_a_log_that_begins_afresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,261 @@
+// How an owner mends ways: when it looks, and what it keeps of what lives.
+#include "protocol_world.h"
+
+static void beat(world *w, uint32_t from, bool ready) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = ready, .can_take = ready, .free_slots = ready ? 2 : 0}};
+    deliver(w, from, &m, false);
+}
+
+enum { OWNER = 2, HOLDER = 3, SECOND = 6, NEXT = 7 };
+
+// Time passes in which those of whom the log knows speak.
+static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
+    for (uint32_t i = 0; i < ms / 100; i++) {
+        if (i % 5 == 0) beat(w, 1, true);
+        if (i % 5 == 0 && relay != 0) beat(w, relay, ready);
+        tick(w);
+    }
+}
+
+// The one relay of a stage, which was told to count, is expelled. For a while nobody else is there; then somebody comes, has the state after another
+// while, and says so by CAN TAKE or by a heartbeat.
+static void somebody_comes(bool by_heartbeat) {
+    world w = {.run = run_of(2, 1, 1)};
+    open_world(&w, OWNER, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 2; i++) admit(&w, i, MEMBER_DATA, 0);
+    admit(&w, HOLDER, MEMBER_RELAY, 1);
+    own(&w, 0, OWNER);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    beat(&w, 1, true);
+    beat(&w, HOLDER, true);
+    const message_path path = {.stages = 2, .member = {OWNER, HOLDER}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = OWNER, .forward_to = 2, .home = true, .path = path}};
+    deliver(&w, HOLDER, &home, true);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = OWNER, .path = path}};
+    deliver(&w, HOLDER, &back, true);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], HOLDER);
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
+    pass(&w, 60000, 0, false);
+    admit(&w, NEXT, MEMBER_RELAY, 1);
+    pass(&w, 63000, NEXT, false);
+    const uint32_t sent = w.sent[MESSAGE_FORWARD];
+    const uint64_t since = w.now;
+    message can_take = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 1, .free_slots = 2}};
+    if (!by_heartbeat) deliver(&w, NEXT, &can_take, false);
+    while (w.sent[MESSAGE_FORWARD] == sent) pass(&w, 500, NEXT, true);
+    print_message("asked after %.1f s\n", (double)(w.now - since) / 1e9);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], NEXT);
+    assert_in_range(w.now - since, 0, 500 * MILLISECOND);
+    free(w.p);
+}
+
+static void test_who_comes_to_have_the_state_is_asked_at_once(void **state) {
+    (void)state;
+    somebody_comes(true);
+    somebody_comes(false);
+}
+
+// An heir of a microbatch of 2, in a run with a relay, 4, in the first stage and two, of which 5 may be dead, in the last.
+static void inherit(world *w, bool both_live) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 3, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 3; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, 4, MEMBER_RELAY, 1);
+    for (uint32_t i = 5; i <= 6; i++) admit(w, i, MEMBER_RELAY, 2);
+    own(w, 0, 2);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    for (uint32_t i = 1; i <= 6; i++)
+        if (i != 3) beat(w, i, true);
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 2}});
+    if (!both_live) append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 5}});
+    own(w, 0, 3);
+}
+
+// Its gradient has come home to an heir before the last stage, whose member had died, has it again: that one is not told to count before it has computed it.
+static void test_an_heir_commits_nobody_who_has_not_computed(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, false);
+    const message_set it = {.words = {1}};
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    deliver(&w, 6, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
+    deliver(&w, 4, &holdings, false);
+    assert_true(w.probed[4]);
+    message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[4].u.probe.nonce, .has_y = true, .has_dx = true, .forward_done = true, .backward_done = true}};
+    deliver(&w, 4, &status, false);
+    assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation goes on from there, and the gradient comes home
+    message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_FORWARD_DONE}};
+    deliver(&w, 6, &trace, false);
+    const message_path path = {.stages = 3, .member = {3, 4, 6}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 3, .forward_to = 3, .home = true, .path = path}};
+    deliver(&w, 6, &home, true);
+    assert_int_equal(w.sent_to[MESSAGE_BACKWARD], 6);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 3, .path = path}};
+    deliver(&w, 4, &back, true);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 4);
+    trace.u.trace.phase = TRACE_BACKWARD_DONE;
+    deliver(&w, 6, &trace, false);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 6);
+    free(w.p);
+}
+
+// A repair had brought the gradient to 6 before the activation, and 5, which had computed it, lives after all: the heir keeps 5.
+static void test_an_heir_keeps_who_has_computed(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true);
+    const message_set it = {.words = {1}};
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it};
+    deliver(&w, 5, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .returning = it};
+    deliver(&w, 6, &holdings, false);
+    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    free(w.p);
+}
+
+// Of two copies in a stage the heir has heard from who has less. The other one speaks before it answers, and is not let go for that.
+static void test_an_heir_lets_nobody_go_that_has_not_answered(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true);
+    const message_set it = {.words = {1}};
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0], .held = it}};
+    deliver(&w, 6, &holdings, false);
+    message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_BACKWARD_DONE}};
+    deliver(&w, 5, &trace, false);
+    assert_int_equal(w.sent[MESSAGE_CANCEL], 0);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
+    deliver(&w, 5, &holdings, false);
+    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    free(w.p);
+}
+
+// An owner of a microbatch whose only relay has brought it home.
+static void open_home(world *w) {
+    *w = (world){.run = run_of(2, 1, 1)};
+    open_world(w, OWNER, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 2; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, HOLDER, MEMBER_RELAY, 1);
+    own(w, 0, OWNER);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    beat(w, 1, true);
+    beat(w, HOLDER, true);
+    message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
+    deliver(w, HOLDER, &complete, false);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = OWNER, .forward_to = 2, .home = true, .path = {.stages = 2, .member = {OWNER, HOLDER}}}};
+    deliver(w, HOLDER, &home, true);
+    assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
+}
+
+// Its holder, when it is asked, waits for the gradient.
+static void waits_for_it(world *w) {
+    message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(w, 0, 1), .nonce = w->probe[HOLDER].u.probe.nonce, .has_y = true, .forward_done = true}};
+    if (w->probed[HOLDER]) deliver(w, HOLDER, &status, false);
+    w->probed[HOLDER] = false;
+}
+
+// On a line where nothing arrives its holder says whenever it is asked that it waits for the gradient. The owner's copies of that would only fill the line.
+static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
+    (void)state;
+    world w;
+    open_home(&w);
+    const uint64_t since = w.now;
+    while (w.sent[MESSAGE_BACKWARD] < 2) {
+        pass(&w, 500, HOLDER, true);
+        waits_for_it(&w);
+    }
+    print_message("sent again after %.1f s\n", (double)(w.now - since) / 1e9);
+    assert_in_range(w.now - since, 100000 * MILLISECOND, 300000 * MILLISECOND);
+    free(w.p);
+}
+
+// The line stands for so long, and is silent; then it falls, and nobody refuses or expels. Returns how long after that somebody else is asked.
+static uint64_t time_after_a_fall(uint32_t stands_ms) {
+    world w;
+    open_home(&w);
+    admit(&w, SECOND, MEMBER_RELAY, 1);
+    for (uint32_t passed = 0; passed < stands_ms; passed += 500) {
+        pass(&w, 500, SECOND, true);
+        beat(&w, HOLDER, true);
+        waits_for_it(&w);
+    }
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(HOLDER)});
+    const uint64_t since = w.now;
+    while (w.sent[MESSAGE_FORWARD] < 2) pass(&w, 500, SECOND, true);
+    uint64_t took = w.now - since;
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], SECOND);
+    free(w.p);
+    return took;
+}
+
+// However long it has been trusted to bring the gradient.
+static void test_no_line_is_trusted_that_has_fallen(void **state) {
+    (void)state;
+    for (uint32_t stands_ms = 1500; stands_ms < 60000; stands_ms *= 2) {
+        uint64_t took = time_after_a_fall(stands_ms);
+        print_message("stood for %.1f s: asked %.1f s after it fell\n", stands_ms / 1e3, (double)took / 1e9);
+        assert_in_range(took, 0, 2000 * MILLISECOND);
+    }
+}
+
+// The relay has counted it and the owner is busy with other things: there is nothing that anybody could be asked.
+static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state) {
+    (void)state;
+    world w;
+    open_home(&w);
+    w.busy = true;
+    message done = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_BACKWARD_DONE}};
+    deliver(&w, HOLDER, &done, false);
+    assert_int_equal(w.sent[MESSAGE_COMMIT], 1);
+    message counted = {.kind = MESSAGE_COUNTED, .u.counted = {.subject = subject_of(&w, 0, 1), .rev = 1}};
+    deliver(&w, HOLDER, &counted, false);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = OWNER, .path = {.stages = 2, .member = {OWNER, HOLDER}}}};
+    deliver(&w, HOLDER, &back, true);
+    assert_int_equal(w.work.kind, JOB_BACKWARD);
+    pass(&w, 60000, HOLDER, true);
+    assert_int_equal(w.sent[MESSAGE_PROBE], 0);
+    admit(&w, 6, MEMBER_RELAY, 1);  // whoever has counted it and is expelled is replaced at once all the same
+    beat(&w, 6, true);
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
+    pass(&w, 500, 6, true);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 6);
+    free(w.p);
+}
+
+// Of six that could take over five have links that stand, and are silent.
+static void test_who_takes_over_is_heard(void **state) {
+    (void)state;
+    enum { FIRST = 6, HEARD = 11 };
+    world w;
+    open_home(&w);
+    for (uint32_t i = FIRST; i <= HEARD; i++) admit(&w, i, MEMBER_RELAY, 1);
+    for (uint32_t i = FIRST; i <= HEARD; i++) beat(&w, i, true);
+    for (uint32_t i = 0; i < 6; i++) {
+        pass(&w, 500, HEARD, true);
+        beat(&w, HOLDER, true);
+    }
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
+    pass(&w, 100, HEARD, true);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], HEARD);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_gradient_on_its_way_is_not_sent_again),
+        cmocka_unit_test(test_no_line_is_trusted_that_has_fallen),
+        cmocka_unit_test(test_nobody_is_asked_where_only_the_owner_has_work_left),
+        cmocka_unit_test(test_who_takes_over_is_heard),
+        cmocka_unit_test(test_who_comes_to_have_the_state_is_asked_at_once),
+        cmocka_unit_test(test_an_heir_commits_nobody_who_has_not_computed),
+        cmocka_unit_test(test_an_heir_keeps_who_has_computed),
+        cmocka_unit_test(test_an_heir_lets_nobody_go_that_has_not_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

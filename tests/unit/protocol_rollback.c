@@ -1,0 +1,656 @@
+// A run that goes back, at one peer: what it is told.
+#include "protocol_world.h"
+
+static void open_relay(world *w) {
+    w->run = run_of(2, 2, 1);
+    open_world(w, 2, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+}
+
+static void run_begins(world *w, uint64_t generation) { append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = generation, .lost = 1}}); }
+
+// Who joins afterwards finds a run that has begun; how often is no news to him.
+static void test_who_joins_afterwards_is_told_that_it_runs(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay(&w);
+    run_begins(&w, 2);
+    assert_int_equal(w.told[TELL_STARTED], 1);
+    free(w.p);
+}
+
+static void test_who_was_there_is_told_that_it_goes_back(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay(&w);
+    run_begins(&w, 1);
+    assert_int_equal(w.told[TELL_STARTED], 1);
+    run_begins(&w, 2);
+    assert_int_equal(w.told[TELL_STARTED], 1);
+    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+    free(w.p);
+}
+
+// It goes back, and before that is in the log the last microbatch is settled: a CLOSE would come behind it, and close an iteration that
+// is not there any more.
+static void test_nothing_is_decided_behind_the_way_back(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, true);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+        assert_true(i < 100);
+        if (i == 10) w.slow_store = true;
+        beat_at(&w, 2, 2);
+        beat_at(&w, 3, 0);  // it has nothing
+        tick(&w);
+    }
+    message settled = {.kind = MESSAGE_SETTLED, .iteration = 1, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    tick(&w);
+    assert_int_equal(w.stored, LOG_RUN);
+    w.slow_store = false;
+    tick(&w);
+    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+    assert_int_equal(w.stored, LOG_RUN);
+    free(w.p);
+}
+
+// All is computed, a stage has lost it, and nobody here can read what the run began from. Whoever comes may, and is let in.
+static void test_who_may_have_the_start_is_let_in(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 1}}, {.kind = LOG_FINAL, .u.final = {.iteration = 1, .last = true, .stages = 2}}};
+    world w = {.run = run_of(2, 1, 1)};
+    w.run.start_version = 1;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; i < 50; i++) {
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    w.slow_store = true;
+    w.log = 0;
+    deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 3}}, false);
+    assert_int_equal(w.appends, 1);
+    assert_int_equal(w.append[0].kind, LOG_MEMBER);
+    free(w.p);
+}
+
+// Nobody leads for half a minute. Who is silent then has not been silent towards the leader for so long, and is waited for 10 s.
+static void test_a_new_leader_waits_anew(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 2, true);
+    for (uint32_t i = 0; i < 300; i++) tick(&w);
+    be_elected(&w);
+    uint32_t ticks = 0;
+    for (; w.told[TELL_ROLLED_BACK] == 0; ticks++) {
+        assert_true(ticks < 200);
+        tick(&w);
+        answer(&w, MESSAGE_APPENDED, false);
+    }
+    assert_in_range(ticks, 100, 140);
+    free(w.p);
+}
+
+// FINAL of the first iteration is decided, and not yet stored. From then on the next version is needed, which only the silent one has of its
+// stage: what could be made anew by anybody until now can be no more.
+static void test_who_makes_the_next_version_stays(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, false);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    beat_at(&w, 3, 1);
+    for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
+    w.slow_store = true;
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    store(&w);  // CLOSE
+    for (uint32_t i = 0; i < 300; i++) {
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    assert_int_equal(w.stored, LOG_FINAL);
+    assert_int_equal(w.records[LOG_EXPEL], 0);
+    w.slow_store = false;
+    tick(&w);
+    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.told[TELL_EXPELLED], 0);
+    free(w.p);
+}
+
+// It was silent, its expulsion is on its way into the log, and what FINAL waits for comes from it a moment too late: FINAL would stand behind
+// that, and nobody would have the next version.
+static void test_nothing_rests_on_who_is_about_to_be_expelled(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, false);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    deliver(&w, 2, &(message){.kind = MESSAGE_STATE}, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    assert_int_equal(w.stored, LOG_CLOSE);
+    w.slow_store = true;
+    for (uint32_t i = 0; w.stored != LOG_EXPEL; i++) {
+        assert_true(i < 300);
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    beat_at(&w, 3, 1);
+    deliver(&w, 3, &(message){.kind = MESSAGE_STATE, .u.state.stage = 1}, false);
+    tick(&w);
+    assert_int_equal(w.records[LOG_FINAL], 0);
+    w.slow_store = false;
+    tick(&w);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.records[LOG_FINAL], 0);
+    free(w.p);
+}
+
+static void reports(world *w, uint32_t from, uint16_t stage, uint64_t round, uint8_t root) {
+    peer_view view;
+    peer_look(w->p, &view);
+    message_reduced body = {.stage = stage, .term = view.term, .round = ((view.term - 1) << 32) + round, .root = {.bytes = {root}}, .tensors = 1};
+    deliver(w, from, &(message){.kind = MESSAGE_REDUCED, .u.reduced = body}, false);
+}
+
+static void dies(world *w, uint32_t number) {
+    const uint32_t expelled = w->told[TELL_EXPELLED];
+    for (uint32_t i = 0; w->told[TELL_EXPELLED] == expelled; i++) {
+        assert_true(i < 300);
+        step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(number), .refused = true});
+        for (uint32_t other = 2; other <= 5; other++) beat_at(w, other, 1);
+        tick(w);
+    }
+}
+
+// It leads another data peer, whose only microbatch is settled, and three who keep the other stage; and has read CLOSE.
+static void lead_to_close(world *w, const member_kind kind[3]) {
+    log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    for (uint32_t i = 0; i < 5; i++)
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : kind[i - 2]), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
+    w->fails = JOB_STATE_INIT;
+    w->run.shadows = 2;
+    w->run.blocks[1] = 16;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    while (!leads(w)) tick(w);
+    for (uint32_t i = 2; i <= 5; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 2; i <= 5; i++) {
+        beat_at(w, i, 1);
+        deliver(w, i, &(message){.kind = MESSAGE_STATE, .u.state.stage = i > 2}, false);
+    }
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(w, 2, &settled, false);
+    tick(w);
+    assert_int_equal(w->stored, LOG_CLOSE);
+}
+
+// One of two shadows is asked to leave. It does no work that somebody else would have to do.
+static void test_one_of_two_shadows_leaves(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
+    deliver(&w, 4, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    reports(&w, 2, 0, 1, 1);
+    reports(&w, 3, 1, 1, 1);
+    reports(&w, 5, 1, 1, 1);
+    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+        assert_true(i < 20);
+        for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    tick(&w);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    free(w.p);
+}
+
+// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by chance the same. The other one has these, and dies while
+// FINAL is being made of them; their shadow had only the first ones, and has thrown them away. It takes their place, and nothing is lost.
+static void shadow_had_an_older_round(uint8_t root) {
+    world w = {.run = run_of(2, 1, 1)};
+    w.run.reproducible = false;
+    lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW});
+    reports(&w, 2, 0, 1, 1);
+    reports(&w, 5, 1, 1, 1);
+    dies(&w, 4);
+    w.busy = true;
+    reports(&w, 3, 1, 2, root);
+    for (uint32_t i = 0; w.work.kind != JOB_DECIDE || w.work.id == 0; i++) {
+        assert_true(i < 100);
+        for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    dies(&w, 3);
+    w.busy = false;
+    do_job(&w);
+    tick(&w);
+    assert_int_equal(w.records[LOG_FINAL], 0);
+    assert_int_equal(w.records[LOG_PROMOTE], 1);
+    free(w.p);
+}
+
+static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **state) {
+    (void)state;
+    shadow_had_an_older_round(2);
+    shadow_had_an_older_round(1);
+}
+
+// Two relays work for one stage, one of them silent, and nobody for the other. Nothing was applied yet: who is moved goes where nobody is,
+// though nobody answers where it was.
+static void test_who_is_moved_fills_the_empty_stage(void **state) {
+    (void)state;
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(3, 1, 1)};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    while (!leads(&w)) tick(&w);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    while (w.told[TELL_EXPELLED] == 0) {
+        assert_in_range(w.now / MILLISECOND, 0, 8000);
+        beat_at(&w, 3, 0);
+        tick(&w);
+    }
+    w.slow_store = true;
+    w.log = w.newest;
+    deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}}, false);
+    assert_int_equal(w.appends, 1);
+    assert_int_equal(w.append[0].kind, LOG_MEMBER);
+    assert_int_equal(w.append[0].u.member.stage, 2);
+    free(w.p);
+}
+
+// Who leads by now was never heard to say so. It has read more of the log, and does not say twice that the run is complete.
+static void test_who_knows_more_sends_home(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
+    open_relay(&w);
+    admit(&w, 4, MEMBER_DATA, 0);
+    run_begins(&w, 1);
+    deliver(&w, 4, &leave, false);
+    assert_false(w.exited);
+    w.log++;
+    deliver(&w, 4, &leave, false);
+    assert_true(w.exited);
+    free(w.p);
+}
+
+// So does one that came and led while it was cut off, of whom it has never read. That one is believed when for a minute nobody who votes is there.
+static bool goes_home(bool told, uint32_t voters_there) {
+    world w = {.self = 0};
+    message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
+    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 3, .voter = {{.id = name_of(1)}, {.id = name_of(3)}, {.id = name_of(4)}}}};
+    open_relay(&w);
+    admit(&w, 4, MEMBER_DATA, 0);
+    run_begins(&w, 1);
+    append(&w, voters);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(5)});
+    w.log += 10;
+    if (told) deliver(&w, 5, &leave, false);
+    w.log -= 10;
+    for (uint32_t i = 0; i < 3000 && !w.exited; i++) {
+        for (uint32_t k = 0; k < voters_there; k++) beat_at(&w, 3 + k, 1);
+        tick(&w);
+    }
+    assert_true(!w.exited || w.now > 60 * 1000 * MILLISECOND);
+    free(w.p);
+    return w.exited;
+}
+
+static void test_a_stranger_sends_home_when_nobody_is_left(void **state) {
+    (void)state;
+    assert_true(goes_home(true, 0));
+    assert_true(goes_home(true, 1));
+    assert_false(goes_home(true, 2));
+    assert_false(goes_home(false, 0));
+}
+
+// Its own state is old, and it reads another one's from the beginning, or as far as that comes.
+static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
+    const uint64_t newest = w->log;
+    for (uint64_t i = 0; i < count; i++) {
+        message m = {.kind = MESSAGE_LOG, .u.log = {.reset = i == 0, .previous = i, .entry = entries[i]}};
+        m.u.log.entry.index = i + 1;
+        m.u.log.entry.term = 1;
+        w->log = newest + 1;
+        deliver(w, 1, &m, false);
+    }
+}
+
+// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to `version`. What was undone is no checkpoint, and
+// not the other one either, though it is read after it.
+static void read_what_was_undone(uint64_t version) {
+    const braid_hash undone = {.bytes = {1}}, valid = {.bytes = {2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
+                             {.kind = LOG_MEMBER, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}},
+                             {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 4, .weights = undone, .stages = 2}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 2, .reached = 5}},
+                             {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 4, .weights = valid, .stages = 2}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 3, .start_version = version, .reached = 5}}};
+    enum { ENTRIES = sizeof log / sizeof *log };
+    world w = {.run = run_of(2, 2, 1)};
+    open_world(&w, 2, MEMBER_DATA);
+    for (uint32_t i = 0; i < ENTRIES; i++) append(&w, log[i]);
+    for (uint64_t read = 1; read <= ENTRIES; read++) {
+        log_entry kept;
+        uint32_t checkpoints = 0;
+        read_once_more(&w, log, read);
+        for (uint64_t after = 0; peer_snapshot(w.p, after, &kept); after = kept.index) {
+            if (kept.kind != LOG_CHECKPOINT) continue;
+            assert_memory_equal(&kept.u.checkpoint.weights, &valid, sizeof valid);
+            checkpoints++;
+        }
+        assert_int_equal(checkpoints, version == 4);
+    }
+    free(w.p);
+}
+
+static void test_what_was_undone_and_is_read_once_more_is_no_checkpoint(void **state) {
+    (void)state;
+    read_what_was_undone(0);
+    read_what_was_undone(4);
+}
+
+// The first leader goes on from a checkpoint, and a newer one was written; nobody has the newest state. It comes back and leads.
+static void come_back_to_two_checkpoints(world *w) {
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}, {.kind = LOG_FINAL, .u.final = {.iteration = 5, .stages = 2}},
+                             {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 6, .stages = 2}}, {.kind = LOG_FINAL, .u.final = {.iteration = 6, .stages = 2}}};
+    w->run = run_of(2, 1, 1);
+    w->founds = true;
+    w->run.start_version = 5;
+    w->run.iterations = 100;
+    w->run.save = true;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    while (!leads(w)) tick(w);
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+}
+
+// The run goes back to the newer one, and that cannot be read: where the run began can.
+static void test_where_the_run_began_stays(void **state) {
+    (void)state;
+    world w = {.fails = JOB_STATE_INIT};
+    come_back_to_two_checkpoints(&w);
+    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] < 2; i++) {
+        assert_true(i < 300);
+        beat_at(&w, 2, 0);
+        tick(&w);
+    }
+    free(w.p);
+}
+
+// Its disk is slow, and when it is known whether the newer one lies there the way back to where the run began is decided. That is there all the same.
+static void test_where_the_run_began_stays_whatever_is_found(void **state) {
+    (void)state;
+    const job_kind fails[] = {JOB_NONE, JOB_SAVE_FIND};
+    for (uint32_t k = 0; k < 2; k++) {
+        world w = {.busy = true, .fails = fails[k]};
+        come_back_to_two_checkpoints(&w);
+        assert_int_equal(w.work.kind, JOB_SAVE_FIND);
+        for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+            assert_true(i < 300);
+            w.slow_store = i >= 10;
+            beat_at(&w, 2, 0);
+            tick(&w);
+        }
+        w.busy = false;
+        do_job(&w);
+        assert_int_equal(w.told[TELL_ROLLED_BACK], 0);
+        w.slow_store = false;
+        tick(&w);
+        assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+        peer_view view;
+        peer_look(w.p, &view);
+        assert_true(view.ready);
+        assert_int_equal(view.version, 5);
+        free(w.p);
+    }
+}
+
+// Who led comes back as a voter, and leads again before the others have its MEMBER entry. All has been reduced meanwhile, and it becomes a member
+// while FINAL is being made of that.
+static void test_who_is_let_in_while_it_decides_has_decided(void **state) {
+    (void)state;
+    log_entry log[6] = {[3] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [4] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    for (uint32_t i = 0; i < 3; i++)
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
+    log[5] = (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}};
+    world w = {.run = run_of(2, 1, 1)};
+    w.fails = JOB_STATE_INIT;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    w.slow_store = true;
+    for (uint32_t i = 0; !leads(&w); i++) {
+        assert_true(i < 100);
+        tick(&w);
+        if (!leads(&w)) store(&w);
+    }
+    assert_int_equal(w.stored, LOG_MEMBER);  // of itself, which does not hold yet
+    for (uint32_t i = 2; i <= 3; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1}}, false);
+    }
+    w.busy = true;
+    reports(&w, 2, 0, 1, 1);
+    reports(&w, 3, 1, 1, 1);
+    for (uint32_t i = 0; w.work.kind != JOB_DECIDE || w.work.id == 0; i++) {
+        assert_true(i < 30);
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    w.slow_store = false;
+    store(&w);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_true(view.member != 0);
+    w.busy = false;
+    do_job(&w);
+    for (uint32_t i = 0; i < 600 && w.records[LOG_FINAL] == 0; i++) {
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        if (i % 10 == 0) reports(&w, 2, 0, 1, 1);
+        if (i % 10 == 0) reports(&w, 3, 1, 1, 1);
+        tick(&w);
+    }
+    assert_int_equal(w.records[LOG_FINAL], 1);
+    free(w.p);
+}
+
+// Both shadows of a stage are asked to leave, and its only relay dies when FINAL is on its way into the log: what the next version is made of they
+// alone have then.
+static void test_shadows_that_alone_make_the_next_version_stay(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
+    for (uint32_t i = 4; i <= 5; i++) deliver(&w, i, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    w.slow_store = true;
+    reports(&w, 2, 0, 1, 1);
+    for (uint32_t i = 3; i <= 5; i++) reports(&w, i, 1, 1, 1);
+    for (uint32_t i = 0; w.records[LOG_EXPEL] == 0; i++) {
+        assert_true(i < 100);
+        if (w.records[LOG_FINAL] > 0) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
+        for (uint32_t other = 2; other <= 5; other++)
+            if (other != 3 || w.records[LOG_FINAL] == 0) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    assert_int_equal(w.stored, LOG_EXPEL);
+    w.slow_store = false;
+    for (uint32_t i = 0; i < 20; i++) {
+        for (uint32_t other = 2; other <= 5; other++)
+            if (other != 3) beat_at(&w, other, 2);
+        tick(&w);
+    }
+    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.records[LOG_EXPEL], 1);
+    assert_int_equal(w.records[LOG_PROMOTE], 1);
+    free(w.p);
+}
+
+// It leads, and the other data peer is asked to leave: at FINAL the state of both is of the version before, from which it makes the next one itself.
+static void test_the_other_data_peer_leaves(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, false);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; i < 20; i++) {
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_true(view.ready);
+    deliver(&w, 2, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+        assert_true(i < 20);
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    tick(&w);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.records[LOG_RUN], 0);
+    free(w.p);
+}
+
+static void state_of(world *w, uint32_t from, uint16_t stage) {
+    beat_at(w, from, 2);
+    deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
+}
+
+// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the relay's last blocks have come.
+static void read_a_checkpoint(world *w) {
+    w->run = run_of(2, 1, 1);
+    w->run.save = true;
+    w->run.checkpoint_every = 1;
+    recall(w, 1, true);
+    for (uint32_t i = 2; i <= 3; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; !w->busy; i++) {
+        assert_true(i < 100);
+        state_of(w, 2, 0);
+        state_of(w, 3, 1);
+        tick(w);
+        const uint32_t count = w->get_count;
+        w->get_count = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            const message_get what = w->get[k].u.get;
+            w->busy = what.what == GET_STATE && what.stage == 1;
+            deliver(w, w->get_to[k], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = what}, true);
+        }
+    }
+    assert_int_equal(w->work.kind, JOB_SAVE);
+}
+
+// The disk is slow, and the relay dies when all of its stage is there, but not yet in a checkpoint. The run does not go back to its start: it
+// goes on from the checkpoint when that is complete.
+static void test_what_is_being_saved_is_not_lost(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    read_a_checkpoint(&w);
+    for (uint32_t i = 0; i < 100; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
+        state_of(&w, 2, 0);
+        tick(&w);
+    }
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.records[LOG_RUN], 0);
+    w.busy = false;
+    do_job(&w);
+    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] == 0; i++) {
+        assert_true(i < 100);
+        state_of(&w, 2, 0);
+        tick(&w);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.iteration, 1);
+    assert_int_equal(w.records[LOG_CHECKPOINT], 1);
+    free(w.p);
+}
+
+// Nobody has a stage's state, for two seconds whoever may come with it is waited for, and meanwhile it stands still: nobody could be heard to come.
+static void test_its_own_sleep_is_no_waiting(void **state) {
+    (void)state;
+    uint32_t ticks[2];
+    for (uint32_t sleeps = 0; sleeps < 2; sleeps++) {
+        world w = {.self = 0};
+        recall(&w, 1, true);
+        while (!leads(&w)) tick(&w);
+        for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        for (ticks[sleeps] = 0; w.records[LOG_RUN] == 0; ticks[sleeps]++) {
+            assert_true(ticks[sleeps] < 100);
+            if (sleeps && ticks[sleeps] == 12) w.now += 5000 * MILLISECOND;
+            tick(&w);
+            beat_at(&w, 2, 2);
+            beat_at(&w, 3, 0);  // it has nothing
+        }
+        free(w.p);
+    }
+    assert_in_range(ticks[0], 15, 25);
+    assert_in_range(ticks[1], ticks[0] - 1, ticks[0] + 1);
+}
+
+// The run goes on from a checkpoint that lay with who began it, and is gone. A relay whose log began afresh asks to be let in again while it is still
+// a member here, and nobody else has the state of its stage: it comes back there, though elsewhere it would be of more use.
+static void test_who_alone_has_a_state_comes_back_to_it(void **state) {
+    (void)state;
+    log_entry log[6] = {[4] = {.kind = LOG_OWNER, .u.owner = {.member = 1}}, [5] = {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}};
+    const uint16_t stage_of[] = {0, 1, 1, 2};
+    for (uint32_t i = 0; i < 4; i++)
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i == 0 ? MEMBER_DATA : MEMBER_RELAY), .stage = stage_of[i], .capacity = i == 3 ? 1 : 2, .incarnation = i + 7, .store = i + 7}};
+    world w = {.run = run_of(3, 1, 1)};
+    w.run.start_version = 5;
+    w.run.iterations = 100;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 4; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 2; i <= 4; i++) beat_at(&w, i, i == 3 ? 0 : 6);
+    tick(&w);
+    w.slow_store = true;
+    w.log = w.newest;
+    deliver(&w, 2, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = 8}}, false);
+    assert_int_equal(w.appends, 1);
+    assert_int_equal(w.append[0].kind, LOG_MEMBER);
+    assert_int_equal(w.append[0].u.member.stage, 1);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_where_the_run_began_stays),
+        cmocka_unit_test(test_where_the_run_began_stays_whatever_is_found),
+        cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
+        cmocka_unit_test(test_who_was_there_is_told_that_it_goes_back),
+        cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
+        cmocka_unit_test(test_who_may_have_the_start_is_let_in),
+        cmocka_unit_test(test_a_new_leader_waits_anew),
+        cmocka_unit_test(test_who_makes_the_next_version_stays),
+        cmocka_unit_test(test_nothing_rests_on_who_is_about_to_be_expelled),
+        cmocka_unit_test(test_one_of_two_shadows_leaves),
+        cmocka_unit_test(test_nothing_rests_on_what_a_shadow_had_of_an_older_round),
+        cmocka_unit_test(test_who_is_let_in_while_it_decides_has_decided),
+        cmocka_unit_test(test_shadows_that_alone_make_the_next_version_stay),
+        cmocka_unit_test(test_the_other_data_peer_leaves),
+        cmocka_unit_test(test_who_alone_has_a_state_comes_back_to_it),
+        cmocka_unit_test(test_what_is_being_saved_is_not_lost),
+        cmocka_unit_test(test_its_own_sleep_is_no_waiting),
+        cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
+        cmocka_unit_test(test_who_knows_more_sends_home),
+        cmocka_unit_test(test_a_stranger_sends_home_when_nobody_is_left),
+        cmocka_unit_test(test_what_was_undone_and_is_read_once_more_is_no_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

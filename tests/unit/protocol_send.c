@@ -1,0 +1,313 @@
+// A tensor that is passed on: when it is sent again, and to whom.
+#include "protocol_world.h"
+
+enum { STEP_MS = 10, BEAT_STEPS = 50, FALLS_AT = 10, MOST_STEPS = 10000 };
+
+static void beat(world *w, uint32_t from) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = from == 1 ? 0 : 2, .reaches = 1}};
+    deliver(w, from, &m, false);
+}
+
+// A relay between an owner and two relays of the next stage. It has computed a microbatch and sent it to the first of them.
+static void open_relay(world *w) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 2, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    for (uint32_t i = 3; i <= 4; i++) admit(w, i, MEMBER_RELAY, 2);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 4; i++)
+        if (i != 2) beat(w, i);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 1), .owner = 1, .forward_to = 3, .path = {.stages = 3, .member = {1}}}};
+    deliver(w, 1, &forward, true);
+    assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
+}
+
+static void resume(world *w, member_id next) {
+    message m = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, 0, 1), .owner = 1, .phase = PHASE_FORWARD, .until = 3, .path = {.stages = 3, .member = {1, 2, next}}}};
+    deliver(w, 1, &m, false);
+}
+
+// The owner has not heard of it and asks for what is being done.
+static void test_what_is_under_way_is_not_sent_again(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    resume(&w, 0);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    resume(&w, 4);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    free(w.p);
+}
+
+// How often a microbatch was sent on after a while in which everybody speaks, and nobody accepts or completes it.
+static uint32_t sent_after(world *w, uint32_t ms) {
+    for (uint32_t i = 0; i < ms / STEP_MS; i++) {
+        w->now += STEP_MS * MILLISECOND;
+        for (uint32_t from = 1; i % BEAT_STEPS == 0 && from <= 4; from++)
+            if (from != w->self) beat(w, from);
+        step(w, &(event){.kind = EVENT_TICK});
+    }
+    return w->sent[MESSAGE_FORWARD];
+}
+
+enum { GUARDED_MS = 4000 };
+
+// The gradient from the next stage: whoever sends it has computed. `of_it`: it is the one to whom the activation went.
+static uint32_t sent_after_gradient(bool of_it) {
+    world w;
+    open_relay(&w);
+    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 1, .path = {.stages = 3, .member = {1, 2, to}}}};
+    deliver(&w, of_it ? to : 7 - to, &backward, true);
+    uint32_t sent = sent_after(&w, GUARDED_MS);
+    free(w.p);
+    return sent;
+}
+
+static void test_a_gradient_says_that_the_activation_came(void **state) {
+    (void)state;
+    assert_int_equal(sent_after_gradient(true), 1);
+    assert_in_range(sent_after_gradient(false), 2, 9);
+}
+
+static void deny(world *w, uint32_t by, uint16_t stage, uint8_t reason) {
+    message m = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(w, 0, stage), .phase = PHASE_FORWARD, .reason = reason}};
+    deliver(w, by, &m, false);
+}
+
+// Both refuse it once, whose logs were behind. They are asked again, though they say all the time that they have slots.
+static void test_who_refused_is_asked_again_however_much_they_say(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    for (uint32_t i = 0; i < 2; i++) deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    for (uint32_t i = 0; i < 30; i++) {
+        message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 2}};
+        w.now += 100 * MILLISECOND;
+        deliver(&w, 3 + i % 2, &room, false);
+    }
+    assert_in_range(w.sent[MESSAGE_FORWARD], 3, 9);
+    free(w.p);
+}
+
+// ... but not at every step, when nobody takes it.
+static void test_who_refuses_again_and_again_is_left_in_peace(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    uint32_t steps = 0;
+    for (uint64_t until = w.now + 20000 * MILLISECOND; w.now < until; steps++) {
+        for (uint32_t sent = 0; sent != w.sent[MESSAGE_FORWARD];) {
+            sent = w.sent[MESSAGE_FORWARD];
+            deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+        }
+        if (peer_deadline(w.p) > w.now) w.now = peer_deadline(w.p);
+        for (uint32_t from = 1; from <= 4; from++)
+            if (from != w.self) beat(&w, from);
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    assert_in_range(steps, 20, 400);
+    free(w.p);
+}
+
+static void open_owner(world *w) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 3, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_DATA, 0);
+    admit(w, 4, MEMBER_RELAY, 2);
+    own(w, 0, 3);
+    append(w, (log_entry){.kind = LOG_RUN});
+    beat(w, 1);
+    beat(w, 4);
+    beat(w, 2);
+}
+
+// Who has accepted it, and would have computed it 10 s later, gives it up for another one. It tells its owner and who sent it; both are me.
+static void test_what_is_given_back_goes_again_at_once(void **state) {
+    (void)state;
+    world w;
+    open_owner(&w);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 10000 * MILLISECOND}};
+    deliver(&w, 2, &accept, false);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    deny(&w, 2, 1, DENY_EVICTED);
+    deny(&w, 2, 1, DENY_FULL);
+    assert_int_equal(sent_after(&w, STEP_MS), 2);
+    free(w.p);
+}
+
+static void trace(world *w, uint32_t from, uint8_t phase) {
+    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == 2 ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
+    deliver(w, from, &m, false);
+}
+
+static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
+    world w;
+    open_owner(&w);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    trace(&w, 2, TRACE_ACCEPTED);
+    trace(&w, from, phase);
+    uint32_t sent = sent_after(&w, GUARDED_MS);
+    free(w.p);
+    return sent;
+}
+
+// An owner hears so from the first stage itself, when that has computed.
+static void test_a_trace_says_that_the_activation_came(void **state) {
+    (void)state;
+    assert_int_equal(sent_after_trace(2, TRACE_FORWARD_DONE), 1);
+    assert_int_equal(sent_after_trace(2, TRACE_BACKWARD_DONE), 1);
+    assert_in_range(sent_after_trace(2, TRACE_ACCEPTED), 2, 9);
+    assert_in_range(sent_after_trace(4, TRACE_FORWARD_DONE), 2, 9);
+}
+
+// An owner's, which nobody accepts. Returns how long after it was sent for the second time it is sent for the third.
+static uint64_t time_of_the_second(bool falls) {
+    world w;
+    uint64_t sent_ns[4] = {0};
+    open_owner(&w);
+    for (uint32_t i = 0; sent_ns[3] == 0; i++) {
+        uint32_t count = w.sent[MESSAGE_FORWARD];
+        if (count < 4 && sent_ns[count] == 0) sent_ns[count] = w.now;
+        if (falls && i == FALLS_AT) {
+            step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+            step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        }
+        w.now += STEP_MS * MILLISECOND;
+        if (i % BEAT_STEPS == 0) {
+            beat(&w, 1);
+            beat(&w, 2);
+            beat(&w, 4);
+        }
+        step(&w, &(event){.kind = EVENT_TICK});
+        assert_true(i < MOST_STEPS);
+    }
+    free(w.p);
+    return sent_ns[3] - sent_ns[2];
+}
+
+// A copy that was lost with its link does not lie before it on the line, nor does it say that the line is slow.
+static void test_a_lost_copy_is_not_waited_for(void **state) {
+    (void)state;
+    uint64_t stands = time_of_the_second(false), falls = time_of_the_second(true);
+    print_message("sent again after %.2f s, %.2f s where the link fell\n", (double)stands / 1e9, (double)falls / 1e9);
+    assert_in_range(stands, 10000 * MILLISECOND, 15000 * MILLISECOND);
+    assert_in_range(falls, 2000 * MILLISECOND, 2500 * MILLISECOND);
+}
+
+static void fall_and_rise(world *w, uint32_t who) {
+    step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(who)});
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(who)});
+}
+
+// What was on a link that fell has not arrived, or the answer has not: it goes again as soon as there is a link, and only once.
+static void test_what_a_link_took_along_goes_again(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    fall_and_rise(&w, 7 - to);  // that of the other one, 3 or 4
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    fall_and_rise(&w, to);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], to);
+    step(&w, &(event){.kind = EVENT_TICK});
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 1000 * MILLISECOND}};
+    accept.u.accept.subject.stage = 2;
+    deliver(&w, to, &accept, false);
+    fall_and_rise(&w, to);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    free(w.p);
+}
+
+static void say_where(world *w, uint32_t leader, const char *address) {
+    message m = {.kind = MESSAGE_LEADER, .u.leader = {.term = 2, .id = name_of(leader)}};
+    snprintf(m.u.leader.address, WIRE_MAX_ADDRESS, "%s", address);
+    deliver(w, 1, &m, false);
+}
+
+static void wait_for_dial(world *w, uint32_t to, const char *address) {
+    for (uint32_t i = 0; i < 50 && strcmp(w->dialed[to], address) != 0; i++) {
+        w->now += STEP_MS * MILLISECOND;
+        step(w, &(event){.kind = EVENT_TICK});
+    }
+    assert_string_equal(w->dialed[to], address);
+}
+
+// A port that refuses where somebody was before does not say that it has gone: what was sent is not given to another one for that.
+static void test_a_refusal_where_it_was_is_none(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
+    say_where(&w, to, "old:1");
+    wait_for_dial(&w, to, "old:1");
+    say_where(&w, to, "new:1");
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
+    wait_for_dial(&w, to, "new:1");
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 7 - to);
+    free(w.p);
+}
+
+// A relay that is told to count, and a refusal of that which comes over another link than its own: from another relay, or from nobody.
+static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
+    enum { STRANGER = 9 };
+    world w = {.run = run_of(2, 1, 1)};
+    open_world(&w, 2, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 2; i++) admit(&w, i, MEMBER_DATA, 0);
+    for (uint32_t i = 3; i <= 4; i++) admit(&w, i, MEMBER_RELAY, 1);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(STRANGER)});
+    own(&w, 0, 2);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    beat(&w, 3);
+    beat(&w, 4);
+    uint32_t holder = w.sent_to[MESSAGE_FORWARD];
+    const message_path path = {.stages = 2, .member = {2, holder}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 2, .forward_to = 2, .home = true, .path = path}};
+    deliver(&w, holder, &home, true);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
+    deliver(&w, holder, &back, true);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], holder);
+    message deny = {.kind = MESSAGE_DENY, .sender = holder, .log_position = w.log, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1}};
+    step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
+    for (uint32_t i = 0; i < 10; i++) {
+        beat(&w, 3);
+        beat(&w, 4);
+        tick(&w);
+    }
+    free(w.p);
+    return w.told[TELL_REPAIR];
+}
+
+static void test_nobody_refuses_for_another_one(void **state) {
+    (void)state;
+    assert_int_equal(repairs_after_a_refusal(true, true), 1);
+    assert_int_equal(repairs_after_a_refusal(false, true), 0);
+    assert_int_equal(repairs_after_a_refusal(false, false), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
+        cmocka_unit_test(test_a_gradient_says_that_the_activation_came),
+        cmocka_unit_test(test_who_refused_is_asked_again_however_much_they_say),
+        cmocka_unit_test(test_who_refuses_again_and_again_is_left_in_peace),
+        cmocka_unit_test(test_what_is_given_back_goes_again_at_once),
+        cmocka_unit_test(test_a_trace_says_that_the_activation_came),
+        cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
+        cmocka_unit_test(test_what_a_link_took_along_goes_again),
+        cmocka_unit_test(test_a_refusal_where_it_was_is_none),
+        cmocka_unit_test(test_nobody_refuses_for_another_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
