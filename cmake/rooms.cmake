@@ -80,7 +80,7 @@ function(braid_room name)
   if(parts)
     add_test(NAME rooms_${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/rooms/check ${CMAKE_C_COMPILER}
       ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/rooms ${name} ${ROOM_PARTS})
-    set_tests_properties(rooms_${name} PROPERTIES TIMEOUT 60 LABELS style)
+    set_tests_properties(rooms_${name} PROPERTIES TIMEOUT 300 LABELS style)
   endif()
 endfunction()
 

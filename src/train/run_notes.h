@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RUN_NOTE = 400 };
+enum { RUN_NOTE = 480 };
 
 typedef void (*run_note_fn)(void *context, const char *text);
 

@@ -118,11 +118,11 @@ expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --
 # an unusable directory for checkpoints: refused before any computation
 write_run endless.yaml 's/iterations: 4/iterations: 100000/'
 touch plain
-expect 1 "cannot open the directory 'plain' for checkpoints: Not a directory; choose another" timeout 8 "$BRAID" train --solo endless.yaml --save plain
-expect 1 "cannot make the directory 'no/where' for checkpoints: No such file or directory; make the folder" timeout 8 "$BRAID" train --solo endless.yaml --save no/where
+expect 1 "cannot open the directory 'plain' for checkpoints: Not a directory; choose another" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --save plain
+expect 1 "cannot make the directory 'no/where' for checkpoints: No such file or directory; make the folder" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --save no/where
 for where in plain no/where; do
     write_run unsaved.yaml 's/iterations: 4/iterations: 100000/' 's|slots: 4|slots: 4\n  data_peers: 2|' "\$a checkpoint: {dir: $where}"
-    expect 1 "/$where' for checkpoints:" timeout 8 "$BRAID" up unsaved.yaml --relays 2
+    expect 1 "/$where' for checkpoints:" timeout "$(scaled 8)" "$BRAID" up unsaved.yaml --relays 2
 done
 
 # sampling and keys
@@ -172,12 +172,12 @@ expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas b
 # output files: tested for writing before the run, without a change to them
 for experiment in f7 t6 views scale repair; do
     # shellcheck disable=SC2086 # with its flags
-    expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout 20 "$BRAID_BENCH" $experiment --seeds 1000 --plot no/where.svg
+    expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout "$(scaled 20)" "$BRAID_BENCH" $experiment --seeds 1000 --plot no/where.svg
 done
 expect 1 "--plot: cannot write '.': Is a directory" "$BRAID_BENCH" t3 --plot .
 expect 1 "--dump: cannot write into the folder 'plain': " "$BRAID_BENCH" t2 --dump plain
 expect 1 "--dump: cannot write into the folder 'no/where': No such file or directory; name another one" "$BRAID_BENCH" t6 --dump no/where
-expect 1 "--measure: cannot write 'no/where.yaml': No such file or directory" timeout 20 "$BRAID" up endless.yaml --relays 2 --measure no/where.yaml
+expect 1 "--measure: cannot write 'no/where.yaml': No such file or directory" timeout "$(scaled 20)" "$BRAID" up endless.yaml --relays 2 --measure no/where.yaml
 echo "as it was" >old.svg
 for file in new.svg old.svg; do timeout 1 "$BRAID_BENCH" f7 --seeds 100000 --tests 1 --plot $file >/dev/null || true; done
 [ "$(cat old.svg)" = "as it was" ] && [ ! -e new.svg ] || { echo "FAILED: a run that did not end has written figures"; failures=$((failures + 1)); }
@@ -198,7 +198,7 @@ expect 1 "spoilt.key" "$BRAID" node --lead --run run.yaml --identity spoilt.key
 # a log in the wrong place
 mkfifo pipe
 for place in pipe . /dev/null; do
-    expect 1 "is not a plain file; name another file for the log" timeout -k 1 10 "$BRAID" node --lead --run run.yaml --identity peer.key --log $place
+    expect 1 "is not a plain file; name another file for the log" timeout -k 1 "$(scaled 10)" "$BRAID" node --lead --run run.yaml --identity peer.key --log $place
 done
 
 # a full disk: the run says so, and the older checkpoint stays
@@ -222,7 +222,7 @@ cleared() {
     cp words.txt own.txt
     sed -i 's/words.txt/own.txt/' endless.yaml
     (sleep 0.5 && : >own.txt) &
-    timeout 8 "$BRAID" "$@"  # the run does not wait for peers without news of the failure
+    timeout "$(scaled 8)" "$BRAID" "$@"  # the run does not wait for peers without news of the failure
 }
 expect 1 "own.txt' is not what the run began with any more" cleared train --solo endless.yaml
 expect 1 "own.txt' is not what the run began with any more" cleared up endless.yaml --relays 2
@@ -230,12 +230,12 @@ expect 1 "own.txt' is not what the run began with any more" cleared up endless.y
 full_log() { (ulimit -f 0 && exec "$BRAID" node --lead --run run.yaml --identity peer.key --log full.log) 2>&1 | cat; }
 expect 1 "the log full.log: cannot write: File too large; raise the limit on file sizes" full_log
 
-few_files() { (ulimit -n "$1" && exec timeout -k 1 10 "$BRAID" up run.yaml --relays 2); }
+few_files() { (limit=$(scaled 10) && ulimit -n "$1" && exec timeout -k 1 "$limit" "$BRAID" up run.yaml --relays 2); }
 for files in 6 8 20; do expect 2 "$files are allowed; raise the limit (ulimit -n)" few_files $files; done
 
 # too little memory or stack: a sentence and a code at any point. A sanitizer's own memory does not fit in any limit.
 write_run lean.yaml
-within() { (ulimit "$1" "$2" && shift 2 && exec timeout -k 1 10 "$BRAID" "$@"); }
+within() { (limit=$(scaled 10) && ulimit "$1" "$2" && shift 2 && exec timeout -k 1 "$limit" "$BRAID" "$@"); }
 said_so() {  # limit kilobytes words...
     local status=0
     within "$@" >output 2>complaint || status=$?

@@ -13,7 +13,7 @@ WORST = "worst"
 
 
 def bench(*flags):
-    done = subprocess.run([BENCH, "f7", "--json", *flags], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([BENCH, "f7", "--json", *flags], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"bench f7 {' '.join(flags)} ended with {done.returncode}: {done.stderr}")
     return done.stdout

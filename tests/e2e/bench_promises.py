@@ -7,7 +7,7 @@ import sys
 
 
 def bench(what, *flags):
-    done = subprocess.run([os.environ["BRAID_BENCH"], what, "--json", *flags], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([os.environ["BRAID_BENCH"], what, "--json", *flags], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"bench {what} {' '.join(flags)} ended with {done.returncode}: {done.stderr}")
     return [json.loads(line) for line in done.stdout.splitlines()]

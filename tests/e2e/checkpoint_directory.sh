@@ -12,10 +12,10 @@ entries() { check [ "$(cd "$1" && echo *)" = "$2" ]; }
 expect 0 "weights " "$BRAID" train --solo run.yaml
 entries ck "latest step-000004 step-000006"
 again="ck' holds iteration 6 of this run: --resume"
-expect 1 "$again" timeout 8 "$BRAID" train --solo run.yaml
-expect 1 "$again" timeout 8 "$BRAID" train --solo run.yaml --iterations 3
-expect 1 "$again" timeout 8 "$BRAID" up run.yaml --relays 2
-expect 1 "$again" timeout 8 "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:0 --log fresh.log
+expect 1 "$again" timeout "$(scaled 8)" "$BRAID" train --solo run.yaml
+expect 1 "$again" timeout "$(scaled 8)" "$BRAID" train --solo run.yaml --iterations 3
+expect 1 "$again" timeout "$(scaled 8)" "$BRAID" up run.yaml --relays 2
+expect 1 "$again" timeout "$(scaled 8)" "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:0 --log fresh.log
 check [ ! -e fresh.log ]
 entries ck "latest step-000004 step-000006"
 
@@ -23,7 +23,7 @@ entries ck "latest step-000004 step-000006"
 nothing="nothing to do: iteration 6 of 6 is done; a larger train.iterations prolongs the run"
 for verb in "train --solo run.yaml" "up run.yaml --relays 2" "node --lead --run run.yaml --listen 127.0.0.1:0"; do
     # shellcheck disable=SC2086
-    expect 0 "$nothing" timeout 8 "$BRAID" $verb --resume ck
+    expect 0 "$nothing" timeout "$(scaled 8)" "$BRAID" $verb --resume ck
     check [ "$(grep -c -E 'nan|7 to 6' output)" = 0 ]
     check grep -q "^weights $(sed -n 's/.*"weights": "\([0-9a-f]*\)".*/\1/p' ck/latest/braid-manifest.json)" output
 done
@@ -64,7 +64,7 @@ expect 0 "its moments begin at zero" "$BRAID" train --solo longer.yaml --resume 
 expect 0 "2 checkpoints of before lie in '" "$BRAID" train --solo run.yaml --anew
 entries ck "latest set-aside-1 step-000004 step-000006"
 entries ck/set-aside-1 "latest step-000004 step-000006"
-expect 0 "2 checkpoints of before lie in '" timeout 20 "$BRAID" up run.yaml --relays 2 --anew
+expect 0 "2 checkpoints of before lie in '" timeout "$(scaled 20)" "$BRAID" up run.yaml --relays 2 --anew
 entries ck "latest set-aside-1 set-aside-2 step-000004 step-000006"
 
 # two runs at once; the lock ends with its process
@@ -72,11 +72,11 @@ write_run endless.yaml 's/iterations: 4/iterations: 100000/' '$a checkpoint: {di
 "$BRAID" train --solo endless.yaml >endless.txt 2>&1 &
 first=$!
 trap 'kill -9 $first 2>/dev/null || true' EXIT
-for _ in $(seq 100); do [ -e shared/latest ] && break; sleep 0.1; done
-expect 1 "process $first on $(uname -n) saves a run into '" timeout 8 "$BRAID" train --solo endless.yaml --resume shared
+for _ in $(seq "$(scaled 100)"); do [ -e shared/latest ] && break; sleep 0.1; done
+expect 1 "process $first on $(uname -n) saves a run into '" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --resume shared
 kill -9 "$first"
-expect 0 "" timeout 8 "$BRAID" generate shared --tokens 3
+expect 0 "" timeout "$(scaled 8)" "$BRAID" generate shared --tokens 3
 newest=$(cd shared && ls -d step-?????? | tail -1)
-expect 0 "weights " timeout 20 "$BRAID" train --solo endless.yaml --resume shared --iterations $((10#${newest#step-} + 2))
+expect 0 "weights " timeout "$(scaled 20)" "$BRAID" train --solo endless.yaml --resume shared --iterations $((10#${newest#step-} + 2))
 entries shared "latest $(printf 'step-%06d step-%06d' $((10#${newest#step-} + 1)) $((10#${newest#step-} + 2)))"
 finish

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 command = [os.path.join(os.environ["SOURCE"], "tools", "f6"), os.environ["BRAID"], "--iterations", "12", "--percent", "15", "--routings", "braid", "--json", "--plot", "f6.svg"]
-done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+done = subprocess.run(command, capture_output=True, text=True)
 if done.returncode != 0:
     sys.exit(f"f6 ended with {done.returncode}: {done.stdout}{done.stderr}")
 solo, swarm = map(json.loads, done.stdout.splitlines())

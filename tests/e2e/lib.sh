@@ -11,6 +11,12 @@ find . -mindepth 1 -delete
 touch .emptied_by_tests
 failures=0
 
+# scaled SECONDS: a time limit for a machine with as much other work as this one (loadlib.py has the same rule).
+scaled() {
+    awk -v seconds="$1" -v processors="$(nproc)" '{ split($4, running, "/"); load = $1 > running[1] - 2 ? $1 : running[1] - 2;
+        factor = load > processors ? load / processors : 1; printf "%.0f", seconds * factor + 0.5 }' /proc/loadavg
+}
+
 # expect CODE TEXT COMMAND...: checks the exit status, and that the output has TEXT.
 expect() {
     local code=$1 text=$2 status=0

@@ -16,7 +16,7 @@ expect 0 "the run gets at most 1 GiB" "$BRAID" train --solo run.yaml --max-memor
 is "said by braid up once" "$("$BRAID" up run.yaml --relays 2 --json | grep -c '"event":"machine"')" 1
 write_run endless.yaml 's/iterations: 4/iterations: 100000/' 's/every: 2/every: 0/'
 taskset -c "$first_cpu" "$BRAID" train --solo endless.yaml >progress 2>&1 &
-for _ in $(seq 100); do
+for _ in $(seq "$(scaled 100)"); do
     grep -q "iteration 2/" progress && break
     sleep 0.05
 done
@@ -40,17 +40,17 @@ if grep -q "iteration 1/" output; then echo "FAILED: it computed what it could n
 # --- fewer links than peers: one note, the linked peers continue, and the checkpoint is written
 write_run crowded.yaml 's/iterations: 4/iterations: 100000/' 's/\[0, 1, 1\]/[0, 2]/' 's/every: 2/every: 0/'
 echo 'checkpoint: {dir: saved}' >>crowded.yaml
-told() { for _ in $(seq 400); do
+told() { for _ in $(seq "$(scaled 400)"); do
     grep -q "$1" leader && return
     sleep 0.05
 done; }
-(ulimit -n 32 && exec timeout 60 "$BRAID" node --lead --run crowded.yaml --listen 127.0.0.1:0 --wait-relays 1 --json >leader 2>complaints) &
+(limit=$(scaled 60) && ulimit -n 32 && exec timeout "$limit" "$BRAID" node --lead --run crowded.yaml --listen 127.0.0.1:0 --wait-relays 1 --json >leader 2>complaints) &
 leader=$!
 told '"ready"'
 ticket=$(grep -o 'braid1[^"]*' leader | head -1)
 relays=()
 for _ in $(seq 11); do
-    timeout 60 "$BRAID" node --join "$ticket" >>relays 2>&1 &
+    timeout "$(scaled 60)" "$BRAID" node --join "$ticket" >>relays 2>&1 &
     relays+=($!)
 done
 told 'as many as open files allow'
@@ -80,7 +80,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(vo
     return count++ < atoi(getenv("MOST")) ? real(thread, how, run, context) : EAGAIN;
 }
 END
-with_threads() { MOST=$1 LD_PRELOAD=$PWD/few.so timeout 60 "$BRAID" "${@:2}"; }
+with_threads() { MOST=$1 LD_PRELOAD=$PWD/few.so timeout "$(scaled 60)" "$BRAID" "${@:2}"; }
 if ! nm -D "$BRAID" 2>/dev/null | grep -q '__[at]san' && "${CC:-cc}" -shared -fPIC -o few.so few.c -ldl 2>/dev/null; then
     expect 0 "the system gives 1 of 8 compute threads: this process computes with 1" with_threads 0 train --solo run.yaml --threads 8
     expect 0 "the system gives 4 of 8 compute threads" with_threads 3 train --solo run.yaml --threads 8
@@ -111,13 +111,13 @@ if group cpu cpu.cfs_quota_us 50000; then
 fi
 
 # --- a plan that does not fit
-too_large() { (ulimit -v 600000 && exec timeout 20 "$BRAID" "$@"); }
+too_large() { (limit=$(scaled 20) && ulimit -v 600000 && exec timeout "$limit" "$BRAID" "$@"); }
 write_run large.yaml 's/dim: 32/dim: 2048/' 's/layers: 2/layers: 8/' 's/\[0, 1, 1\]/[0, 4, 4]/' 's/heads: 2/heads: 16/'
 if (ulimit -v 600000 && "$BRAID" --version >/dev/null 2>&1); then
     expect 1 "this run may need " too_large train --solo large.yaml --threads 1
     (ulimit -v 600000 && exec "$BRAID" up large.yaml --relays 2 >progress 2>&1) &
     swarm=$!
-    for _ in $(seq 100); do
+    for _ in $(seq "$(scaled 100)"); do
         grep -q "processes of this run need about " progress && break
         sleep 0.05
     done

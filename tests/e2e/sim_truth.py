@@ -6,12 +6,14 @@ near the real one. The lost work depends on the millisecond, and on the relay's 
 simulation of its own.
 
 Other load on this machine changes both figures of a pair alike: the measured share of the processors is of the same
-iterations, and each iteration counts with its own share.
+iterations, and each iteration counts with its own share. Where other programs use a good part of the processors, a pair
+out of the bound is measured again. Without a pair within the bound or a quiet one, the comparison is skipped.
 TRUTH_PAIRS=5 takes so many pairs of each kind and prints them (docs/results/truth.md)."""
 
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -24,6 +26,9 @@ WARM_UP = 5  # MEASURE_WARM_UP of src/node/measure.h
 KILL_AT = 8
 DIES = "relay2"
 NEAR = [step / 20 for step in range(-6, 7)]  # shares of an iteration: simulated moments of the crash around the real one
+QUIET = 0.1  # share of the processors' time that other programs may use
+TRIES = 3
+SKIPPED = 77  # to ctest (CMakeLists.txt)
 PAIRS = int(os.environ.get("TRUTH_PAIRS", "1"))
 
 RUN = """seed: 1
@@ -136,6 +141,33 @@ def pair(run, kill):
     return errors
 
 
+def processor_seconds():
+    """Of all programs on this machine, and of the children of this one."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system = [int(ticks) for ticks in file.readline().split()[1:4]]
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
+
+
+def share_of_others(before, seconds):
+    """The share of the processors' time that other programs used since."""
+    everyone, own = (now - then for now, then in zip(processor_seconds(), before))
+    return max(0.0, everyone - own) / (seconds * os.cpu_count())
+
+
+def within_bound(kill):
+    """Measures pairs until one is within the bound or was measured on a quiet machine. None: there was neither."""
+    for _ in range(TRIES):
+        before, began = processor_seconds(), time.monotonic()
+        errors = pair("run.yaml", kill)
+        others = share_of_others(before, time.monotonic() - began)
+        if max(abs(error) for error in errors) <= BOUND:
+            return errors
+        print(f"not within {BOUND:.0%}: {errors}; other programs used {others:.0%} of the processors", flush=True)
+        expect(others > QUIET, "the machine was quiet: the simulation is wrong")
+    return None
+
+
 def main():
     seed = seed_of_test()
     with tempfile.TemporaryDirectory() as directory:
@@ -145,8 +177,9 @@ def main():
             file.write(RUN.format(text=os.path.join(directory, "text.txt")))
         print("| | real, median s | simulated | | real, mean s | simulated | with that iteration | real, that iteration | simulated | cores |")
         for kill in (False, True):
-            errors = [pair("run.yaml", kill) for _ in range(PAIRS)]
-            expect(max(abs(error) for each in errors for error in each) <= BOUND, f"not within {BOUND:.0%}: {errors}")
+            if None in [within_bound(kill) for _ in range(PAIRS)]:
+                print(f"SKIPPED: other programs used the processors during each of {TRIES} pairs")
+                raise SystemExit(SKIPPED)
 
 
 main()

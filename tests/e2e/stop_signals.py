@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 
+from loadlib import scaled
 from swarmlib import BOUND, ENDLESS, PROGRAM, Braid, expect, seed_of_test, solo, workplace, write_run
 
 
@@ -86,7 +87,7 @@ def output_that_is_not_read(run, directory):
     process.stdout.close()
     before = newest(directory)
     process.send_signal(signal.SIGUSR1)
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + scaled(30)
     while newest(directory) == before and time.monotonic() < limit:
         expect(process.poll() is None, f"it ended with {process.returncode}")
         time.sleep(0.02)
@@ -113,9 +114,9 @@ def second_request(directory):
         time.sleep(0.5)
         braid.process.terminate()
         second = time.monotonic()
-        if second - first < 4:
+        if second - first < scaled(4):
             expect(braid.finish(30) == 1, f"a second request is no success: {braid.events[-1]}")
-            expect(time.monotonic() - second < 10, "the second request did not end it at once")
+            expect(time.monotonic() - second < scaled(10), "the second request did not end it at once")
             return
         braid.stop()
     raise SystemExit("FAILED: this machine is too busy for a second request within 4 s")

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 
+from loadlib import scaled
 from swarmlib import PROGRAM, Braid, expect, write_run
 
 LOCAL = "only processes on this machine can join at "
@@ -31,7 +32,7 @@ def leader_of(directory, *arguments, inside=()):
 
 
 def expect_refused(arguments, text):
-    run = subprocess.run([PROGRAM, "node", *arguments], capture_output=True, text=True, timeout=20, env={**os.environ, "BRAID_CONFIG": "/dev/null"})
+    run = subprocess.run([PROGRAM, "node", *arguments], capture_output=True, text=True, timeout=scaled(20), env={**os.environ, "BRAID_CONFIG": "/dev/null"})
     expect(run.returncode == 2 and text in run.stderr, f"{arguments}: {run.returncode}, {run.stderr}")
 
 

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import threading
 
+from loadlib import Limit
+
 ENDLESS = 100000  # iterations: the test ends such a run, on a fast and on a slow machine
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BRAID", "build/release/braid")
 WORDS = (
@@ -105,6 +107,13 @@ class Braid:
     def of(self, kind):
         return [event for event in self.events if event["event"] == kind]
 
+    def _wait(self, condition, seconds):
+        """Until the condition holds, the process has ended, or the limit is over."""
+        limit = Limit(seconds)
+        with self.changed:
+            while not (condition() or self.ended) and limit.left() > 0:
+                self.changed.wait_for(lambda: condition() or self.ended, limit.left())
+
     def wait_for(self, kind, seconds=60, **fields):
         """Waits for the first event of a kind with at least these fields, and returns it."""
 
@@ -116,8 +125,7 @@ class Braid:
         def found():
             return next((event for event in self.events if fits(event)), None)
 
-        with self.changed:
-            self.changed.wait_for(lambda: found() or self.ended, seconds)
+        self._wait(found, seconds)
         event = found()
         if not event:
             self.fail(f"no event {kind} {fields}")
@@ -125,8 +133,7 @@ class Braid:
 
     def wait_until(self, condition, what, seconds=240):
         """Waits for a condition that events make true. The run must be endless, since another one may end first."""
-        with self.changed:
-            self.changed.wait_for(lambda: condition() or self.ended, seconds)
+        self._wait(condition, seconds)
         if not condition():
             self.fail(f"{what} did not happen")
 
@@ -148,10 +155,13 @@ class Braid:
         return self.events[-1]["iteration"], weights
 
     def finish(self, seconds=240):
-        try:
-            code = self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.fail(f"still running after {seconds} s")
+        limit, code = Limit(seconds), None
+        while code is None:
+            try:
+                code = self.process.wait(max(limit.left(), 0.1))
+            except subprocess.TimeoutExpired:
+                if limit.left() == 0:
+                    self.fail(f"still running after {seconds * limit.factor:.0f} s")
         for thread in self.threads:
             thread.join()
         return code

@@ -14,7 +14,12 @@
 
 #include <cmocka.h>
 
-enum { MICROBATCHES = 2, MOST_STAGES = 5 };
+#ifdef ALL_CASES  // tests/campaign/model_split.c
+enum { STRIDE = 1, MOST_THREADS = 3 };
+#else
+enum { STRIDE = 5, MOST_THREADS = 2 };
+#endif
+enum { MICROBATCHES = 2, MOST_STAGES = 5, CUTS = 16 };
 
 // The results of a pass over all microbatches, in canonical order of tensors.
 typedef struct outcome {
@@ -192,7 +197,7 @@ static void check_splits_of(const model_config *config, uint32_t sequences, uint
     swarm w = {.config = *config, .sequences = sequences, .tokens = tokens, .rows = (size_t)sequences * tokens, .fastest = fastest};
     outcome whole, found;
     whole_model(&w, &whole);
-    for (unsigned threads = 1; threads <= 3; threads++) {
+    for (unsigned threads = 1; threads <= MOST_THREADS; threads++) {
         tensor_pool *pool;
         assert_int_equal(tensor_pool_new(threads, &pool, NULL), BRAID_OK);
         for (uint32_t i = 0; i < 2 * count; i++) {
@@ -215,7 +220,12 @@ static void check_splits(const model_config *config, uint32_t sequences, uint32_
     for (int fastest = 0; fastest < 2; fastest++) check_splits_of(config, sequences, tokens, cuts, count, fastest);
 }
 
-static const uint32_t every_cut[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+// Every cut, or every fifth: no boundary, two of them, and all.
+static void check_cuts(const model_config *config, uint32_t tokens) {
+    uint32_t cuts[CUTS], count = 0;
+    for (uint32_t cut = 0; cut < CUTS; cut += STRIDE) cuts[count++] = cut;
+    check_splits(config, 2, tokens, cuts, count);
+}
 
 static void test_llama_every_boundary(void **state) {
     (void)state;
@@ -230,7 +240,7 @@ static void test_llama_every_boundary(void **state) {
                                .rope_theta = 10000,
                                .norm_eps = 1e-5f,
                                .tied = true};
-    check_splits(&tied, 2, 70, every_cut, 16);
+    check_cuts(&tied, 70);
 }
 
 static void test_gpt_every_boundary(void **state) {
@@ -244,13 +254,14 @@ static void test_gpt_every_boundary(void **state) {
                                  .vocab = 33,
                                  .context = 80,
                                  .norm_eps = 1e-5f};
-    check_splits(&untied, 2, 67, every_cut, 16);
+    check_cuts(&untied, 67);
 }
 
+#ifdef ALL_CASES
 // Large enough for products, gradients and loss with several tiles.
 static void test_several_tiles(void **state) {
     (void)state;
-    const uint32_t some[] = {5};
+    const uint32_t some[] = {5}, none = 0;
     model_config c = {.arch = MODEL_LLAMA,
                       .dim = 64,
                       .layers = 4,
@@ -274,7 +285,7 @@ static void test_several_tiles(void **state) {
                        .context = 3,
                        .rope_theta = 10000,
                        .norm_eps = 1e-5f};
-    check_splits(&c, 1, 3, every_cut, 1);
+    check_splits(&c, 1, 3, &none, 1);
     c = (model_config){.arch = MODEL_GPT,
                        .dim = 64,
                        .layers = 4,
@@ -350,13 +361,16 @@ static void test_long_vocabulary(void **state) {
     outcome_free(&whole);
     free(w.start);
 }
+#endif
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_every_boundary),
         cmocka_unit_test(test_gpt_every_boundary),
+#ifdef ALL_CASES
         cmocka_unit_test(test_several_tiles),
         cmocka_unit_test(test_long_vocabulary),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 #include "routing_net.h"
 
 #include "routing/plan/mincost_planner.h"
-#include "seed.h"
 
 static const net_case narrow = {
     .sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
@@ -77,44 +76,6 @@ static void test_several_data_peers_start_with_one_plan(void **state) {
         assert_true(early.whole && early.units == r.units && early.cost == r.cost);
         // no plan was staged
         assert_int_equal(at(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 0);
-        net_free(n);
-    }
-}
-
-// Crashes and restarts of any peer at any time, data peers included.
-static void churn(net *n, rng *r) {
-    for (uint64_t blows = 1 + rng_below(r, 6); blows > 0; blows--) {
-        net_run(n, 1 + (int64_t)rng_below(r, 40));
-        router_peer p = 1 + (router_peer)rng_below(r, n->peers);
-        if (n->alive[p])
-            net_crash(n, p);
-        else
-            net_restart(n, p);
-    }
-}
-
-static void test_random_schedules(void **state) {
-    (void)state;
-    rng r = seeded_rng("begin", 2026);
-    for (int i = 0; i < 1500; i++) {
-        net *n = new_net(net_random_case(&r), true);
-        churn(n, &r);
-        net_expect_optimum(n, "begin");
-        net_free(n);
-    }
-}
-
-static void test_random_schedules_of_several_data_peers(void **state) {
-    (void)state;
-    rng r = seeded_rng("begin several", 2026);
-    for (int i = 0; i < 120; i++) {
-        net_case c = net_random_case(&r);
-        c.sources = 2 + (uint32_t)rng_below(&r, 3);
-        c.relays += 2 * c.stages;
-        c.equal = rng_below(&r, 2) == 0;
-        net *n = new_net(c, true);
-        churn(n, &r);
-        net_settle(n, "begin several");
         net_free(n);
     }
 }
@@ -577,8 +538,6 @@ int main(void) {
         cmocka_unit_test(test_initial_flow_is_the_planned_one),
         cmocka_unit_test(test_initial_flow_of_many_units_is_near_the_optimum),
         cmocka_unit_test(test_several_data_peers_start_with_one_plan),
-        cmocka_unit_test(test_random_schedules),
-        cmocka_unit_test(test_random_schedules_of_several_data_peers),
         cmocka_unit_test(test_late_relay_starts_without_a_map),
         cmocka_unit_test(test_late_data_peer_starts_without_a_plan),
         cmocka_unit_test(test_neighbour_added_while_waiting_learns_of_the_start),

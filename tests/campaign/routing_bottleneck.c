@@ -3,7 +3,7 @@
 // event (routing_net.h).
 #include "routing_net.h"
 
-#include "seed.h"
+#include "campaign_budget.h"
 
 typedef struct sums {
     uint32_t runs, exact;
@@ -30,7 +30,7 @@ static void expect_exact(const sums *all) {
 }
 
 static void run_published(sums *all, uint32_t stages, uint32_t capacity, uint32_t cost) {
-    for (uint64_t seed = 0; seed < 6; seed++) {
+    for (uint64_t seed = 0; seed < (campaign_is_brief ? 1 : 6); seed++) {
         net_case c = {.sources = 1,
                       .relays = 40,
                       .stages = stages,
@@ -73,8 +73,9 @@ static void some_costs_change(net *n, rng *r) {
     }
 }
 
-static void run_schedules(sums *all, rng *r, uint32_t count, bool costs) {
-    for (uint32_t i = 0; i < count; i++) {
+static void run_schedules(sums *all, campaign *some, bool costs) {
+    rng *r = &some->random;
+    while (campaign_goes_on(some)) {
         net_case c = net_random_case(r);
         c.config.objective = ROUTER_BOTTLENECK;
         net *n = net_new(&c);
@@ -88,17 +89,19 @@ static void run_schedules(sums *all, rng *r, uint32_t count, bool costs) {
 
 static void test_random_schedules_with_crashes_and_restarts(void **state) {
     (void)state;
-    rng r = seeded_rng("worst", 1);
     sums all = {0};
-    run_schedules(&all, &r, 400, false);
-    run_schedules(&all, &r, 400, true);
+    campaign crashes = campaign_begin("bottleneck, crashes", 1, 1, 200);
+    run_schedules(&all, &crashes, false);
+    campaign costs = campaign_begin("bottleneck, changing costs", 2, 1, 200);
+    run_schedules(&all, &costs, true);
     expect_exact(&all);
 }
 
 // Several data peers, with and (nominally too many relays) without joint plans: complete and quiet
 // after any crashes and restarts.
-static void several_with_crashes(rng *r, uint32_t count, uint32_t relays) {
-    for (uint32_t i = 0; i < count; i++) {
+static void several_with_crashes(campaign *some, uint32_t relays) {
+    rng *r = &some->random;
+    while (campaign_goes_on(some)) {
         net_case c = net_random_case(r);
         c.sources = 2 + (uint32_t)rng_below(r, 3);
         c.relays += 2 * c.stages;
@@ -114,9 +117,10 @@ static void several_with_crashes(rng *r, uint32_t count, uint32_t relays) {
 
 static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
-    rng r = seeded_rng("worst, several", 1);
-    several_with_crashes(&r, 70, 0);
-    several_with_crashes(&r, 70, 1000);
+    campaign priced = campaign_begin("bottleneck, several with prices", 1, 1, 35);
+    several_with_crashes(&priced, 0);
+    campaign without = campaign_begin("bottleneck, several without prices", 2, 1, 35);
+    several_with_crashes(&without, 1000);
 }
 
 // The only relay of a stage takes all units; relays that share a stage share the load, though one
@@ -147,22 +151,7 @@ static void test_bottleneck_objective_shares_load_that_sum_would_not(void **stat
     }
 }
 
-static int run_many(uint32_t count) {
-    rng r = seeded_rng("worst, many", 1);
-    for (int costs = 0; costs < 2; costs++) {
-        sums all = {0};
-        run_schedules(&all, &r, count, costs == 1);
-        printf("%u schedules%s: %u exact, worst ratio %.4f, cost up to %.4f of the cheapest such flow\n", all.runs,
-               costs ? " with changing costs" : "", all.exact, all.ratio, all.cost);
-    }
-    several_with_crashes(&r, count / 4, 0);
-    several_with_crashes(&r, count / 4, 1000);
-    printf("%u schedules of several data peers, half of them without prices: all whole and quiet\n", count / 4 * 2);
-    return 0;
-}
-
-int main(int count, char **argument) {
-    if (count == 3 && strcmp(argument[1], "schedules") == 0) return run_many((uint32_t)atoi(argument[2]));
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bottleneck_objective_shares_load_that_sum_would_not),
         cmocka_unit_test(test_published_instances_reach_the_exact_bottleneck),

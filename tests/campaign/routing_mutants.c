@@ -3,12 +3,12 @@
 #include "routing_net.h"
 
 #include "routing/plan/multi_source.h"
-#include "seed.h"
+#include "campaign_budget.h"
 
 static _Alignas(16) char memory[1 << 20];  // of the planner
 
-// in rounds; a network that is active beyond PATIENCE is not quiet
-enum { SCHEDULES = 400, GOOD = 60, PATIENCE = 20000 };
+// LONGEST is in rounds; a network that is active beyond it is not quiet
+enum { SCHEDULES = 400, GOOD = 30, LONGEST = 20000 };
 
 typedef struct mutant {
     const char *name;
@@ -168,7 +168,7 @@ static bool caught(const mutant *mut, net_case c) {
     net *n = net_new(&c);
     n->tamper_state = (void *)(uintptr_t)mut;
     n->tamper = mut == NULL ? NULL : tamper;
-    bool quiet = net_run(n, PATIENCE);
+    bool quiet = net_run(n, LONGEST);
     net_result r = net_measure(n), best = net_optimum(n);
     bool bad = n->broken != NULL || !quiet || !r.whole || r.units != best.units || is_dear(n, &r, best.cost);
     net_free(n);
@@ -198,7 +198,7 @@ static void test_each_mutation_is_detected(void **state) {
     for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++) {
         rng r = seeded_rng(mutants[i].name, 5);
         uint32_t count = 0;
-        for (int j = 0; j < SCHEDULES && count < 3; j++)
+        for (int j = 0; j < SCHEDULES && count < 1; j++)
             count += caught(&mutants[i], is_of_several(&mutants[i]) ? schedule_of_several(&r) : schedule(&r));
         if (count == 0) fail_msg("%s: nothing noticed it in %d schedules", mutants[i].name, SCHEDULES);
     }
@@ -207,13 +207,14 @@ static void test_each_mutation_is_detected(void **state) {
 static void test_no_detection_without_a_mutation(void **state) {
     (void)state;
     assert_in_range(multi_source_bytes(), 1, sizeof memory);
-    rng r = seeded_rng("no bug", 5);
-    for (int j = 0; j < 2 * GOOD; j++) {
-        net_case c = schedule(&r);
+    campaign one = campaign_begin("one data peer, no mutation", 5, 0.5, 2 * GOOD);
+    for (uint32_t j = 0; campaign_goes_on(&one); j++) {
+        net_case c = schedule(&one.random);
         c.config.objective = (router_objective)(j % ROUTER_OBJECTIVES);
         assert_false(caught(NULL, c));
     }
-    for (int j = 0; j < GOOD; j++) assert_false(caught(NULL, schedule_of_several(&r)));
+    campaign several = campaign_begin("several data peers, no mutation", 6, 0.5, GOOD);
+    while (campaign_goes_on(&several)) assert_false(caught(NULL, schedule_of_several(&several.random)));
 }
 
 int main(void) {

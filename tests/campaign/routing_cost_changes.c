@@ -3,7 +3,7 @@
 // for the last costs.
 #include "routing_net.h"
 
-#include "seed.h"
+#include "campaign_budget.h"
 
 typedef struct late_news {
     router_peer from, to;
@@ -89,16 +89,16 @@ static uint64_t run_schedule(uint64_t number, bool crashes) {
     return tokens;
 }
 
-static void run_schedules(rng *r, uint64_t count, bool crashes) {
+static void run_schedules(campaign *all, bool crashes) {
     uint64_t tokens = 0;
-    for (uint64_t i = 0; i < count; i++) tokens += run_schedule(rng_next(r), crashes);
-    assert_true(tokens > count);  // changing costs make cycles worth cancelling
+    while (campaign_goes_on(all)) tokens += run_schedule(rng_next(&all->random), crashes);
+    assert_true(tokens > all->cases);  // changing costs make cycles worth cancelling
 }
 
 static void test_flow_follows_changing_costs(void **state) {
     (void)state;
-    rng r = seeded_rng("costs", 2027);
-    run_schedules(&r, 400, false);
+    campaign all = campaign_begin("costs", 2027, 0.5, 200);
+    run_schedules(&all, false);
 }
 
 // Inflow that commits had reserved for removal needs room promised to other commits.
@@ -115,8 +115,8 @@ static void test_restart_clears_settled_paths(void **state) {
 
 static void test_flow_follows_changing_costs_amid_crashes(void **state) {
     (void)state;
-    rng r = seeded_rng("costs and crashes", 2028);
-    run_schedules(&r, 600, true);
+    campaign all = campaign_begin("costs and crashes", 2028, 0.5, 200);
+    run_schedules(&all, true);
 }
 
 // The basis of the other tests: routing is quiet, one link becomes expensive, and the flow leaves

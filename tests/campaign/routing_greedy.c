@@ -2,7 +2,7 @@
 // crashes and joins.
 #include "routing_net.h"
 
-#include "seed.h"
+#include "campaign_budget.h"
 
 static void settle_swarm(net_case c, rng *churn) {
     c.config.algorithm = ROUTER_SWARM;
@@ -15,23 +15,23 @@ static void settle_swarm(net_case c, rng *churn) {
 
 static void test_random_schedules_with_crashes_and_restarts(void **state) {
     (void)state;
-    rng r = seeded_rng("swarm", 7);
-    for (int i = 0; i < 2000; i++) {
-        net_case c = net_random_case(&r);
-        c.config.weighted = rng_below(&r, 2) == 1;
-        settle_swarm(c, &r);
+    campaign all = campaign_begin("swarm", 7, 0.5, 500);
+    while (campaign_goes_on(&all)) {
+        net_case c = net_random_case(&all.random);
+        c.config.weighted = rng_below(&all.random, 2) == 1;
+        settle_swarm(c, &all.random);
     }
 }
 
 static void test_several_data_peers(void **state) {
     (void)state;
-    rng r = seeded_rng("several", 8);
-    for (int i = 0; i < 100; i++) {
-        net_case c = net_random_case(&r);
-        c.sources = 2 + (uint32_t)rng_below(&r, 3);
+    campaign all = campaign_begin("several", 8, 0.5, 50);
+    while (campaign_goes_on(&all)) {
+        net_case c = net_random_case(&all.random);
+        c.sources = 2 + (uint32_t)rng_below(&all.random, 3);
         c.relays += 2 * c.stages;
         c.equal = true;
-        settle_swarm(c, &r);
+        settle_swarm(c, &all.random);
     }
 }
 
