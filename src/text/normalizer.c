@@ -1,0 +1,263 @@
+// Normalizers: the text that the model sees instead of the one that was given.
+#include "text/inside.h"
+
+#include "text/unicode_category.h"
+
+#include <utf8proc.h>
+
+// Each character becomes none, one or several; `kept` counts the bytes made of the first `zero` bytes.
+typedef struct rewriting {
+    const char *text;
+    size_t length, zero, kept;
+    buffer *out;
+} rewriting;
+
+static void keep_zero(rewriting *r, size_t next) {
+    if (next <= r->zero) r->kept = r->out->count;
+}
+
+static braid_err compose(rewriting *r, int options, braid_error *error) {
+    uint8_t *made = NULL;
+    utf8proc_ssize_t n = utf8proc_map((const uint8_t *)r->text, (utf8proc_ssize_t)r->length, &made,
+                                      (utf8proc_option_t)(options | UTF8PROC_STABLE));
+    if (n < 0) {
+        free(made);
+        return braid_fail(error, BRAID_MEMORY, "a text cannot be normalized: %s", utf8proc_errmsg(n));
+    }
+    buffer_add(r->out, made, (size_t)n);
+    free(made);
+    if (r->zero > 0 && n > 0) r->kept = utf8_width(r->out->at[0]);
+    return BRAID_OK;
+}
+
+// Characters below U+0300 are composed already; below U+0080, nothing changes in any form.
+static bool is_plain(const char *text, size_t length, bool composing) {
+    for (size_t i = 0; i < length; i++)
+        if ((uint8_t)text[i] >= (composing ? 0xcc : 0x80)) return false;
+    return true;
+}
+
+static void put_lower(buffer *out, uint32_t c) {
+    if (c == 0x130) return buffer_add(out, "i\xcc\x87", 3);
+    buffer_char(out, c < 0x80 ? c >= 'A' && c <= 'Z' ? c + 32 : c : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
+}
+
+static bool is_chinese(uint32_t c) {
+    return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
+           (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+}
+
+static void put_nmt(buffer *out, uint32_t c) {
+    if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f) return;
+    bool space = c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || (c >= 0x200b && c <= 0x200f) ||
+                 c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff || c == 0xfffd;
+    buffer_char(out, space ? ' ' : c);
+}
+
+static void put_bert(buffer *out, const normal_step *step, uint32_t c) {
+    if (step->clean) {
+        unsigned flags = unicode_flags(c);
+        if (c == 0 || c == 0xfffd || flags & UNI_OTHER) return;
+        if (flags & UNI_SPACE) c = ' ';
+    }
+    bool alone = step->chinese && is_chinese(c);
+    if (alone) buffer_byte(out, ' ');
+    buffer_char(out, c);
+    if (alone) buffer_byte(out, ' ');
+}
+
+// llama.cpp's preprocessing of WordPiece: words apart, punctuation and CJK characters alone.
+static void put_wpm(buffer *out, const normal_step *step, uint32_t c) {
+    unsigned flags = unicode_flags(c), category = flags & UNI_CATEGORY;
+    if (flags & UNI_SPACE) return buffer_byte(out, ' ');
+    if (c == 0 || c == 0xfffd || (category >= UNICODE_CC && category <= UNICODE_CS)) return;
+    if (step->accents && flags & UNI_MARK) return;
+    bool symbol = c < 0x7f && category >= UNICODE_SC && category <= UNICODE_SO;
+    bool punctuation = category >= UNICODE_PC && category <= UNICODE_PS;
+    bool alone = punctuation || symbol || is_chinese(c);
+    if (alone) buffer_byte(out, ' ');
+    if (step->lowercase)
+        buffer_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
+    else
+        buffer_char(out, c);
+    if (alone) buffer_byte(out, ' ');
+}
+
+static void put_character(rewriting *r, const normal_step *step, uint32_t c, size_t from, size_t next) {
+    switch (step->kind) {
+    case NORMAL_LOWERCASE: put_lower(r->out, c); break;
+    case NORMAL_STRIP_ACCENTS:
+        if (!(unicode_flags(c) & UNI_COMBINING)) buffer_char(r->out, c);
+        break;
+    case NORMAL_NMT: put_nmt(r->out, c); break;
+    case NORMAL_BERT: put_bert(r->out, step, c); break;
+    case NORMAL_WPM: put_wpm(r->out, step, c); break;
+    default:
+        for (size_t i = from; i < next; i++) buffer_char(r->out, byte_char((uint8_t)r->text[i]));
+    }
+    keep_zero(r, next);
+}
+
+static void strip(rewriting *r, bool left, bool right) {
+    size_t start = 0, end = r->length, next = 0;
+    while (left && start < end && unicode_flags(utf8_next(r->text, &next)) & UNI_SPACE) start = next;
+    while (right && end > start) {
+        size_t before = utf8_before(r->text, end), at = before;
+        if (!(unicode_flags(utf8_next(r->text, &at)) & UNI_SPACE)) break;
+        end = before;
+    }
+    buffer_add(r->out, r->text + start, end - start);
+    r->kept = start < r->zero ? r->zero - start : 0;
+}
+
+// The text that the map has for the beginning of `part`; NULL: none. The first match counts, as in the crate spm_precompiled.
+static const char *charsmap_find(const charsmap *m, const char *part, size_t length) {
+    uint32_t at = 0;
+    uint32_t unit = m->units[0];
+    at ^= (unit >> 10) << ((unit & (1 << 9)) >> 6);
+    for (size_t i = 0; i < length && part[i]; i++) {
+        at ^= (uint8_t)part[i];
+        if (at >= m->count) return NULL;
+        unit = m->units[at];
+        if ((unit & (1u << 31 | 0xff)) != (uint8_t)part[i]) return NULL;
+        at ^= (unit >> 10) << ((unit & (1 << 9)) >> 6);
+        if (!(unit >> 8 & 1)) continue;
+        uint32_t value = at < m->count ? m->units[at] & 0x7fffffff : UINT32_MAX;
+        return value < m->length ? m->texts + value : NULL;
+    }
+    return NULL;
+}
+
+static void put_grapheme(rewriting *r, const charsmap *m, size_t from, size_t to) {
+    const char *made = to - from < 6 ? charsmap_find(m, r->text + from, to - from) : NULL;
+    if (made) {
+        buffer_add(r->out, made, strlen(made));
+    } else {
+        for (size_t at = from, next; at < to; at = next) {
+            next = at + utf8_width(r->text[at]);
+            made = charsmap_find(m, r->text + at, next - at);
+            if (made)
+                buffer_add(r->out, made, strlen(made));
+            else
+                buffer_add(r->out, r->text + at, next - at);
+        }
+    }
+    keep_zero(r, to);
+}
+
+static void precompiled(rewriting *r, const charsmap *m) {
+    utf8proc_int32_t state = 0;
+    size_t from = 0, at = 0, next = 0;
+    uint32_t before = 0;
+    for (; at < r->length; at = next) {
+        uint32_t c = utf8_next(r->text, &next);
+        if (at > 0 && utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)c, &state)) {
+            put_grapheme(r, m, from, at);
+            from = at;
+        }
+        before = c;
+    }
+    if (r->length) put_grapheme(r, m, from, r->length);
+}
+
+static braid_err each_character(rewriting *r, const normal_step *step) {
+    for (size_t at = 0, next = 0; at < r->length; at = next) {
+        uint32_t c = utf8_next(r->text, &next);
+        put_character(r, step, c, at, next);
+    }
+    return BRAID_OK;
+}
+
+static const struct {
+    int options;
+    bool composing;
+} forms[] = {[NORMAL_NFC] = {UTF8PROC_COMPOSE, true},
+             [NORMAL_NFD] = {UTF8PROC_DECOMPOSE, false},
+             [NORMAL_NFKC] = {UTF8PROC_COMPOSE | UTF8PROC_COMPAT, false},
+             [NORMAL_NFKD] = {UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, false}};
+
+static bool leaves_alone(const normal_step *step, const char *text, size_t length) {
+    if (step->kind <= NORMAL_NFKD) return is_plain(text, length, forms[step->kind].composing);
+    if (step->kind == NORMAL_STRIP_ACCENTS || step->kind == NORMAL_PRECOMPILED)
+        return step->kind == NORMAL_STRIP_ACCENTS && is_plain(text, length, true);
+    return step->kind == NORMAL_PREPEND && length == 0;
+}
+
+static braid_err one_step(tokenizer_encoder *e, const normal_step *step, rewriting *r) {
+    braid_err err = BRAID_OK;
+    switch (step->kind) {
+    case NORMAL_NFC:
+    case NORMAL_NFD:
+    case NORMAL_NFKC:
+    case NORMAL_NFKD: return compose(r, forms[step->kind].options, e->error);
+    case NORMAL_STRIP: strip(r, step->left, step->right); return BRAID_OK;
+    case NORMAL_REPLACE:
+        if (!pattern_replace(&step->pattern, r->text, r->length, step->content, step->content_length, r->out, e->scratch,
+                             e->error, &err))
+            buffer_add(r->out, r->text, r->length);
+        r->kept = r->zero && r->out->count ? utf8_width(r->out->at[0]) : 0;
+        return err;
+    case NORMAL_PREPEND:
+        buffer_add(r->out, step->content, step->content_length);
+        buffer_add(r->out, r->text, r->length);
+        r->kept = r->zero ? step->content_length + r->zero : 0;
+        return BRAID_OK;
+    case NORMAL_PRECOMPILED: precompiled(r, &step->map); return BRAID_OK;
+    default: return each_character(r, step);
+    }
+}
+
+// BertNormalizer is up to four steps after another.
+static uint32_t expand(const normal_step *step, normal_step out[4]) {
+    uint32_t n = 0;
+    if (step->kind == NORMAL_WPM) {
+        if (step->accents) out[n++] = (normal_step){.kind = NORMAL_NFD};
+    } else if (step->kind != NORMAL_BERT) {
+        return out[0] = *step, 1;
+    }
+    out[n++] = *step;
+    if (step->kind == NORMAL_WPM) return n;
+    if (step->accents) {
+        out[n++] = (normal_step){.kind = NORMAL_NFD};
+        out[n++] = (normal_step){.kind = NORMAL_STRIP_ACCENTS, .left = true};
+    }
+    if (step->lowercase) out[n++] = (normal_step){.kind = NORMAL_LOWERCASE};
+    return n;
+}
+
+static void strip_nonspacing(rewriting *r) {
+    for (size_t at = 0, next = 0; at < r->length; at = next) {
+        uint32_t c = utf8_next(r->text, &next);
+        if (!(unicode_flags(c) & UNI_NONSPACING)) buffer_add(r->out, r->text + at, next - at);
+        keep_zero(r, next);
+    }
+}
+
+braid_err normalize(tokenizer_encoder *e, const char **text, size_t *length, size_t *zero) {
+    unsigned turn = 0;
+    for (uint32_t i = 0; i < e->t->normals; i++) {
+        normal_step steps[4];
+        uint32_t n = expand(&e->t->normal[i], steps);
+        for (uint32_t k = 0; k < n; k++) {
+            if (leaves_alone(&steps[k], *text, *length)) continue;
+            buffer *out = &e->normal[turn];
+            turn = 1 - turn;
+            out->count = 0;
+            rewriting r = {.text = *text, .length = *length, .zero = *zero, .out = out};
+            braid_err err = BRAID_OK;
+            if (steps[k].kind == NORMAL_STRIP_ACCENTS && steps[k].left)
+                strip_nonspacing(&r);
+            else
+                err = one_step(e, &steps[k], &r);
+            if (err) return err;
+            if (out->failed || !buffer_room(out, 1)) return text_no_memory(e->error);
+            *text = out->at;
+            *length = out->count;
+            *zero = r.kept;
+            if (*length > TOKENIZER_MAX_INPUT_BYTES)
+                return braid_fail(e->error, BRAID_LIMIT, "the normalized text is too long");
+        }
+    }
+    return BRAID_OK;
+}
