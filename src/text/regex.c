@@ -37,29 +37,30 @@ static void put(translation *t, const char *text) { buffer_add(t->out, text, str
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-// \p{NAME}: PCRE2's own property, with the characters that newer versions of Unicode have added to it.
+// Whether the general category of `c` is `name`: one letter or two.
+static bool in_category(uint32_t c, const char *name, size_t length) {
+    static const char names[] = "CnCcCfCoCsLlLmLoLtLuMcMeMnNdNlNoPcPdPePfPiPoPsScSkSmSoZlZpZs";
+    return memcmp(names + 2 * (unicode_flags(c) & UNI_CATEGORY), name, length) == 0;
+}
+
+// \p{NAME}: PCRE2's own property, with the characters that versions of Unicode up to 16 have added to it.
 static void put_newer(translation *t, const char *name, size_t length) {
-    static const struct {
-        char name[3];
-        unsigned flag;
-    } majors[] = {{"L", UNI_LETTER}, {"N", UNI_NUMBER}, {"M", UNI_MARK}};
-    unsigned flag = 0;
-    for (size_t i = 0; i < 3; i++)
-        if (length == 1 && majors[i].name[0] == name[0]) flag = majors[i].flag;
-    if (!flag) return;
-    // blocks and extensions of Unicode 15 to 16 (and of 14, where they touch them)
+    // where Unicode 16 differs from 14, which PCRE2 10.42 has
     static const uint32_t news[][2] = {
-        {0xcf3, 0xcf3},     {0xecd, 0xece},     {0x1c89, 0x1c8a},   {0xa7cb, 0xa7dc},   {0x10d40, 0x10d8f},
-        {0x10ec2, 0x10eff}, {0x11240, 0x11241}, {0x11380, 0x113e2}, {0x116d0, 0x116e3}, {0x11b00, 0x11bf9},
-        {0x11f00, 0x11f5a}, {0x1343f, 0x143fa}, {0x16100, 0x16139}, {0x16d40, 0x16d79}, {0x18cff, 0x18cff},
-        {0x1b132, 0x1b155}, {0x1d2c0, 0x1d2d3}, {0x1df25, 0x1df2a}, {0x1e030, 0x1e08f}, {0x1e4d0, 0x1e5fa},
-        {0x1ccf0, 0x1ccf9}, {0x105c0, 0x105f3}, {0x2b739, 0x2b739}, {0x2ebf0, 0x2ee5d}, {0x31350, 0x323af}};
-    for (size_t i = 0; i < sizeof news / sizeof *news; i++) {
+        {0x897, 0x897},     {0xcf3, 0xcf3},     {0xece, 0xece},     {0x1b4e, 0x1b7f},   {0x1c89, 0x1c8a},
+        {0x2427, 0x2429},   {0x2ffc, 0x2fff},   {0x31e4, 0x31ef},   {0xa7cb, 0xa7dc},   {0x105c0, 0x105f3},
+        {0x10d40, 0x10d8f}, {0x10ec2, 0x10eff}, {0x1123f, 0x11241}, {0x11380, 0x113e2}, {0x116d0, 0x1171e},
+        {0x11b00, 0x11bf9}, {0x11f00, 0x11f5a}, {0x1342f, 0x143fa}, {0x16100, 0x16139}, {0x16d40, 0x16d79},
+        {0x18cff, 0x18cff}, {0x1b132, 0x1b155}, {0x1cc00, 0x1ceb3}, {0x1d2c0, 0x1d2d3}, {0x1df25, 0x1df2a},
+        {0x1e030, 0x1e08f}, {0x1e4d0, 0x1e4f9}, {0x1e5d0, 0x1e5ff}, {0x1f6dc, 0x1f7d9}, {0x1f8b2, 0x1f8c1},
+        {0x1fa75, 0x1faf8}, {0x1fbcb, 0x1fbef}, {0x2b739, 0x2b739}, {0x2ebf0, 0x2ee5d}, {0x31350, 0x323af}};
+    for (size_t i = 0; length <= 2 && i < sizeof news / sizeof *news; i++) {
         for (uint32_t c = news[i][0], from = c; c <= news[i][1] + 1; c++) {
-            bool in = c <= news[i][1] && unicode_flags(c) & flag;
+            if (c <= news[i][1] && in_category(c, name, length)) continue;
             char text[40];
-            if (!in && c > from) snprintf(text, sizeof text, "\\x{%x}-\\x{%x}", (unsigned)from, (unsigned)c - 1), put(t, text);
-            if (!in) from = c + 1;
+            snprintf(text, sizeof text, "\\x{%x}-\\x{%x}", (unsigned)from, (unsigned)c - 1);
+            if (c > from) put(t, text);
+            from = c + 1;
         }
     }
 }
