@@ -16,18 +16,51 @@ static void keep_zero(rewriting *r, size_t next) {
     if (next <= r->zero) r->kept = r->out->count;
 }
 
-static braid_err compose(rewriting *r, int options, braid_error *error) {
-    uint8_t *made = NULL;
-    utf8proc_ssize_t n = utf8proc_map((const uint8_t *)r->text, (utf8proc_ssize_t)r->length, &made,
-                                      (utf8proc_option_t)(options | UTF8PROC_STABLE));
-    if (n < 0) {
-        free(made);
-        return braid_fail(error, BRAID_MEMORY, "a text cannot be normalized: %s", utf8proc_errmsg(n));
+// The Unicode 9 tables of tokenizers lack these: they neither decompose nor change places there.
+static bool is_new(uint32_t c) {
+    static const uint32_t news[][2] = {
+        {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
+        {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
+        {0x32ff, 0x32ff},   {0xa7f2, 0xa7f4},   {0xa82c, 0xa82c},   {0xab69, 0xab69},   {0x10781, 0x107ba},
+        {0x10d24, 0x10d27}, {0x10eab, 0x10eac}, {0x10efd, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85},
+        {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11938, 0x11943},
+        {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d45},
+        {0x11d97, 0x11d97}, {0x11f41, 0x11f42}, {0x16ff0, 0x16ff1}, {0x1e030, 0x1e08f}, {0x1e130, 0x1e136},
+        {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
+    size_t low = 0, high = sizeof news / sizeof *news;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (c > news[middle][1])
+            low = middle + 1;
+        else
+            high = middle;
     }
-    buffer_add(r->out, made, (size_t)n);
+    return low < sizeof news / sizeof *news && c >= news[low][0];
+}
+
+static braid_err compose_run(buffer *out, const char *text, size_t length, int options, braid_error *error) {
+    uint8_t *made = NULL;
+    if (length == 0) return BRAID_OK;
+    utf8proc_ssize_t n = utf8proc_map((const uint8_t *)text, (utf8proc_ssize_t)length, &made,
+                                      (utf8proc_option_t)(options | UTF8PROC_STABLE));
+    if (n >= 0) buffer_add(out, made, (size_t)n);
     free(made);
-    if (r->zero > 0 && n > 0) r->kept = utf8_width(r->out->at[0]);
-    return BRAID_OK;
+    return n >= 0 ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "a text cannot be normalized: %s", utf8proc_errmsg(n));
+}
+
+static braid_err compose(rewriting *r, int options, braid_error *error) {
+    braid_err err = BRAID_OK;
+    size_t from = 0;
+    for (size_t at = 0, next = 0; at < r->length && !err; at = next) {
+        uint32_t c = utf8_next(r->text, &next);
+        if (c < 0x7fd || !is_new(c)) continue;
+        err = compose_run(r->out, r->text + from, at - from, options, error);
+        buffer_add(r->out, r->text + at, next - at);
+        from = next;
+    }
+    if (!err) err = compose_run(r->out, r->text + from, r->length - from, options, error);
+    if (r->zero > 0 && r->out->count > 0) r->kept = utf8_width(r->out->at[0]);
+    return err;
 }
 
 // Characters below U+0300 are composed already; below U+0080, nothing changes in any form.
