@@ -20,7 +20,7 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench repair" "bench keep" "bench generate"; do
+    for verb in up node train plan generate keygen tokenize sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench repair" "bench keep" "bench generate"; do
         # shellcheck disable=SC2086 # an experiment is two words
         "$BRAID" $verb --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
     done | sort -u | grep -vx -e help -e config
