@@ -49,7 +49,8 @@ int main(int argc, char **argv) {
     v.types = read_numbers(f, v.count);
     v.merges = read_texts(f, &v.merge_count);
     if (!v.merge_count) v.merges = NULL;
-    v.bos = read_u32(f), v.eos = read_u32(f), v.unknown = read_u32(f), v.separator = read_u32(f), v.classifier = read_u32(f);
+    v.bos = read_u32(f), v.eos = read_u32(f), v.unknown = read_u32(f), v.separator = read_u32(f),
+    v.classifier = read_u32(f);
     v.add_bos = (int)read_u32(f), v.add_eos = (int)read_u32(f), v.add_space_prefix = (int)read_u32(f);
     if (tokenizer_from_vocabulary(&v, &t, &error)) return fprintf(stderr, "%s\n", error.text), 1;
     tokenizer_encoder *e = tokenizer_encoder_new(t);

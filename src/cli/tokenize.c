@@ -62,7 +62,8 @@ static braid_err read_whole(FILE *file, char **text, size_t *length, braid_error
             *text = more;
         }
         *length += fread(*text + *length, 1, capacity - *length, file);
-        if (*length > TOKENIZER_MAX_INPUT_BYTES) return braid_fail(error, BRAID_LIMIT, "the text is too long for --whole");
+        if (*length > TOKENIZER_MAX_INPUT_BYTES)
+            return braid_fail(error, BRAID_LIMIT, "the text is too long for --whole");
     } while (!feof(file) && !ferror(file));
     return BRAID_OK;
 }
@@ -122,7 +123,8 @@ int cli_tokenize(int argc, char **argv) {
     option table[] = {
         {"ids", OPTION_SWITCH, &flags.ids, .help = "print the ids of each line, separated by spaces"},
         {"whole", OPTION_SWITCH, &flags.whole, .help = "print the ids of the whole file as one text, on one line"},
-        {"special", OPTION_SWITCH, &flags.special, .help = "add the tokens around a text; --no-special: none", .fallback = "yes"},
+        {"special", OPTION_SWITCH, &flags.special, .help = "add the tokens around a text; --no-special: none",
+         .fallback = "yes"},
         {"train", OPTION_SWITCH, &flags.train, .help = "make a byte-level BPE from the texts that are given"},
         {"vocab", OPTION_COUNT, &flags.vocabulary, .help = "tokens of the new tokenizer", .min = 257,
          .max = TOKENIZER_TRAIN_MAX_TOKENS},

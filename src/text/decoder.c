@@ -59,7 +59,10 @@ static void all_bytes(decoding *d) {
 }
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 // <0xHH>; -1: it is none. Rust's from_str_radix takes "+H" too.
@@ -99,7 +102,8 @@ static void byte_fallback(decoding *d) {
     put_run(d);
 }
 
-static void put_replaced(buffer *out, const char *text, size_t length, const char *what, size_t width, const char *with) {
+static void put_replaced(buffer *out, const char *text, size_t length, const char *what, size_t width,
+                         const char *with) {
     size_t gap = 0;
     const char *found;
     while (width && gap < length && (found = memmem(text + gap, length - gap, what, width)) != NULL) {
@@ -115,7 +119,8 @@ static void put_stripped(buffer *out, const decode_step *s, const char *text, si
     size_t width = strlen(s->character), from = 0, to = length;
     for (uint64_t i = 0; i < s->start && to - from >= width && memcmp(text + from, s->character, width) == 0; i++)
         from += width;
-    for (uint64_t i = 0; i < s->stop && to >= width && memcmp(text + to - width, s->character, width) == 0; i++) to -= width;
+    for (uint64_t i = 0; i < s->stop && to >= width && memcmp(text + to - width, s->character, width) == 0; i++)
+        to -= width;
     if (to > from) buffer_add(out, text + from, to - from);
 }
 
@@ -124,9 +129,9 @@ static void put_metaspace(buffer *out, const decode_step *s, const char *text, s
 }
 
 static void clean_up(decoding *d, const char *text, size_t length) {
-    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},         {" !", "!"},   {" ,", ","},
-                                           {" ' ", "'"},    {" n't", "n't"},     {" 'm", "'m"}, {" do not", " don't"},
-                                           {" 's", "'s"},   {" 've", "'ve"},     {" 're", "'re"}};
+    static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     size_t start = d->out.text.count;
     buffer_add(&d->out.text, text, length);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !d->out.text.failed; i++) {

@@ -9,7 +9,8 @@ enum { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER = 4 };
 
 static braid_err add_tokens(tokenizer *t, const tokenizer_vocabulary *v, braid_error *error) {
     braid_err err = BRAID_OK;
-    if (v->count > TOKENIZER_MAX_IDS) return braid_fail(error, BRAID_LIMIT, "a vocabulary of %u tokens is too large", (unsigned)v->count);
+    if (v->count > TOKENIZER_MAX_IDS)
+        return braid_fail(error, BRAID_LIMIT, "a vocabulary of %u tokens is too large", (unsigned)v->count);
     for (uint32_t i = 0; i < v->count && !err; i++)
         err = vocabulary_add(&t->vocabulary, v->tokens[i].at, v->tokens[i].length, i, error);
     if (!err) err = vocabulary_index(&t->vocabulary, error);
@@ -24,7 +25,8 @@ static braid_err add_tokens(tokenizer *t, const tokenizer_vocabulary *v, braid_e
 }
 
 static braid_err add_merges(tokenizer *t, const tokenizer_vocabulary *v, braid_error *error) {
-    if (!v->merges) return braid_fail(error, BRAID_FORMAT, "a vocabulary of model '%s' without merges is not supported", v->model);
+    if (!v->merges)
+        return braid_fail(error, BRAID_FORMAT, "a vocabulary of model '%s' without merges is not supported", v->model);
     braid_err err = bpe_reserve(&t->bpe, v->merge_count, error);
     for (uint32_t i = 0; i < v->merge_count && !err; i++) {
         tokenizer_text whole = v->merges[i];
@@ -68,7 +70,8 @@ static braid_err add_patterns(tokenizer *t, const gguf_pre *pre, braid_error *er
     return BRAID_OK;
 }
 
-static braid_err load_bpe(tokenizer *t, const tokenizer_vocabulary *v, const char *name, bool *add_bos, braid_error *error) {
+static braid_err load_bpe(tokenizer *t, const tokenizer_vocabulary *v, const char *name, bool *add_bos,
+                          braid_error *error) {
     const gguf_pre *pre = gguf_pre_find(name);
     if (!pre) return braid_fail(error, BRAID_CONFIG, "tokenizer.ggml.pre '%.64s' is not supported", name);
     t->kind = MODEL_BPE;
@@ -95,7 +98,8 @@ static braid_err load_spm(tokenizer *t, const tokenizer_vocabulary *v, braid_err
     t->spm.scores = calloc(v->count + 1, sizeof *t->spm.scores);
     if (!t->spm.scores) return text_no_memory(error);
     for (uint32_t i = 0; i < v->count && v->scores; i++) {
-        if (isnan(v->scores[i])) return braid_fail(error, BRAID_FORMAT, "the score of token %u is no number", (unsigned)i);
+        if (isnan(v->scores[i]))
+            return braid_fail(error, BRAID_FORMAT, "the score of token %u is no number", (unsigned)i);
         t->spm.scores[i] = v->scores[i];
     }
     for (unsigned i = 0; i < 256; i++) {

@@ -6,7 +6,7 @@ enum {
     GGUF_IGNORE_MERGES = 1,
     GGUF_ADD_BOS = 2,  // unless the file says otherwise
     GGUF_NO_BOS = 4,
-    GGUF_ESCAPE = 8    // spaces become U+2581, and the text stays UTF-8
+    GGUF_ESCAPE = 8  // spaces become U+2581, and the text stays UTF-8
 };
 
 typedef struct gguf_pre {

@@ -1,4 +1,4 @@
-// What the files of this room share.
+// Internal structures and functions shared by the files of this room.
 #ifndef BRAID_TEXT_INSIDE_H
 #define BRAID_TEXT_INSIDE_H
 
@@ -17,7 +17,8 @@ typedef struct vocabulary {
     buffer text;
     vocabulary_entry *entries;
     uint32_t count, capacity;
-    uint32_t *slots, mask;  // entry + 1; 0: free
+    uint64_t *slots;  // 0: free
+    uint32_t mask;
     uint32_t *by_id;        // entry; UINT32_MAX: a hole
     uint32_t end;           // one more than the largest id
 } vocabulary;
@@ -35,6 +36,8 @@ static inline uint64_t hash_bytes(const char *at, size_t length) {
     return h ^ h >> 29;
 }
 
+// Room for so many; more are taken all the same.
+bool vocabulary_reserve(vocabulary *v, size_t count);
 // A text that is there already gets the new id.
 braid_err vocabulary_add(vocabulary *v, const char *text, size_t length, uint32_t id, braid_error *error);
 // After the last: the way from ids to texts.
@@ -56,8 +59,8 @@ typedef struct bpe {
     uint32_t unknown;  // TOKENIZER_NO_ID: none
     char *prefix, *suffix;
     bool ignore_merges, byte_fallback, fuse_unknown;
-    bool raw;             // pieces are bytes, each of them a symbol
-    bool whole_newlines;  // a piece of newlines that is a token is taken whole
+    bool raw;                    // pieces are bytes, each of them a symbol
+    bool whole_newlines;         // a piece of newlines that is a token is taken whole
     uint32_t byte_ids[256];      // raw: of the byte's character
     uint32_t fallback_ids[256];  // of <0xHH>
 } bpe;
@@ -105,9 +108,9 @@ typedef struct wordpiece {
     char *prefix;
     uint32_t unknown;  // TOKENIZER_NO_ID: an unknown word is an error
     uint64_t most_chars;
-    bool words_only;  // WordLevel
-    bool phantom;     // GGUF: a word begins with U+2581 instead of parts having a prefix
-    uint32_t longest; // bytes of the longest token
+    bool words_only;   // WordLevel
+    bool phantom;      // GGUF: a word begins with U+2581 instead of parts having a prefix
+    uint32_t longest;  // bytes of the longest token
 } wordpiece;
 
 typedef struct spm {
@@ -120,8 +123,20 @@ typedef enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_SPM }
 // ---- steps
 
 typedef enum normal_kind {
-    NORMAL_NFC, NORMAL_NFD, NORMAL_NFKC, NORMAL_NFKD, NORMAL_LOWERCASE, NORMAL_STRIP, NORMAL_STRIP_ACCENTS,
-    NORMAL_REPLACE, NORMAL_PREPEND, NORMAL_BERT, NORMAL_NMT, NORMAL_BYTE_LEVEL, NORMAL_PRECOMPILED, NORMAL_WPM
+    NORMAL_NFC,
+    NORMAL_NFD,
+    NORMAL_NFKC,
+    NORMAL_NFKD,
+    NORMAL_LOWERCASE,
+    NORMAL_STRIP,
+    NORMAL_STRIP_ACCENTS,
+    NORMAL_REPLACE,
+    NORMAL_PREPEND,
+    NORMAL_BERT,
+    NORMAL_NMT,
+    NORMAL_BYTE_LEVEL,
+    NORMAL_PRECOMPILED,
+    NORMAL_WPM
 } normal_kind;
 
 typedef struct pattern {
@@ -139,20 +154,34 @@ typedef struct charsmap {
 
 typedef struct normal_step {
     normal_kind kind;
-    bool left, right;                                   // STRIP
-    bool clean, chinese, accents, lowercase;            // BERT, WPM
-    pattern pattern;                                    // REPLACE
-    char *content;                                      // REPLACE, PREPEND
+    bool left, right;                         // STRIP
+    bool clean, chinese, accents, lowercase;  // BERT, WPM
+    pattern pattern;                          // REPLACE
+    char *content;                            // REPLACE, PREPEND
     size_t content_length;
     charsmap map;
 } normal_step;
 
-typedef enum behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS } behavior;
+typedef enum behavior {
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_WITH_PREVIOUS,
+    SPLIT_WITH_NEXT,
+    SPLIT_CONTIGUOUS
+} behavior;
 typedef enum prepend_scheme { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER } prepend_scheme;
 
 typedef enum pre_kind {
-    PRE_BYTE_LEVEL, PRE_SPLIT, PRE_DIGITS, PRE_WHITESPACE, PRE_WHITESPACE_SPLIT, PRE_METASPACE, PRE_PUNCTUATION, PRE_BERT,
-    PRE_DELIMITER, PRE_FIXED_LENGTH
+    PRE_BYTE_LEVEL,
+    PRE_SPLIT,
+    PRE_DIGITS,
+    PRE_WHITESPACE,
+    PRE_WHITESPACE_SPLIT,
+    PRE_METASPACE,
+    PRE_PUNCTUATION,
+    PRE_BERT,
+    PRE_DELIMITER,
+    PRE_FIXED_LENGTH
 } pre_kind;
 
 // Patterns that have a scanner written by hand.
@@ -176,9 +205,16 @@ typedef struct pre_step {
 } pre_step;
 
 typedef enum decode_kind {
-    DECODE_BYTE_LEVEL, DECODE_BYTE_FALLBACK, DECODE_FUSE, DECODE_REPLACE, DECODE_STRIP, DECODE_METASPACE, DECODE_WORDPIECE, DECODE_BPE,
-    DECODE_JOIN,   // no decoder: spaces between tokens
-    DECODE_GGUF_SPM // bytes of tokens, U+2581 as a space
+    DECODE_BYTE_LEVEL,
+    DECODE_BYTE_FALLBACK,
+    DECODE_FUSE,
+    DECODE_REPLACE,
+    DECODE_STRIP,
+    DECODE_METASPACE,
+    DECODE_WORDPIECE,
+    DECODE_BPE,
+    DECODE_JOIN,     // no decoder: spaces between tokens
+    DECODE_GGUF_SPM  // bytes of tokens, U+2581 as a space
 } decode_kind;
 
 typedef struct decode_step {
@@ -208,8 +244,8 @@ struct tokenizer {
 
     added_token *added;
     uint32_t added_count;
-    uint32_t *added_by_id;      // [size]; UINT32_MAX: none
-    trie raw_trie, normal_trie; // values: index of `added`
+    uint32_t *added_by_id;       // [size]; UINT32_MAX: none
+    trie raw_trie, normal_trie;  // values: index of `added`
 
     normal_step normal[TOKENIZER_MAX_STEPS];
     pre_step pre[TOKENIZER_MAX_STEPS];
@@ -217,14 +253,14 @@ struct tokenizer {
     uint32_t normals, pres, decodes;
     scan_kind fast;  // all pre-tokenizing is this scanner and bytes
 
-    uint32_t *prefix, *suffix;  // what the post-processor adds
+    uint32_t *prefix, *suffix;  // ids that the post-processor adds
     uint32_t prefix_count, suffix_count;
 
     uint32_t size, bos, eos;
     uint32_t stops[TOKENIZER_MAX_STOPS];
     uint32_t stop_count;
-    bool gguf;              // llama.cpp's rules for special texts
-    bool gguf_space_prefix; // SPM: a space before the text and behind special tokens
+    bool gguf;               // llama.cpp's rules for special texts
+    bool gguf_space_prefix;  // SPM: a space before the text and behind special tokens
 };
 
 // ---- encoding
@@ -264,7 +300,7 @@ struct tokenizer_encoder {
     bpe_symbol *symbols;
     bpe_candidate *heap;
     size_t symbol_capacity, heap_capacity;
-    double *best;        // Unigram: of the paths that end at each byte
+    double *best;  // Unigram: of the paths that end at each byte
     uint32_t *from, *node_id;
     size_t node_capacity;
     regex_scratch *scratch;

@@ -20,7 +20,7 @@ typedef struct json_span {
 bool json_scan_take(json_scan *s, char c);
 // The next character that is no space; 0: the end.
 char json_scan_peek(json_scan *s);
-// Steps over a value of any kind, whose inside is checked only as far as brackets and quotes go.
+// Steps over a value of any kind. Only its brackets and quotes are checked.
 bool json_scan_value(json_scan *s, json_span *value);
 // A string, decoded: it lies in the text itself, or else in `out`. False: malformed, not UTF-8 or half a surrogate pair.
 bool json_scan_string(json_scan *s, buffer *out, const char **text, size_t *length);

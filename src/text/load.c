@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-static braid_err read_file(const char *path, size_t most, char **text, size_t *length, bool optional, braid_error *error) {
+static braid_err read_file(const char *path, size_t most, char **text, size_t *length, bool optional,
+                           braid_error *error) {
     FILE *file = fopen(path, "rb");
     struct stat info;
     *text = NULL;
@@ -18,9 +19,12 @@ static braid_err read_file(const char *path, size_t most, char **text, size_t *l
         return braid_fail(error, BRAID_IO, "cannot open %s: %s", path, strerror(why));
     }
     braid_err err = BRAID_OK;
-    if (!S_ISREG(info.st_mode)) err = braid_fail(error, BRAID_IO, "%s is no file", path);
-    else if ((size_t)info.st_size > most) err = braid_fail(error, BRAID_LIMIT, "%s is too large: more than %zu bytes", path, most);
-    else if ((*text = malloc((size_t)info.st_size + 1)) == NULL) err = text_no_memory(error);
+    if (!S_ISREG(info.st_mode))
+        err = braid_fail(error, BRAID_IO, "%s is no file", path);
+    else if ((size_t)info.st_size > most)
+        err = braid_fail(error, BRAID_LIMIT, "%s is too large: more than %zu bytes", path, most);
+    else if ((*text = malloc((size_t)info.st_size + 1)) == NULL)
+        err = text_no_memory(error);
     if (!err) {
         *length = fread(*text, 1, (size_t)info.st_size, file);
         (*text)[*length] = 0;
@@ -75,14 +79,16 @@ static bool all_bytes_known(const bpe *b) {
 void choose_ways(tokenizer *t) {
     bpe *b = &t->bpe;
     pre_step *last = t->pres ? &t->pre[t->pres - 1] : NULL;
-    if (t->kind != MODEL_BPE || b->prefix || b->suffix || !last || last->kind != PRE_BYTE_LEVEL || !all_bytes_known(b)) return;
+    if (t->kind != MODEL_BPE || b->prefix || b->suffix || !last || last->kind != PRE_BYTE_LEVEL || !all_bytes_known(b))
+        return;
     for (uint32_t i = 0; i + 1 < t->pres; i++)
         if (t->pre[i].kind == PRE_BYTE_LEVEL) return;
     b->raw = true;
     last->map_bytes = false;
     if (last->prefix_space) return;
     if (t->pres == 1 && last->use_regex) t->fast = SCAN_GPT2;
-    bool isolated = t->pre[0].kind == PRE_SPLIT && (t->pre[0].behavior == SPLIT_ISOLATED || (t->pre[0].behavior == SPLIT_REMOVED && t->pre[0].invert));
+    bool isolated = t->pre[0].kind == PRE_SPLIT &&
+                    (t->pre[0].behavior == SPLIT_ISOLATED || (t->pre[0].behavior == SPLIT_REMOVED && t->pre[0].invert));
     if (t->pres == 2 && isolated && !last->use_regex) t->fast = t->pre[0].scan;
 }
 
@@ -94,9 +100,12 @@ static bool find_members(const char *text, size_t length, members *m) {
     const struct {
         const char *name;
         json_span *span;
-    } known[] = {{"\"version\"", &m->version},       {"\"added_tokens\"", &m->added},
-                 {"\"normalizer\"", &m->normalizer}, {"\"pre_tokenizer\"", &m->pre_tokenizer},
-                 {"\"decoder\"", &m->decoder},       {"\"post_processor\"", &m->post_processor},
+    } known[] = {{"\"version\"", &m->version},
+                 {"\"added_tokens\"", &m->added},
+                 {"\"normalizer\"", &m->normalizer},
+                 {"\"pre_tokenizer\"", &m->pre_tokenizer},
+                 {"\"decoder\"", &m->decoder},
+                 {"\"post_processor\"", &m->post_processor},
                  {"\"model\"", &m->model}};
     json_scan s = {text, text + length};
     bool first = true, fine = json_scan_take(&s, '{');

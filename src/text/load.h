@@ -1,4 +1,4 @@
-// What the files that read tokenizer.json share.
+// Helpers shared by the files that read tokenizer.json.
 #ifndef BRAID_TEXT_LOAD_H
 #define BRAID_TEXT_LOAD_H
 

@@ -21,9 +21,11 @@ static bool read_id(const json_value *v, uint32_t *id) {
 }
 
 // The ids of a special token of a template, in front of the text (before) or behind it.
-static braid_err add_special(tokenizer *t, const json *d, const json_value *ids, bool before, uint32_t at, braid_error *error) {
+static braid_err add_special(tokenizer *t, const json *d, const json_value *ids, bool before, uint32_t at,
+                             braid_error *error) {
     braid_err err = BRAID_OK;
-    if (!ids || ids->kind != JSON_ARRAY) return load_malformed("post-processor 'TemplateProcessing'", "special_tokens", error);
+    if (!ids || ids->kind != JSON_ARRAY)
+        return load_malformed("post-processor 'TemplateProcessing'", "special_tokens", error);
     for (const json_value *v = json_first(d, ids); v && !err; v = json_next(d, v), at++) {
         uint32_t id;
         if (!read_id(v, &id)) return load_malformed("post-processor 'TemplateProcessing'", "special_tokens", error);
@@ -45,7 +47,8 @@ static braid_err load_template(tokenizer *t, const json *d, const json_value *v,
     bool seen = false;
     uint32_t at = 0;
     braid_err err = BRAID_OK;
-    if (!single || single->kind != JSON_ARRAY) return load_malformed("post-processor 'TemplateProcessing'", "single", error);
+    if (!single || single->kind != JSON_ARRAY)
+        return load_malformed("post-processor 'TemplateProcessing'", "single", error);
     for (const json_value *part = json_first(d, single); part && !err; part = json_next(d, part)) {
         const json_value *special = json_member(d, part, "SpecialToken"), *text = json_member(d, part, "Sequence");
         const char *name = json_string(json_member(d, special ? special : text, "id"));
@@ -62,7 +65,8 @@ static braid_err load_template(tokenizer *t, const json *d, const json_value *v,
         }
     }
     if (!err && !seen)
-        err = braid_fail(error, BRAID_CONFIG, "tokenizer.json: a template that does not use the text just once is not supported");
+        err = braid_fail(error, BRAID_CONFIG,
+                         "tokenizer.json: a template that does not use the text just once is not supported");
     return err;
 }
 
@@ -84,7 +88,8 @@ braid_err load_post_processor(tokenizer *t, const json *d, const json_value *v, 
     const char *type = json_string(json_member(d, v, "type"));
     if (!type) return load_malformed("a post-processor", "type", error);
     if (strcmp(type, "Sequence") == 0)
-        return load_sequence(t, d, json_member(d, v, "processors"), depth, load_post_processor, "post-processor", error);
+        return load_sequence(t, d, json_member(d, v, "processors"), depth, load_post_processor, "post-processor",
+                             error);
     if (strcmp(type, "ByteLevel") == 0) return BRAID_OK;  // it moves offsets only
     if (strcmp(type, "TemplateProcessing") == 0) return load_template(t, d, v, error);
     if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0)
@@ -104,7 +109,9 @@ static braid_err fill_decoder(decode_step *s, const json *d, const json_value *v
     switch (s->kind) {
     case DECODE_REPLACE:
         err = load_pattern(&s->pattern, d, json_member(d, v, "pattern"), &source, error);
-        return err ? err : load_text(json_member(d, v, "content"), "decoder 'Replace'", "content", &s->text, &s->text_length, error);
+        return err ? err
+                   : load_text(json_member(d, v, "content"), "decoder 'Replace'", "content", &s->text, &s->text_length,
+                               error);
     case DECODE_STRIP: return load_strip(s, d, v, error);
     case DECODE_METASPACE:
         if (!load_character(json_member(d, v, "replacement"), s->character))
@@ -114,18 +121,24 @@ static braid_err fill_decoder(decode_step *s, const json *d, const json_value *v
         return BRAID_OK;
     case DECODE_WORDPIECE:
         s->cleanup = load_flag(d, v, "cleanup", true);
-        return load_text(json_member(d, v, "prefix"), "decoder 'WordPiece'", "prefix", &s->text, &s->text_length, error);
+        return load_text(json_member(d, v, "prefix"), "decoder 'WordPiece'", "prefix", &s->text, &s->text_length,
+                         error);
     case DECODE_BPE:
-        return load_text(json_member(d, v, "suffix"), "decoder 'BPEDecoder'", "suffix", &s->text, &s->text_length, error);
+        return load_text(json_member(d, v, "suffix"), "decoder 'BPEDecoder'", "suffix", &s->text, &s->text_length,
+                         error);
     default: return BRAID_OK;
     }
 }
 
 braid_err load_decoder(tokenizer *t, const json *d, const json_value *v, unsigned depth, braid_error *error) {
-    static const char *const names[] = {
-        [DECODE_BYTE_LEVEL] = "ByteLevel", [DECODE_BYTE_FALLBACK] = "ByteFallback", [DECODE_FUSE] = "Fuse",
-        [DECODE_REPLACE] = "Replace",      [DECODE_STRIP] = "Strip",               [DECODE_METASPACE] = "Metaspace",
-        [DECODE_WORDPIECE] = "WordPiece",  [DECODE_BPE] = "BPEDecoder"};
+    static const char *const names[] = {[DECODE_BYTE_LEVEL] = "ByteLevel",
+                                        [DECODE_BYTE_FALLBACK] = "ByteFallback",
+                                        [DECODE_FUSE] = "Fuse",
+                                        [DECODE_REPLACE] = "Replace",
+                                        [DECODE_STRIP] = "Strip",
+                                        [DECODE_METASPACE] = "Metaspace",
+                                        [DECODE_WORDPIECE] = "WordPiece",
+                                        [DECODE_BPE] = "BPEDecoder"};
     const char *type = json_string(json_member(d, v, "type"));
     if (type && strcmp(type, "Sequence") == 0)
         return load_sequence(t, d, json_member(d, v, "decoders"), depth, load_decoder, "decoder", error);

@@ -20,12 +20,18 @@ static bool find_members(const char *text, size_t length, members *m) {
     const struct {
         const char *name;
         json_span *span;
-    } known[] = {{"type", &m->type},           {"vocab", &m->vocab},
-                 {"merges", &m->merges},       {"dropout", &m->dropout},
-                 {"unk_token", &m->unk_token}, {"unk_id", &m->unk_id},
-                 {"fuse_unk", &m->fuse},       {"continuing_subword_prefix", &m->prefix},
-                 {"byte_fallback", &m->fallback}, {"end_of_word_suffix", &m->suffix},
-                 {"ignore_merges", &m->ignore}, {"max_input_chars_per_word", &m->most_chars}};
+    } known[] = {{"type", &m->type},
+                 {"vocab", &m->vocab},
+                 {"merges", &m->merges},
+                 {"dropout", &m->dropout},
+                 {"unk_token", &m->unk_token},
+                 {"unk_id", &m->unk_id},
+                 {"fuse_unk", &m->fuse},
+                 {"continuing_subword_prefix", &m->prefix},
+                 {"byte_fallback", &m->fallback},
+                 {"end_of_word_suffix", &m->suffix},
+                 {"ignore_merges", &m->ignore},
+                 {"max_input_chars_per_word", &m->most_chars}};
     json_scan s = {text, text + length};
     bool first = true, fine = json_scan_take(&s, '{');
     while (fine && json_scan_more(&s, '}', &first, &fine)) {
@@ -66,7 +72,8 @@ static braid_err read_vocabulary(json_span span, vocabulary *v, braid_error *err
     json_scan s = {span.at, span.at + span.length};
     buffer b = {0};
     bool first = true, fine = span.length > 0 && json_scan_take(&s, '{');
-    braid_err err = BRAID_OK;
+    // a member has some twenty bytes
+    braid_err err = vocabulary_reserve(v, span.length / 20) ? BRAID_OK : text_no_memory(error);
     while (fine && !err && json_scan_more(&s, '}', &first, &fine)) {
         const char *text;
         size_t length;
@@ -82,8 +89,9 @@ static braid_err read_vocabulary(json_span span, vocabulary *v, braid_error *err
 // "left right" or ["left", "right"]; *left: in b[0] or the file
 static bool read_merge(json_scan *s, bool pairs, buffer b[2], tokenizer_text *left, tokenizer_text *right) {
     if (pairs)
-        return json_scan_take(s, '[') && json_scan_string(s, &b[0], &left->at, &left->length) && json_scan_take(s, ',') &&
-               json_scan_string(s, &b[1], &right->at, &right->length) && json_scan_take(s, ']');
+        return json_scan_take(s, '[') && json_scan_string(s, &b[0], &left->at, &left->length) &&
+               json_scan_take(s, ',') && json_scan_string(s, &b[1], &right->at, &right->length) &&
+               json_scan_take(s, ']');
     if (!json_scan_string(s, &b[0], &left->at, &left->length)) return false;
     const char *space = memchr(left->at, ' ', left->length);
     if (left->length >= 8 && memcmp(left->at, "#version", 8) == 0) return left->length = 0, true;
@@ -179,7 +187,8 @@ static braid_err read_pieces(json_span span, tokenizer *t, braid_error *error) {
     t->unigram.scores = (double *)(void *)scores.at;
     if (!err && !fine) err = malformed("model.vocab", error);
     if (!err && scores.failed) err = text_no_memory(error);
-    if (!err && id != t->vocabulary.count) err = braid_fail(error, BRAID_FORMAT, "tokenizer.json: a Unigram token stands twice in the vocabulary");
+    if (!err && id != t->vocabulary.count)
+        err = braid_fail(error, BRAID_FORMAT, "tokenizer.json: a Unigram token stands twice in the vocabulary");
     return err ? err : vocabulary_index(&t->vocabulary, error);
 }
 
@@ -190,7 +199,8 @@ static braid_err build_unigram_trie(tokenizer *t, braid_error *error) {
     if (!keys) return text_no_memory(error);
     double least = 0;
     for (uint32_t i = 0; i < v->count; i++) {
-        keys[i] = (trie_key){v->text.at ? v->text.at + v->entries[i].start : "", v->entries[i].length, v->entries[i].id};
+        keys[i] =
+            (trie_key){v->text.at ? v->text.at + v->entries[i].start : "", v->entries[i].length, v->entries[i].id};
         if (i == 0 || u->scores[i] < least) least = u->scores[i];
     }
     u->unknown_score = least - 10;

@@ -43,7 +43,8 @@ braid_err load_pattern(pattern *p, const json *d, const json_value *v, const cha
         return regex_new(expression->text, expression->length, &p->regex, error);
     }
     if (!json_string(literal)) return load_malformed("a pattern", "String or Regex", error);
-    if (literal->length == 0) return braid_fail(error, BRAID_CONFIG, "tokenizer.json: an empty pattern is not supported");
+    if (literal->length == 0)
+        return braid_fail(error, BRAID_CONFIG, "tokenizer.json: an empty pattern is not supported");
     return load_text(literal, "a pattern", "String", &p->literal, &p->literal_length, error);
 }
 
@@ -51,9 +52,11 @@ braid_err load_pattern(pattern *p, const json *d, const json_value *v, const cha
 braid_err load_sequence(tokenizer *t, const json *d, const json_value *list, unsigned depth, load_step load,
                         const char *kind, braid_error *error) {
     if (!list || list->kind != JSON_ARRAY) return load_malformed(kind, "list of steps", error);
-    if (depth == LOAD_MAX_DEPTH) return braid_fail(error, BRAID_LIMIT, "tokenizer.json: %ss are nested too deeply", kind);
+    if (depth == LOAD_MAX_DEPTH)
+        return braid_fail(error, BRAID_LIMIT, "tokenizer.json: %ss are nested too deeply", kind);
     braid_err err = BRAID_OK;
-    for (const json_value *v = json_first(d, list); v && !err; v = json_next(d, v)) err = load(t, d, v, depth + 1, error);
+    for (const json_value *v = json_first(d, list); v && !err; v = json_next(d, v))
+        err = load(t, d, v, depth + 1, error);
     return err;
 }
 
@@ -115,8 +118,9 @@ static braid_err fill_normalizer(normal_step *s, const json *d, const json_value
         return BRAID_OK;
     case NORMAL_REPLACE:
         err = load_pattern(&s->pattern, d, json_member(d, v, "pattern"), &source, error);
-        return err ? err : load_text(json_member(d, v, "content"), "normalizer 'Replace'", "content", &s->content,
-                                     &s->content_length, error);
+        return err ? err
+                   : load_text(json_member(d, v, "content"), "normalizer 'Replace'", "content", &s->content,
+                               &s->content_length, error);
     case NORMAL_PREPEND:
         return load_text(json_member(d, v, "prepend"), "normalizer 'Prepend'", "prepend", &s->content,
                          &s->content_length, error);
@@ -127,16 +131,24 @@ static braid_err fill_normalizer(normal_step *s, const json *d, const json_value
 }
 
 braid_err load_normalizer(tokenizer *t, const json *d, const json_value *v, unsigned depth, braid_error *error) {
-    static const char *const names[] = {
-        [NORMAL_NFC] = "NFC",         [NORMAL_NFD] = "NFD",         [NORMAL_NFKC] = "NFKC",
-        [NORMAL_NFKD] = "NFKD",       [NORMAL_LOWERCASE] = "Lowercase", [NORMAL_STRIP] = "Strip",
-        [NORMAL_STRIP_ACCENTS] = "StripAccents", [NORMAL_REPLACE] = "Replace", [NORMAL_PREPEND] = "Prepend",
-        [NORMAL_BERT] = "BertNormalizer", [NORMAL_NMT] = "Nmt",   [NORMAL_BYTE_LEVEL] = "ByteLevel",
-        [NORMAL_PRECOMPILED] = "Precompiled"};
+    static const char *const names[] = {[NORMAL_NFC] = "NFC",
+                                        [NORMAL_NFD] = "NFD",
+                                        [NORMAL_NFKC] = "NFKC",
+                                        [NORMAL_NFKD] = "NFKD",
+                                        [NORMAL_LOWERCASE] = "Lowercase",
+                                        [NORMAL_STRIP] = "Strip",
+                                        [NORMAL_STRIP_ACCENTS] = "StripAccents",
+                                        [NORMAL_REPLACE] = "Replace",
+                                        [NORMAL_PREPEND] = "Prepend",
+                                        [NORMAL_BERT] = "BertNormalizer",
+                                        [NORMAL_NMT] = "Nmt",
+                                        [NORMAL_BYTE_LEVEL] = "ByteLevel",
+                                        [NORMAL_PRECOMPILED] = "Precompiled"};
     const char *type = json_string(json_member(d, v, "type"));
     if (type && strcmp(type, "Sequence") == 0)
         return load_sequence(t, d, json_member(d, v, "normalizers"), depth, load_normalizer, "normalizer", error);
-    if (t->normals == TOKENIZER_MAX_STEPS) return braid_fail(error, BRAID_LIMIT, "tokenizer.json: too many normalizers");
+    if (t->normals == TOKENIZER_MAX_STEPS)
+        return braid_fail(error, BRAID_LIMIT, "tokenizer.json: too many normalizers");
     for (unsigned i = 0; type && i < sizeof names / sizeof *names; i++) {
         if (strcmp(type, names[i]) != 0) continue;
         normal_step *s = &t->normal[t->normals++];
@@ -205,15 +217,22 @@ static braid_err fill_pre_tokenizer(pre_step *s, const json *d, const json_value
 }
 
 braid_err load_pre_tokenizer(tokenizer *t, const json *d, const json_value *v, unsigned depth, braid_error *error) {
-    static const char *const names[] = {
-        [PRE_BYTE_LEVEL] = "ByteLevel", [PRE_SPLIT] = "Split",           [PRE_DIGITS] = "Digits",
-        [PRE_WHITESPACE] = "Whitespace", [PRE_WHITESPACE_SPLIT] = "WhitespaceSplit", [PRE_METASPACE] = "Metaspace",
-        [PRE_PUNCTUATION] = "Punctuation", [PRE_BERT] = "BertPreTokenizer", [PRE_DELIMITER] = "CharDelimiterSplit",
-        [PRE_FIXED_LENGTH] = "FixedLength"};
+    static const char *const names[] = {[PRE_BYTE_LEVEL] = "ByteLevel",
+                                        [PRE_SPLIT] = "Split",
+                                        [PRE_DIGITS] = "Digits",
+                                        [PRE_WHITESPACE] = "Whitespace",
+                                        [PRE_WHITESPACE_SPLIT] = "WhitespaceSplit",
+                                        [PRE_METASPACE] = "Metaspace",
+                                        [PRE_PUNCTUATION] = "Punctuation",
+                                        [PRE_BERT] = "BertPreTokenizer",
+                                        [PRE_DELIMITER] = "CharDelimiterSplit",
+                                        [PRE_FIXED_LENGTH] = "FixedLength"};
     const char *type = json_string(json_member(d, v, "type"));
     if (type && strcmp(type, "Sequence") == 0)
-        return load_sequence(t, d, json_member(d, v, "pretokenizers"), depth, load_pre_tokenizer, "pre-tokenizer", error);
-    if (t->pres == TOKENIZER_MAX_STEPS) return braid_fail(error, BRAID_LIMIT, "tokenizer.json: too many pre-tokenizers");
+        return load_sequence(t, d, json_member(d, v, "pretokenizers"), depth, load_pre_tokenizer, "pre-tokenizer",
+                             error);
+    if (t->pres == TOKENIZER_MAX_STEPS)
+        return braid_fail(error, BRAID_LIMIT, "tokenizer.json: too many pre-tokenizers");
     for (unsigned i = 0; type && i < sizeof names / sizeof *names; i++) {
         if (strcmp(type, names[i]) != 0) continue;
         pre_step *s = &t->pre[t->pres++];

@@ -226,8 +226,8 @@ static braid_err one_step(tokenizer_encoder *e, const normal_step *step, rewriti
     case NORMAL_NFKD: return compose(r, forms[step->kind].options, e->error);
     case NORMAL_STRIP: strip(r, step->left, step->right); return BRAID_OK;
     case NORMAL_REPLACE:
-        if (!pattern_replace(&step->pattern, r->text, r->length, step->content, step->content_length, r->out, e->scratch,
-                             e->error, &err))
+        if (!pattern_replace(&step->pattern, r->text, r->length, step->content, step->content_length, r->out,
+                             e->scratch, e->error, &err))
             buffer_add(r->out, r->text, r->length);
         r->kept = r->zero && r->out->count ? utf8_width(r->out->at[0]) : 0;
         return err;

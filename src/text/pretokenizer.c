@@ -117,7 +117,8 @@ static void split_words(pieces *out, const char *text, piece of) {
             next = at + 1;
         }
         if (now == kind) continue;
-        if (kind != 0) pieces_add(out, (piece){of.start + (uint32_t)start, (uint32_t)(at - start), of.first && start == 0});
+        if (kind != 0)
+            pieces_add(out, (piece){of.start + (uint32_t)start, (uint32_t)(at - start), of.first && start == 0});
         start = at;
         kind = now;
     }

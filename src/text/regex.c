@@ -34,7 +34,7 @@ static braid_err refuse(const translation *t, const char *what) {
 
 static void put(translation *t, const char *text) { buffer_add(t->out, text, strlen(text)); }
 
-#define SPACES                                                                                                         \
+#define SPACES \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 // Whether the general category of `c` is `name`: one letter or two.
@@ -78,8 +78,10 @@ static braid_err property(translation *t, bool negated, bool in_class) {
     bool found = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         found |= strlen(known[i]) == length && memcmp(known[i], name, length) == 0;
-    if (!found) return braid_fail(t->error, BRAID_FORMAT, "a regular expression has the property '%.*s', which is not supported",
-                                  (int)(length < 40 ? length : 40), name);
+    if (!found)
+        return braid_fail(t->error, BRAID_FORMAT,
+                          "a regular expression has the property '%.*s', which is not supported",
+                          (int)(length < 40 ? length : 40), name);
     if (negated && in_class) return refuse(t, "\\P inside brackets");
     if (!in_class) put(t, negated ? "[^" : "[");
     put(t, "\\p{");
@@ -91,7 +93,10 @@ static braid_err property(translation *t, bool negated, bool in_class) {
 }
 
 static int hex_value(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 // After "\x" or "\u".
@@ -101,7 +106,8 @@ static braid_err code_point(translation *t, char kind) {
     bool braces = kind == 'x' && t->at < t->end && *t->at == '{';
     if (braces) t->at++;
     size_t most = braces ? 6 : kind == 'u' ? 4 : 2;
-    for (; digits < most && t->at < t->end && hex_value(*t->at) >= 0; digits++) c = c * 16 + (uint32_t)hex_value(*t->at++);
+    for (; digits < most && t->at < t->end && hex_value(*t->at) >= 0; digits++)
+        c = c * 16 + (uint32_t)hex_value(*t->at++);
     if (braces && (t->at == t->end || *t->at++ != '}')) return refuse(t, "a brace without its end");
     bool fine = digits > 0 && (braces || digits == most) && c < 0x110000 && !(c >= 0xd800 && c < 0xe000);
     if (!fine || (!braces && kind == 'x' && c > 0x7f)) return refuse(t, "a malformed \\x or \\u");
@@ -262,8 +268,10 @@ static braid_err compile(const buffer *text, regex *r, braid_error *error) {
 }
 
 braid_err regex_new(const char *pattern, size_t length, regex **out, braid_error *error) {
-    if (length > REGEX_MAX_BYTES) return braid_fail(error, BRAID_LIMIT, "a regular expression of %zu bytes is too long", length);
-    if (utf8_valid(pattern, length) != length) return braid_fail(error, BRAID_FORMAT, "a regular expression is no UTF-8");
+    if (length > REGEX_MAX_BYTES)
+        return braid_fail(error, BRAID_LIMIT, "a regular expression of %zu bytes is too long", length);
+    if (utf8_valid(pattern, length) != length)
+        return braid_fail(error, BRAID_FORMAT, "a regular expression is no UTF-8");
     buffer text = {0};
     translation t = {.at = pattern, .end = pattern + length, .out = &text, .error = error};
     regex *r = calloc(1, sizeof *r);

@@ -10,13 +10,15 @@ static inline unsigned flags_at(const char *text, size_t at, size_t *next) {
 }
 
 static size_t run_of(const char *text, size_t at, size_t end, unsigned want) {
-    for (size_t next; at < end && flags_at(text, at, &next) & want; at = next) {}
+    for (size_t next; at < end && flags_at(text, at, &next) & want; at = next) {
+    }
     return at;
 }
 
 // [^\s\p{L}\p{N}]*
 static size_t run_other(const char *text, size_t at, size_t end) {
-    for (size_t next; at < end && !(flags_at(text, at, &next) & VISIBLE); at = next) {}
+    for (size_t next; at < end && !(flags_at(text, at, &next) & VISIBLE); at = next) {
+    }
     return at;
 }
 
@@ -94,7 +96,7 @@ size_t scan_piece(scan_kind kind, const char *text, size_t from, size_t end) {
 }
 
 #define NOCASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define TAIL   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 scan_kind scan_of_pattern(const char *source) {
     static const struct {

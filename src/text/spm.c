@@ -52,7 +52,8 @@ static bool put(tokenizer_encoder *e, const char *text, size_t length, tokenizer
 braid_err spm_encode(tokenizer_encoder *e, const char *text, size_t length, tokenizer_ids *ids) {
     size_t count = 0;
     bool fine = true;
-    if (length > INT32_MAX) return braid_fail(e->error, BRAID_LIMIT, "a text of %zu bytes is too long to tokenize at once", length);
+    if (length > INT32_MAX)
+        return braid_fail(e->error, BRAID_LIMIT, "a text of %zu bytes is too long to tokenize at once", length);
     for (size_t at = 0, next; at < length && fine; at = next) {
         next = at + utf8_width(text[at]);
         fine = symbol_add(e, &count, (uint32_t)at);

@@ -5,11 +5,11 @@ enum { STREAM_MAX_HELD = 64 };  // ids; then what is held back is given as it is
 
 struct tokenizer_stream {
     const tokenizer *t;
-    tokenizer_ids ids;   // those that still matter
-    size_t prefix_ids;   // of them, told already
-    char *prefix;        // their text
+    tokenizer_ids ids;  // those that still matter
+    size_t prefix_ids;  // of them, told already
+    char *prefix;       // their text
     size_t prefix_length;
-    char *given;         // what the last call returned
+    char *given;  // the text that the last call returned
     bool skip_special;
 };
 

@@ -131,11 +131,13 @@ static braid_err encode_part(tokenizer_encoder *e, const char *text, size_t leng
 }
 
 // llama.cpp's SPM: a space before the text and before what follows a special token.
-static braid_err encode_spaced(tokenizer_encoder *e, const char *text, size_t length, unsigned flags, tokenizer_ids *ids) {
+static braid_err encode_spaced(tokenizer_encoder *e, const char *text, size_t length, unsigned flags,
+                               tokenizer_ids *ids) {
     buffer spaced = {0};
     buffer_byte(&spaced, ' ');
     buffer_add(&spaced, text, length);
-    braid_err err = spaced.failed ? text_no_memory(e->error) : encode_part(e, spaced.at, spaced.count, false, flags, ids);
+    braid_err err = spaced.failed ? text_no_memory(e->error)
+                                  : encode_part(e, spaced.at, spaced.count, false, flags, ids);
     buffer_free(&spaced);
     return err;
 }

@@ -1,5 +1,5 @@
 // Text to token ids and back, as the Python package `tokenizers` 0.23.3 does it for a tokenizer.json and llama.cpp for the
-// vocabulary of a GGUF file. Files may come from anybody: every count, string and depth has a maximum, and what is not
+// vocabulary of a GGUF file. Files are untrusted: every count, string and depth has a maximum, and what is not
 // supported is refused by name.
 //
 // A tokenizer is read-only after it was opened and may be shared by threads. An encoder has the caches and the scratch
@@ -15,13 +15,13 @@
 
 enum {
     TOKENIZER_MAX_FILE_BYTES = 256 << 20,
-    TOKENIZER_MAX_IDS = 1 << 22,           // ids are below this
+    TOKENIZER_MAX_IDS = 1 << 22,  // ids are below this
     TOKENIZER_MAX_MERGES = 1 << 22,
-    TOKENIZER_MAX_TOKEN_BYTES = 1 << 16,   // of one token's text
-    TOKENIZER_MAX_ADDED = 1 << 15,         // added tokens
-    TOKENIZER_MAX_STEPS = 64,              // normalizers, pre-tokenizers, decoders, each
+    TOKENIZER_MAX_TOKEN_BYTES = 1 << 16,  // of one token's text
+    TOKENIZER_MAX_ADDED = 1 << 15,        // added tokens
+    TOKENIZER_MAX_STEPS = 64,             // normalizers, pre-tokenizers, decoders, each
     TOKENIZER_MAX_STOPS = 32,
-    TOKENIZER_MAX_INPUT_BYTES = 1 << 30,   // of one text
+    TOKENIZER_MAX_INPUT_BYTES = 1 << 30,  // of one text
 };
 #define TOKENIZER_NO_ID UINT32_MAX
 
@@ -102,7 +102,7 @@ void tokenizer_stream_free(tokenizer_stream *s);
 // The text that this id completes, maybe empty; valid until the next call.
 braid_err tokenizer_stream_next(tokenizer_stream *s, uint32_t id, const char **text, size_t *length,
                                 braid_error *error);
-// What was held back.
+// The text that was held back.
 braid_err tokenizer_stream_end(tokenizer_stream *s, const char **text, size_t *length, braid_error *error);
 
 #endif

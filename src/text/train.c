@@ -156,7 +156,8 @@ static bool spread_words(training *t) {
     t->symbols = malloc((t->words.text.count + 1) * sizeof *t->symbols);
     t->lengths = malloc((t->words.count + 1) * sizeof *t->lengths);
     if (!t->symbols || !t->lengths) return false;
-    for (size_t i = 0; i < t->words.text.count; i++) t->symbols[i] = TRAIN_FIRST_BYTE + t->order[(uint8_t)t->words.text.at[i]];
+    for (size_t i = 0; i < t->words.text.count; i++)
+        t->symbols[i] = TRAIN_FIRST_BYTE + t->order[(uint8_t)t->words.text.at[i]];
     for (uint32_t w = 0; w < t->words.count; w++) t->lengths[w] = t->words.entries[w].length;
     return true;
 }
@@ -240,7 +241,8 @@ braid_err tokenizer_train(const char *const *paths, uint32_t count, uint32_t tok
     if (!err) order_bytes(&t);
     for (uint32_t i = 0; i < count && !err; i++) err = add_file(&t, paths[i], error);
     if (!err && t.words.count == 0) err = braid_fail(error, BRAID_ARGUMENT, "there is no text to train a tokenizer on");
-    if (!err && !(grow_pairs(&t) && spread_words(&t) && count_pairs(&t) && merge_all(&t, tokens))) err = text_no_memory(error);
+    if (!err && !(grow_pairs(&t) && spread_words(&t) && count_pairs(&t) && merge_all(&t, tokens)))
+        err = text_no_memory(error);
     if (!err) err = train_write(&t, directory, error);
     if (!err) *result = (tokenizer_training){TRAIN_FIRST_MERGE + t.merges, bytes_a_token(&t)};
     training_free(&t);

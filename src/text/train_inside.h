@@ -1,4 +1,4 @@
-// What training and writing share.
+// Internal structures shared by training and writing.
 #ifndef BRAID_TEXT_TRAIN_INSIDE_H
 #define BRAID_TEXT_TRAIN_INSIDE_H
 

@@ -40,17 +40,20 @@ static void put_token(buffer *out, const spelling *s, uint32_t id) {
 }
 
 static void put_file(buffer *out, const training *t, const spelling *s) {
-    static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}";
+    static const char byte_level[] =
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}";
     char number[40];
-    put(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [\n"
-             "    {\"id\": 0, \"content\": \"<|endoftext|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-             "\"normalized\": false, \"special\": true}\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": ");
+    put(out,
+        "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [\n"
+        "    {\"id\": 0, \"content\": \"<|endoftext|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+        "\"normalized\": false, \"special\": true}\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": ");
     put(out, byte_level);
     put(out, ",\n  \"post_processor\": null,\n  \"decoder\": ");
     put(out, byte_level);
-    put(out, ",\n  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
-             "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
-             "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n    \"vocab\": {\n      \"<|endoftext|>\": 0");
+    put(out,
+        ",\n  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
+        "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
+        "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n    \"vocab\": {\n      \"<|endoftext|>\": 0");
     for (uint32_t id = 1; id < TRAIN_FIRST_MERGE + t->merges; id++) {
         put(out, ",\n      ");
         put_token(out, s, id);
@@ -70,7 +73,8 @@ static void put_file(buffer *out, const training *t, const spelling *s) {
     put(out, "\n    ]\n  }\n}\n");
 }
 
-static braid_err write_file(const char *directory, const char *name, const char *bytes, size_t count, braid_error *error) {
+static braid_err write_file(const char *directory, const char *name, const char *bytes, size_t count,
+                            braid_error *error) {
     char path[4096], part[4096 + 8];
     if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
         return braid_fail(error, BRAID_LIMIT, "a path is too long");

@@ -5,18 +5,18 @@
 #include "text/buffer.h"
 
 enum {
-    UNI_CATEGORY = 31,         // the low bits: enum unicode_category
-    UNI_LETTER = 1 << 5,       // \p{L}
-    UNI_MARK = 1 << 6,         // \p{M}
-    UNI_NUMBER = 1 << 7,       // \p{N}
-    UNI_SPACE = 1 << 8,        // White_Space
-    UNI_WORD = 1 << 9,         // \w of the crate regex
-    UNI_ONIG_WORD = 1 << 10,   // \w of Oniguruma
-    UNI_NUMERIC = 1 << 11,     // Rust's is_numeric
-    UNI_PUNCTUATION = 1 << 12, // what Punctuation and BertPreTokenizer split at
-    UNI_OTHER = 1 << 13,       // what clean_text removes
-    UNI_NONSPACING = 1 << 14,  // what BertNormalizer's strip_accents removes
-    UNI_COMBINING = 1 << 15    // what StripAccents removes
+    UNI_CATEGORY = 31,          // the low bits: enum unicode_category
+    UNI_LETTER = 1 << 5,        // \p{L}
+    UNI_MARK = 1 << 6,          // \p{M}
+    UNI_NUMBER = 1 << 7,        // \p{N}
+    UNI_SPACE = 1 << 8,         // White_Space
+    UNI_WORD = 1 << 9,          // \w of the crate regex
+    UNI_ONIG_WORD = 1 << 10,    // \w of Oniguruma
+    UNI_NUMERIC = 1 << 11,      // Rust's is_numeric
+    UNI_PUNCTUATION = 1 << 12,  // Punctuation and BertPreTokenizer split here
+    UNI_OTHER = 1 << 13,        // clean_text removes these
+    UNI_NONSPACING = 1 << 14,   // BertNormalizer's strip_accents removes these
+    UNI_COMBINING = 1 << 15     // StripAccents removes these
 };
 
 enum { UNI_BLOCK = 128, UNI_BLOCKS = 0x110000 / UNI_BLOCK };

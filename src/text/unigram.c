@@ -38,8 +38,9 @@ static braid_err find_paths(tokenizer_encoder *e, const char *text, size_t lengt
         }
         if (!single) {
             if (u->unknown == TOKENIZER_NO_ID)
-                return braid_fail(e->error, BRAID_FORMAT,
-                                  "the text has a character that the vocabulary lacks, and the Unigram model has no unk_id");
+                return braid_fail(
+                    e->error, BRAID_FORMAT,
+                    "the text has a character that the vocabulary lacks, and the Unigram model has no unk_id");
             offer(e, at, at + width, u->unknown_score + e->best[at], u->unknown);
         }
         at += width;

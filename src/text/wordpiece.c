@@ -15,7 +15,7 @@ static uint32_t longest(tokenizer_encoder *e, const char *text, size_t at, size_
     size_t prefix = at > 0 && w->prefix ? strlen(w->prefix) : 0;
     e->word.count = 0;
     buffer_add(&e->word, w->prefix, prefix);
-    // what is longer than any token need not be tried
+    // a longer text than any token need not be tried
     size_t most = w->longest > prefix ? w->longest - prefix : 0;
     *end = length;
     if (length - at > most) {

@@ -16,7 +16,8 @@ static tokenizer *load(const char *name) {
 }
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
-    static const char *const parts[] = {"the ", "  ", "'LL", "\n", "\xc3\xa9", "\xff", "\xe6\x97\xa5", "[MASK]", "<|end|>", "1234", "\xf0\x9f\x99", "aaaaaaaa"};
+    static const char *const parts[] = {"the ",         "  ",     "'LL",     "\n",   "\xc3\xa9",     "\xff",
+                                        "\xe6\x97\xa5", "[MASK]", "<|end|>", "1234", "\xf0\x9f\x99", "aaaaaaaa"};
     rng r = {rng_seed(78, number)};
     size_t n = 0;
     for (uint64_t i = rng_below(&r, 40); i > 0 && n + 16 < capacity; i--) {

@@ -1,4 +1,4 @@
-// A tokenizer.json from anybody: it is refused in one sentence, or what it makes of texts stays inside its vocabulary.
+// An untrusted tokenizer.json is refused in one sentence, or it tokenizes texts without harm.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -7,32 +7,49 @@
 #include <string.h>
 
 static const char *const normalizers[] = {
-    "null", "{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"},{\"type\":\"Lowercase\"}]}",
-    "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,\"strip_accents\":null,\"lowercase\":true}",
-    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"b\"}", "{\"type\":\"Prepend\",\"prepend\":\"a\"}",
+    "null",
+    "{\"type\":\"NFC\"}",
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"},{\"type\":\"Lowercase\"}]"
+    "}",
+    "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,\"strip_accents\":null,"
+    "\"lowercase\":true}",
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"b\"}",
+    "{\"type\":\"Prepend\",\"prepend\":\"a\"}",
     "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAIAAAAAAAAYQBi\"}"};
 static const char *const pre_tokenizers[] = {
-    "null", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}", "{\"type\":\"Whitespace\"}",
-    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+|a{1,2}(?=b)|[^ab]\"},\"behavior\":\"MergedWithNext\",\"invert\":false}",
+    "null",
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}",
+    "{\"type\":\"Whitespace\"}",
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+|a{1,2}(?=b)|[^ab]\"},\"behavior\":\"MergedWithNext\","
+    "\"invert\":false}",
     "{\"type\":\"Metaspace\",\"replacement\":\"b\",\"prepend_scheme\":\"first\",\"split\":true}",
-    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":\"Punctuation\"},{\"type\":\"BertPreTokenizer\"}]}"};
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":"
+    "\"Punctuation\"},{\"type\":\"BertPreTokenizer\"}]}"};
 static const char *const models[] = {
-    "{\"type\":\"BPE\",\"unk_token\":\"u\",\"byte_fallback\":true,\"fuse_unk\":true,\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"ab\":3,\"<0xC3>\":5},\"merges\":[\"a b\"]}",
-    "{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":9,\"vocab\":{\"u\":0,\"a\":1,\"##b\":2}}",
+    "{\"type\":\"BPE\",\"unk_token\":\"u\",\"byte_fallback\":true,\"fuse_unk\":true,\"vocab\":{\"u\":0,\"a\":1,\"b\":2,"
+    "\"ab\":3,\"<0xC3>\":5},\"merges\":[\"a b\"]}",
+    "{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":9,"
+    "\"vocab\":{\"u\":0,\"a\":1,\"##b\":2}}",
     "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\",-1.5],[\"ab\",-2],[\"b\",-3]]}",
     "{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"ab\":7}}"};
-static const char *const decoders[] = {"null", "{\"type\":\"ByteFallback\"}", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}",
-                                       "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}", "{\"type\":\"BPEDecoder\",\"suffix\":\"b\"}",
+static const char *const decoders[] = {"null",
+                                       "{\"type\":\"ByteFallback\"}",
+                                       "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}",
+                                       "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
+                                       "{\"type\":\"BPEDecoder\",\"suffix\":\"b\"}",
                                        "{\"type\":\"Strip\",\"content\":\"a\",\"start\":2,\"stop\":2}"};
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     rng r = {rng_seed(77, number)};
-    int n = snprintf((char *)bytes, capacity,
-                     "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":8,\"content\":\"<x>\",\"lstrip\":true,\"rstrip\":true,"
-                     "\"single_word\":%s,\"normalized\":%s,\"special\":%s}],\"normalizer\":%s,\"pre_tokenizer\":%s,"
-                     "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"a\",1],\"cls\":[\"u\",0]},\"decoder\":%s,\"model\":%s}",
-                     rng_below(&r, 2) ? "true" : "false", rng_below(&r, 2) ? "true" : "false", rng_below(&r, 2) ? "true" : "false",
-                     normalizers[rng_below(&r, 7)], pre_tokenizers[rng_below(&r, 6)], decoders[rng_below(&r, 6)], models[rng_below(&r, 4)]);
+    int n =
+        snprintf((char *)bytes, capacity,
+                 "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":8,\"content\":\"<x>\",\"lstrip\":true,\"rstrip\":true,"
+                 "\"single_word\":%s,\"normalized\":%s,\"special\":%s}],\"normalizer\":%s,\"pre_tokenizer\":%s,"
+                 "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"a\",1],\"cls\":[\"u\",0]},\"decoder\":%s,"
+                 "\"model\":%s}",
+                 rng_below(&r, 2) ? "true" : "false", rng_below(&r, 2) ? "true" : "false",
+                 rng_below(&r, 2) ? "true" : "false", normalizers[rng_below(&r, 7)], pre_tokenizers[rng_below(&r, 6)],
+                 decoders[rng_below(&r, 6)], models[rng_below(&r, 4)]);
     return n > 0 && (size_t)n < capacity ? (size_t)n : 0;
 }
 

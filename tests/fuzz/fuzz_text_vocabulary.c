@@ -1,4 +1,4 @@
-// The arrays of a GGUF vocabulary from anybody: refused in one sentence, or usable.
+// Untrusted arrays of a GGUF vocabulary are refused in one sentence, or they are usable.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -9,7 +9,17 @@
 enum { MOST = 64 };
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
-    static const char *const tokens[] = {"a", "b", "ab", "\xe2\x96\x81", "\xe2\x96\x81" "a", "<s>", "<0x41>", "\xc4\xa0", "", "zz"};
+    static const char *const tokens[] = {"a",
+                                         "b",
+                                         "ab",
+                                         "\xe2\x96\x81",
+                                         "\xe2\x96\x81"
+                                         "a",
+                                         "<s>",
+                                         "<0x41>",
+                                         "\xc4\xa0",
+                                         "",
+                                         "zz"};
     rng r = {rng_seed(79, number)};
     size_t n = 0;
     bytes[n++] = (uint8_t)rng_below(&r, 256);
@@ -26,7 +36,8 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
 
 // Two bytes of choices, then tokens: a byte of type and score, a length, the text.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char *const models[] = {"gpt2", "llama", "bert", "gemma4", "t5"}, *const pres[] = {NULL, "llama-bpe", "gpt-2", "tekken"};
+    static const char *const models[] = {"gpt2", "llama", "bert", "gemma4", "t5"}, *const pres[] = {NULL, "llama-bpe",
+                                                                                                    "gpt-2", "tekken"};
     static const tokenizer_text merges[] = {{"a b", 3}, {"b a", 3}, {" ", 1}, {"a  b", 4}};
     tokenizer_text tokens[MOST];
     float scores[MOST];
@@ -40,11 +51,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         tokens[count] = (tokenizer_text){(const char *)data + at + 2, length};
         at += 2 + length;
     }
-    tokenizer_vocabulary v = {.model = models[data[0] % 5], .pre = pres[data[0] / 5 % 4], .count = count, .tokens = tokens,
-                              .scores = data[1] & 1 ? scores : NULL, .types = data[1] & 2 ? types : NULL,
-                              .merges = data[1] & 4 ? merges : NULL, .merge_count = data[1] & 8 ? 4 : 2,
-                              .bos = data[1] & 16 ? data[0] : TOKENIZER_NO_ID, .eos = TOKENIZER_NO_ID, .unknown = data[1] & 32 ? 0 : TOKENIZER_NO_ID,
-                              .separator = TOKENIZER_NO_ID, .classifier = TOKENIZER_NO_ID, .add_bos = -1, .add_eos = -1,
+    tokenizer_vocabulary v = {.model = models[data[0] % 5],
+                              .pre = pres[data[0] / 5 % 4],
+                              .count = count,
+                              .tokens = tokens,
+                              .scores = data[1] & 1 ? scores : NULL,
+                              .types = data[1] & 2 ? types : NULL,
+                              .merges = data[1] & 4 ? merges : NULL,
+                              .merge_count = data[1] & 8 ? 4 : 2,
+                              .bos = data[1] & 16 ? data[0] : TOKENIZER_NO_ID,
+                              .eos = TOKENIZER_NO_ID,
+                              .unknown = data[1] & 32 ? 0 : TOKENIZER_NO_ID,
+                              .separator = TOKENIZER_NO_ID,
+                              .classifier = TOKENIZER_NO_ID,
+                              .add_bos = -1,
+                              .add_eos = -1,
                               .add_space_prefix = data[1] & 64 ? 1 : -1};
     tokenizer *t = NULL;
     braid_error error = {0};

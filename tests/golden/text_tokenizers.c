@@ -11,11 +11,10 @@
 // after those above
 #include <cmocka.h>
 
-static const char *const kinds[] = {"gpt2",        "roberta",      "llama3",       "qwen2",        "o200k",
-                                    "smollm",      "llama2",       "llama2-whole", "openai-gpt",   "bert",
-                                    "unigram",     "unigram-bytes", "wordlevel",   "bpe-whole",    "bpe-repeated",
-                                    "bpe-fallback", "bpe-unk",     "bpe-prefix",   "wordlevel-split", "split-next",
-                                    "unigram-small"};
+static const char *const kinds[] = {
+    "gpt2",         "roberta",      "llama3",  "qwen2",      "o200k",           "smollm",     "llama2",
+    "llama2-whole", "openai-gpt",   "bert",    "unigram",    "unigram-bytes",   "wordlevel",  "bpe-whole",
+    "bpe-repeated", "bpe-fallback", "bpe-unk", "bpe-prefix", "wordlevel-split", "split-next", "unigram-small"};
 
 static char *path_of(const char *name, const char *ending) {
     static char path[1024];
@@ -80,8 +79,10 @@ static void check_stream(const tokenizer *t, const tokenizer_ids *ids, const cha
     tokenizer_stream_free(s);
 }
 
-static void check_text(const tokenizer *t, const char *kind, const json *d, const json_value *c, bool skip, bool stream) {
-    const json_value *from = json_member(d, c, skip ? "ids" : "bare"), *want = json_member(d, c, skip ? "skipped" : "decoded");
+static void check_text(const tokenizer *t, const char *kind, const json *d, const json_value *c, bool skip,
+                       bool stream) {
+    const json_value *from = json_member(d, c, skip ? "ids" : "bare"),
+                     *want = json_member(d, c, skip ? "skipped" : "decoded");
     tokenizer_ids ids = {.at = calloc(from->count + 1, sizeof(uint32_t))};
     for (const json_value *v = json_first(d, from); v; v = json_next(d, v)) {
         uint64_t id = 0;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #define NOCASE "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define TAIL   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static const struct {
     scan_kind kind;
@@ -19,9 +19,10 @@ static const struct {
              {SCAN_QWEN2, NOCASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL}};
 
 static void put_random(buffer *b, rng *r) {
-    static const char *const parts[] = {" ",  "  ", "\n", "\r\n", "\t", "'",  "s",      "S",  "ll", "Ll",   "re", "ve",      "V",
-                                        "a",  "Z",  "1",  "42",   ".",  "!?", "\u017f", "é", "中", "\u0301", "½", "\u00a0", "\u3000",
-                                        "\xc2\x85", "\u180e", "\u200b", "🙂", "٣", "'t", "'D", "\u2028", "_"};
+    static const char *const parts[] = {
+        " ",      "  ",     "\n",       "\r\n",   "\t",     "'",    "s",  "S",      "ll", "Ll",     "re",     "ve",
+        "V",      "a",      "Z",        "1",      "42",     ".",    "!?", "\u017f", "é",  "中",     "\u0301", "½",
+        "\u00a0", "\u3000", "\xc2\x85", "\u180e", "\u200b", "🙂", "٣",  "'t",     "'D", "\u2028", "_"};
     uint64_t pick = rng_below(r, 40);
     if (pick < sizeof parts / sizeof *parts) {
         buffer_add(b, parts[pick], strlen(parts[pick]));
@@ -77,22 +78,25 @@ static void scanners_equal_patterns(void **state) {
     regex_scratch_free(scratch);
 }
 
-// What Oniguruma and PCRE2 read differently.
+// Syntax that Oniguruma and PCRE2 read differently is refused.
 static void other_syntax_is_refused(void **state) {
     (void)state;
-    static const char *const patterns[] = {"\\w+", "\\bx", "[a&&b]", "[[:alpha:]]", "(?<n>a)", "a{,3}", "\\h", "(?m:.)", "(a", "a)",
-                                           "(?i:ss)", "(?i:stra)", "(?i:é)", "\\p{Greek}", "\\1", "x{2}+", "[\\S]", "", "a\\"};
+    static const char *const patterns[] = {
+        "\\w+",    "\\bx",      "[a&&b]", "[[:alpha:]]", "(?<n>a)", "a{,3}", "\\h",   "(?m:.)", "(a", "a)",
+        "(?i:ss)", "(?i:stra)", "(?i:é)", "\\p{Greek}",  "\\1",     "x{2}+", "[\\S]", "",       "a\\"};
     assert_true(unicode_init());
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         regex *re = NULL;
         braid_error error = {0};
-        if (regex_new(patterns[i], strlen(patterns[i]), &re, &error) == BRAID_OK) fail_msg("'%s' is taken", patterns[i]);
+        if (regex_new(patterns[i], strlen(patterns[i]), &re, &error) == BRAID_OK)
+            fail_msg("'%s' is taken", patterns[i]);
         assert_null(re);
         assert_true(strlen(error.text) > 10);
     }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scanners_equal_patterns), cmocka_unit_test(other_syntax_is_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scanners_equal_patterns),
+                                       cmocka_unit_test(other_syntax_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

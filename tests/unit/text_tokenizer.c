@@ -1,4 +1,4 @@
-// What is refused and how, GGUF vocabularies, training, and files beside a tokenizer.json.
+// Refusals and their messages, GGUF vocabularies, training, and files beside a tokenizer.json.
 #include "text/tokenizer.h"
 #include "text/train.h"
 
@@ -32,22 +32,27 @@ static void expect_ids(const tokenizer *t, const char *text, unsigned flags, con
     tokenizer_ids_free(&ids);
     tokenizer_encoder_free(e);
 }
-#define EXPECT(t, text, flags, ...)                                                                                    \
+#define EXPECT(t, text, flags, ...) \
     expect_ids(t, text, flags, (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 static void unsupported_parts_are_named(void **state) {
     (void)state;
     static const char *const files[][2] = {
         {"{" MODEL ", \"normalizer\": {\"type\": \"Magic\"}}", "normalizer 'Magic' is not supported"},
-        {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}}", "pre-tokenizer 'UnicodeScripts' is not supported"},
+        {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}}",
+         "pre-tokenizer 'UnicodeScripts' is not supported"},
         {"{" MODEL ", \"decoder\": {\"type\": \"CTC\"}}", "decoder 'CTC' is not supported"},
         {"{" MODEL ", \"post_processor\": {\"type\": \"X\"}}", "post-processor 'X' is not supported"},
-        {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": \"Isolated\"}}", "\\w"},
+        {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": "
+                   "\"Isolated\"}}",
+         "\\w"},
         {"{\"model\": {\"type\": \"Magic\"}}", "model type \"Magic\" is not supported"},
         {"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1, \"vocab\": {}, \"merges\": []}}", "dropout"},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a z\"]}}", "'z'"},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 99999999}, \"merges\": []}}", "99999999"},
-        {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\", [\"a\", \"b\"]]}}", "merges"},
+        {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\", [\"a\", "
+         "\"b\"]]}}",
+         "merges"},
         {"{\"version\": \"2.0\", " MODEL "}", "version \"2.0\""},
         {"[]", "no JSON object"},
         {"{" MODEL, "no JSON object"},
@@ -55,7 +60,8 @@ static void unsupported_parts_are_named(void **state) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         tokenizer *t = NULL;
         braid_error error = {0};
-        if (tokenizer_parse(files[i][0], strlen(files[i][0]), &t, &error) == BRAID_OK) fail_msg("%s is taken", files[i][0]);
+        if (tokenizer_parse(files[i][0], strlen(files[i][0]), &t, &error) == BRAID_OK)
+            fail_msg("%s is taken", files[i][0]);
         assert_null(t);
         if (!strstr(error.text, files[i][1]) || strncmp(error.text, "tokenizer.json", 14) != 0)
             fail_msg("%s: '%s' lacks '%s'", files[i][0], error.text, files[i][1]);
@@ -65,8 +71,9 @@ static void unsupported_parts_are_named(void **state) {
 // The id of an added token in the file is ignored when the text is new: it gets the number of tokens, which a hole makes the id of another.
 static void added_tokens_count_on(void **state) {
     (void)state;
-    tokenizer *t = parse("{" MODEL ", \"added_tokens\": [{\"id\": 999, \"content\": \"<x>\", \"special\": true, \"normalized\": false},"
-                         "{\"id\": 1, \"content\": \"b\", \"special\": false, \"normalized\": false}]}");
+    tokenizer *t = parse(
+        "{" MODEL ", \"added_tokens\": [{\"id\": 999, \"content\": \"<x>\", \"special\": true, \"normalized\": false},"
+        "{\"id\": 1, \"content\": \"b\", \"special\": false, \"normalized\": false}]}");
     EXPECT(t, "a<x>b", TOKENIZER_PARSE_SPECIAL, 0, 3, 1);
     EXPECT(t, "a<x>b", 0, 0, 1);
     assert_int_equal(tokenizer_size(t), 4);
@@ -94,8 +101,8 @@ static void write_text(const char *directory, const char *name, const char *text
 }
 
 static void remove_all(const char *directory) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
-                                        "config.json", "text"};
+    static const char *const names[] = {"tokenizer.json",         "tokenizer_config.json", "special_tokens_map.json",
+                                        "generation_config.json", "config.json",           "text"};
     char path[256];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", directory, names[i]);
@@ -129,15 +136,33 @@ static void ends_come_from_the_files_beside(void **state) {
 }
 
 static tokenizer_vocabulary bare(const char *model, const tokenizer_text *tokens, uint32_t count) {
-    return (tokenizer_vocabulary){.model = model, .tokens = tokens, .count = count, .bos = TOKENIZER_NO_ID, .eos = TOKENIZER_NO_ID,
-                                  .unknown = TOKENIZER_NO_ID, .separator = TOKENIZER_NO_ID, .classifier = TOKENIZER_NO_ID,
-                                  .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    return (tokenizer_vocabulary){.model = model,
+                                  .tokens = tokens,
+                                  .count = count,
+                                  .bos = TOKENIZER_NO_ID,
+                                  .eos = TOKENIZER_NO_ID,
+                                  .unknown = TOKENIZER_NO_ID,
+                                  .separator = TOKENIZER_NO_ID,
+                                  .classifier = TOKENIZER_NO_ID,
+                                  .add_bos = -1,
+                                  .add_eos = -1,
+                                  .add_space_prefix = -1};
 }
 
 static void gguf_spm(void **state) {
     (void)state;
-    static const tokenizer_text tokens[] = {{"<unk>", 5}, {"<s>", 3}, {"</s>", 4}, {"\xe2\x96\x81", 3}, {"a", 1}, {"b", 1},
-                                            {"ab", 2}, {"\xe2\x96\x81" "a", 4}, {"<0xC3>", 6}, {"<0xA9>", 6}};
+    static const tokenizer_text tokens[] = {{"<unk>", 5},
+                                            {"<s>", 3},
+                                            {"</s>", 4},
+                                            {"\xe2\x96\x81", 3},
+                                            {"a", 1},
+                                            {"b", 1},
+                                            {"ab", 2},
+                                            {"\xe2\x96\x81"
+                                             "a",
+                                             4},
+                                            {"<0xC3>", 6},
+                                            {"<0xA9>", 6}};
     static const float scores[] = {0, 0, 0, -5, -6, -7, -1, -2, 0, 0};
     static const int32_t types[] = {2, 3, 3, 1, 1, 1, 1, 1, 6, 6};
     tokenizer_vocabulary v = bare("llama", tokens, 10);
@@ -208,8 +233,8 @@ static void training_is_deterministic(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unsupported_parts_are_named), cmocka_unit_test(added_tokens_count_on),
+        cmocka_unit_test(unsupported_parts_are_named),     cmocka_unit_test(added_tokens_count_on),
         cmocka_unit_test(ends_come_from_the_files_beside), cmocka_unit_test(gguf_spm),
-        cmocka_unit_test(gguf_names_are_refused), cmocka_unit_test(training_is_deterministic)};
+        cmocka_unit_test(gguf_names_are_refused),          cmocka_unit_test(training_is_deterministic)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
