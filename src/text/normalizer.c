@@ -70,8 +70,18 @@ static bool is_plain(const char *text, size_t length, bool composing) {
     return true;
 }
 
+// Lower-case letters of Unicode 16 and 17, which utf8proc lacks; 0: none.
+static uint32_t newer_lower(uint32_t c) {
+    if (c == 0x1c89 || c == 0xa7cc || c == 0xa7ce || c == 0xa7d2 || c == 0xa7d4 || c == 0xa7da) return c + 1;
+    if (c == 0xa7cb) return 0x264;
+    if (c == 0xa7dc) return 0x19b;
+    if (c >= 0x10d50 && c <= 0x10d65) return c + 0x20;
+    return c >= 0x16ea0 && c <= 0x16eb8 ? c + 0x1b : 0;
+}
+
 static void put_lower(buffer *out, uint32_t c) {
     if (c == 0x130) return buffer_add(out, "i\xcc\x87", 3);
+    if (c >= 0x1c89 && newer_lower(c)) return buffer_char(out, newer_lower(c));
     buffer_char(out, c < 0x80 ? c >= 'A' && c <= 'Z' ? c + 32 : c : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
 }
 
