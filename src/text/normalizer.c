@@ -48,17 +48,30 @@ static braid_err compose_run(buffer *out, const char *text, size_t length, int o
     return n >= 0 ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "a text cannot be normalized: %s", utf8proc_errmsg(n));
 }
 
-static braid_err compose(rewriting *r, int options, braid_error *error) {
+// Without the characters that the older tables lack.
+static braid_err compose_part(buffer *out, const char *text, size_t length, int options, braid_error *error) {
     braid_err err = BRAID_OK;
     size_t from = 0;
-    for (size_t at = 0, next = 0; at < r->length && !err; at = next) {
-        uint32_t c = utf8_next(r->text, &next);
+    for (size_t at = 0, next = 0; at < length && !err; at = next) {
+        uint32_t c = utf8_next(text, &next);
         if (c < 0x7fd || !is_new(c)) continue;
-        err = compose_run(r->out, r->text + from, at - from, options, error);
-        buffer_add(r->out, r->text + at, next - at);
+        err = compose_run(out, text + from, at - from, options, error);
+        buffer_add(out, text + at, next - at);
         from = next;
     }
-    if (!err) err = compose_run(r->out, r->text + from, r->length - from, options, error);
+    return err ? err : compose_run(out, text + from, length - from, options, error);
+}
+
+// Only runs of characters from `least` on (the first byte) can change, with the character before each run.
+static braid_err compose(rewriting *r, int options, uint8_t least, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (size_t at = 0, start, end; at < r->length && !err; at = end) {
+        for (end = at; end < r->length && (uint8_t)r->text[end] < least;) end += utf8_width(r->text[end]);
+        start = end > at && end < r->length ? utf8_before(r->text, end) : end;
+        buffer_add(r->out, r->text + at, start - at);
+        while (end < r->length && (uint8_t)r->text[end] >= least) end += utf8_width(r->text[end]);
+        err = compose_part(r->out, r->text + start, end - start, options, error);
+    }
     if (r->zero > 0 && r->out->count > 0) r->kept = utf8_width(r->out->at[0]);
     return err;
 }
@@ -233,7 +246,7 @@ static braid_err one_step(tokenizer_encoder *e, const normal_step *step, rewriti
     case NORMAL_NFC:
     case NORMAL_NFD:
     case NORMAL_NFKC:
-    case NORMAL_NFKD: return compose(r, forms[step->kind].options, e->error);
+    case NORMAL_NFKD: return compose(r, forms[step->kind].options, forms[step->kind].composing ? 0xcc : 0x80, e->error);
     case NORMAL_STRIP: strip(r, step->left, step->right); return BRAID_OK;
     case NORMAL_REPLACE:
         if (!pattern_replace(&step->pattern, r->text, r->length, step->content, step->content_length, r->out,
