@@ -187,14 +187,17 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // clang-format off
 // The flags of all verbs: the file serves them all, so a key that this verb has no flag for may be another's.
 static const char *const all_flags[] = {
-    "account", "anew", "band", "band-least", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check", "checkpoint-every", "close", "costs", "crash", "data", "delay",
-    "delays", "demand", "die-at", "drift", "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "int8",
-    "iterations", "join", "json", "kill", "lasts", "late", "lazy", "lead", "leg", "limit-rounds", "link", "links", "listen",
-    "listing", "log", "look", "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out", "parameters",
-    "path-limit", "patience", "peers", "plan", "plan-first", "plan-join", "plot", "probes", "prompt", "public-address", "relays",
-    "repetitions", "resume", "run", "sample", "save", "seconds", "seed", "seeds", "shadow", "shadows", "share", "slack", "solo", "solver-time",
-    "sources", "spare", "spikes", "state-dir", "supervised", "systems", "temperature", "tests", "text", "threads", "timing",
-    "tokens", "told", "top-k", "top-p", "trace", "upload-share", "views", "voters", "wait-data-peers", "wait-relays", "weights", "whole-share",
+    "account", "anew", "band", "band-least", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos",
+    "check", "checkpoint-every", "close", "costs", "crash", "data", "delay", "delays", "demand", "die-at", "drift",
+    "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "ids", "int8", "iterations",
+    "join", "json", "kill", "lasts", "late", "lazy", "lead", "leg", "limit-rounds", "link", "links", "listen",
+    "listing", "log", "look", "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective",
+    "out", "parameters", "path-limit", "patience", "peers", "plan", "plan-first", "plan-join", "plot", "probes",
+    "prompt", "public-address", "relays", "repetitions", "resume", "run", "sample", "save", "seconds", "seed", "seeds",
+    "shadow", "shadows", "share", "slack", "solo", "solver-time", "sources", "spare", "special", "spikes", "state-dir",
+    "supervised", "systems", "temperature", "tests", "text", "threads", "timing", "tokens", "told", "top-k", "top-p",
+    "trace", "train", "upload-share", "views", "vocab", "voters", "wait-data-peers", "wait-relays", "weights", "whole",
+    "whole-share",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
