@@ -3,7 +3,7 @@
 braid_err text_no_memory(braid_error *error) { return braid_fail(error, BRAID_MEMORY, "no memory for the tokenizer"); }
 
 static bool same(const vocabulary *v, const vocabulary_entry *e, const char *text, size_t length) {
-    return e->length == length && memcmp(v->text.at + e->start, text, length) == 0;
+    return e->length == length && (length == 0 || memcmp(v->text.at + e->start, text, length) == 0);
 }
 
 // A slot is the upper half of the hash, and the entry + 1.
