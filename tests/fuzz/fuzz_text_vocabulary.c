@@ -13,8 +13,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
                                          "b",
                                          "ab",
                                          "\xe2\x96\x81",
-                                         "\xe2\x96\x81"
-                                         "a",
+                                         "\xe2\x96\x81\x61",
                                          "<s>",
                                          "<0x41>",
                                          "\xc4\xa0",
