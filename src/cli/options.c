@@ -189,15 +189,16 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 static const char *const all_flags[] = {
     "account", "anew", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check",
     "checkpoint-every", "close", "continue", "costs", "crash", "data", "delay", "delays", "demand", "die-at",
-    "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "int8", "iterations",
-    "join", "json", "kill", "late", "lazy", "lead", "limit-rounds", "link", "links", "listen", "listing",
-    "log", "loss", "max-memory", "measure", "microbatches", "model", "neighbours", "objective", "out",
-    "parameters", "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "probes", "products",
-    "prompt", "public-address", "recompute", "relays", "repetitions", "reproducible", "reps", "resume",
-    "run", "save", "seconds", "seed", "seeds", "shadow", "shadows", "shapes", "share", "slack", "solo",
-    "solver-time", "sources", "spare", "state-dir", "stop-within", "supervised", "systems", "temperature",
-    "tests", "text", "threads", "timing", "tokens", "top-k", "top-p", "trace", "upload-share", "voters",
-    "wait-data-peers", "wait-for-peers", "wait-relays", "warmup", "weights", "whole-share",
+    "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "ids", "int8",
+    "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds", "link", "links", "listen",
+    "listing", "log", "loss", "max-memory", "measure", "microbatches", "model", "neighbours", "objective",
+    "out", "parameters", "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "probes",
+    "products", "prompt", "public-address", "recompute", "relays", "repetitions", "reproducible", "reps",
+    "resume", "run", "save", "seconds", "seed", "seeds", "shadow", "shadows", "shapes", "share", "slack",
+    "solo", "solver-time", "sources", "spare", "special", "state-dir", "stop-within", "supervised",
+    "systems", "temperature", "tests", "text", "threads", "timing", "tokens", "top-k", "top-p", "trace",
+    "train", "upload-share", "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup",
+    "weights", "whole", "whole-share",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };

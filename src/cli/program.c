@@ -9,6 +9,7 @@ static const cli_verb verbs[] = {
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
+    {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
     {"keygen", cli_keygen, "make a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
     {"bench", cli_bench, "time training steps or a checkpoint on this machine"},
