@@ -1,6 +1,7 @@
 // The step: events in, effects out.
 #include "protocol/internal.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond later
@@ -19,10 +20,21 @@ static bool speaks_of_microbatch(uint8_t kind) {
     }
 }
 
-static const message_subject *subject_of(const message *msg) {
-    // each of these bodies begins with its subject
-    return &msg->u.cancel.subject;
-}
+#define BODY_BEGINS_WITH_SUBJECT(body) _Static_assert(offsetof(body, subject) == 0, "subject_of() reads the subject of every kind as that of CANCEL")
+BODY_BEGINS_WITH_SUBJECT(message_accept);
+BODY_BEGINS_WITH_SUBJECT(message_complete);
+BODY_BEGINS_WITH_SUBJECT(message_deny);
+BODY_BEGINS_WITH_SUBJECT(message_trace);
+BODY_BEGINS_WITH_SUBJECT(message_cancel);
+BODY_BEGINS_WITH_SUBJECT(message_probe);
+BODY_BEGINS_WITH_SUBJECT(message_status);
+BODY_BEGINS_WITH_SUBJECT(message_resume);
+BODY_BEGINS_WITH_SUBJECT(message_commit);
+BODY_BEGINS_WITH_SUBJECT(message_counted);
+BODY_BEGINS_WITH_SUBJECT(message_settled);
+
+// The microbatch of any message for which speaks_of_microbatch() holds.
+static const message_subject *subject_of(const message *msg) { return &msg->u.cancel.subject; }
 
 // Orders that only the owner of a microbatch gives.
 static bool is_order(uint8_t kind) {

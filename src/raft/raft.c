@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { MOST_ATTEMPTS = 30 };
@@ -286,8 +287,17 @@ static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
 
 // ---- the outside --------------------------------------------------------------------------------------------------
 
+// raft_receive() reads these three fields of every kind as those of VOTE.
+#define BODY_BEGINS_LIKE_VOTE(body)                                                                                             \
+    _Static_assert(offsetof(body, to) == offsetof(message_vote, to) && offsetof(body, from) == offsetof(message_vote, from) && \
+                       offsetof(body, term) == offsetof(message_vote, term),                                                   \
+                   "Raft bodies begin with the receiver's log store, the sender's, and the term")
+BODY_BEGINS_LIKE_VOTE(message_voted);
+BODY_BEGINS_LIKE_VOTE(message_append);
+BODY_BEGINS_LIKE_VOTE(message_appended);
+BODY_BEGINS_LIKE_VOTE(message_hand_over);
+
 void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *msg) {
-    // the receiver's store comes first in each of these bodies, then the sender's, then the term
     if (msg->u.vote.to != r->store || msg->u.vote.term > r->term + RAFT_TERM_STEP) return;
     uint32_t asks = msg->kind == MESSAGE_VOTE || msg->kind == MESSAGE_VOTED ? voter_at(r, from, msg->u.vote.from) : r->voters.count;
     if (asks < r->voters.count && !raft_leads(r)) r->progress[asks].heard_ns = now;  // at a leader only answers to APPEND count
