@@ -134,7 +134,7 @@ void peer_look(const peer *p, peer_view *view) {
     memset(view, 0, sizeof *view);
     view->member = p->me;
     view->stage = p->stage;
-    view->shadow = p->shadow;
+    view->standby = p->standby;
     view->whole = versions_reach(p, &view->reaches);
     view->left = p->me == 0 ? versions_results_left(p) : 0;
     view->stands_again = p->cluster->rejoin_first;

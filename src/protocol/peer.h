@@ -54,7 +54,7 @@ typedef struct peer_run {
     bool save;                  // write checkpoints at all; the weights' hash is computed either way
     uint16_t start_data_peers;  // the run starts when these many data members
     uint16_t start_relays;      // and these many relays are there (and each stage has one)
-    uint16_t shadows;           // of each stage but the first, where there are machines for them; at most 4
+    uint16_t standbys;           // of each stage but the first, where there are machines for them; at most 4
     uint64_t activation_bytes;  // of one microbatch between two stages
     uint64_t state_bytes[WIRE_MAX_STAGES];  // of a stage's weights and moments, about; 0: not known
     uint32_t blocks[WIRE_MAX_STAGES];   // parameter blocks per stage
@@ -83,8 +83,8 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_ITS_SUM,       // an expelled peer keeps what it had counted
     PEER_MUTANT_ONE_ROUND,           // another manifest bears the number of the one before
     PEER_MUTANT_LENDS_SHARES,        // slots of private data are given to any data peer
-    PEER_MUTANT_PROMOTES_EARLY,      // a shadow does the work of a stage that has others
-    PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for shadows as for members
+    PEER_MUTANT_PROMOTES_EARLY,      // a standby does the work of a stage that has others
+    PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for standbys as for members
     PEER_MUTANT_ROUND_BEFORE_CLOSE,  // a round is adopted before the log says what it closes
     PEER_MUTANT_KEEPS_LOSERS,        // a stash that waits does not report: a lost CANCEL is never repaired
     PEER_MUTANT_RECORDS_ARE_TRUTH,   // a live holder that has nothing left is not replaced
@@ -122,7 +122,7 @@ typedef struct peer_config {
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;            // names its private data
-    braid_id host;              // of a shadow: the peer that works on this machine; zero: none
+    braid_id host;              // of a standby: the peer that works on this machine; zero: none
     uint64_t random_seed;       // another one in each incarnation: incarnations are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
@@ -185,7 +185,7 @@ typedef enum tell_kind {
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
     TELL_AWAITED,     // `id`, the only peer with the data of `microbatches`, is away; they wait `total` ns, 0: until it is back
     TELL_BACK,        // `id` is back after `done` ns
-    TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
+    TELL_PROMOTED,    // member, id: it was a standby of `stage` and does its work from now on
     TELL_LIED,        // member, id, stage: sent corrupt state; it is fetched from another source
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // all copies of the state of `stage` are lost: rolled back to version `iteration`; `total` iterations are computed again
@@ -213,7 +213,7 @@ typedef struct tell {
     uint8_t phase;      // repair_phase
     uint8_t reason;
     bool failed, skip;
-    bool shadow;        // the member keeps the state of `stage`, and does not do its work
+    bool standby;        // the member keeps the state of `stage`, and does not do its work
     double loss, norm, learning_rate;
     uint64_t tokens;
     uint32_t microbatches;
@@ -284,7 +284,7 @@ uint64_t peer_deadline(const peer *p);
 typedef struct peer_view {
     member_id member;
     uint16_t stage;
-    bool shadow;           // keeps the state of `stage` only
+    bool standby;           // keeps the state of `stage` only
     bool whole;            // all that it needs for version `reaches` is here
     uint64_t reaches;
     bool stands_again;     // no member, and leaving: it joins again first, so that its state stays available

@@ -164,7 +164,7 @@ static void check_calm(sim_cluster *s, uint32_t node, const message *msg) {
 // A shadow uses a quarter of its line. Where nothing happens it has one GET under way, so the time until DATA is all that it uses.
 static void check_share(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
-    if (!sim_case_quiet(s->c) || !s->node[node].view.shadow) return;
+    if (!sim_case_quiet(s->c) || !s->node[node].view.standby) return;
     if (w->first_get_ns == 0) w->first_get_ns = s->now;
     if (s->now - w->first_get_ns < 4 * w->line_ns)
         sim_fail(s, "%s is a shadow, and has used %.1f of %.1f ms of its line", s->node[node].name, (double)w->line_ns / 1e6, (double)(s->now - w->first_get_ns) / 1e6);

@@ -275,7 +275,7 @@ static void test_the_quicker_way_is_taken(void **state) {
     for (uint32_t i = 0; i < 2; i++) assert_int_equal(got(&w, i)->by, 1);
     assert_int_equal(chosen(&w, false), 1);
     assert_int_equal(chosen(&w, true), 0);
-    w.p->shadow = true;  // who works for another stage waits for none
+    w.p->standby = true;  // who works for another stage waits for none
     assert_int_equal(chosen(&w, false), 0);
     free(w.p);
 }

@@ -7,7 +7,7 @@
 static void test_a_shadow_brings_home(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
-    w.run.shadows = 1;
+    w.run.standbys = 1;
     open_world(&w, 5, MEMBER_DATA);
     admit(&w, 1, MEMBER_DATA, 0);
     admit(&w, 2, MEMBER_RELAY, 1);

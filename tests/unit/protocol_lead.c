@@ -399,7 +399,7 @@ static void test_who_leads_and_leaves_is_not_what_it_was(void **state) {
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
                              {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     world w = {.run = run_of(2, 1, 1)};
-    w.run.shadows = 1;
+    w.run.standbys = 1;
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     step(&w, &(event){.kind = EVENT_DRAIN});
     for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
@@ -656,7 +656,7 @@ static void lead_three_of_four(world *w, const member_kind kind[4], bool all_com
     log[6] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
     log[7] = (log_entry){.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}};
     *w = (world){.run = run_of(2, 1, 1), .voters = 5};
-    w->run.shadows = 1;
+    w->run.standbys = 1;
     recall_all(w, 3, log, all_computed ? 8 : 7);
     for (uint32_t i = 2; i <= 4; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
     lead_in(w, 2);

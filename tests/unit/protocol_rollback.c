@@ -178,7 +178,7 @@ static void lead_to_close(world *w, const member_kind kind[3]) {
     for (uint32_t i = 0; i < 5; i++)
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : kind[i - 2]), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
     w->fails = JOB_STATE_INIT;
-    w->run.shadows = 2;
+    w->run.standbys = 2;
     w->run.blocks[1] = 16;
     recall_all(w, 1, log, sizeof log / sizeof *log);
     while (!leads(w)) tick(w);

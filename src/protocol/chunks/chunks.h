@@ -159,7 +159,7 @@ typedef struct peer_chunks {
     struct {
         uint64_t ns, bytes; // when state was last sent within the upload limit, and how much
     } upload;
-    uint64_t rest_until_ns; // a shadow leaves the line to others until then
+    uint64_t rest_until_ns; // a standby leaves the line to others until then
     chunk_aggregation aggregation;
     chunk_pull pulls[PEER_MAX_PULLS];
     const chunk_client *late_state;  // takes state whose pull is over
@@ -226,9 +226,9 @@ void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
 void pull_end(peer *p, chunk_pull *q);
 void pulls_link_lost(peer *p, member_id from);
-// A shadow pulls only during a share of the time. False: not now.
+// A standby pulls only during a share of the time. False: not now.
 bool pulls_may_start(peer *p);
-void pulls_pause_shadow(peer *p, uint64_t took_ns);
+void pulls_pause_standby(peer *p, uint64_t took_ns);
 
 // ---- transfer.c ----------------------------------------------------------------------------------------------------
 void transfer_tick(peer *p);

@@ -101,7 +101,7 @@ static void count_open(const peer *p, const multipath_paths *w, uint32_t open[1 
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out) {
     const multipath_paths *w = ways_of(p, from);
     uint64_t quickest_us = w->way[0].us, least = UINT64_MAX;
-    uint32_t ways = straight || p->shadow ? 1 : w->count, open[1 + CHUNK_MAX_PATHS];
+    uint32_t ways = straight || p->standby ? 1 : w->count, open[1 + CHUNK_MAX_PATHS];
     count_open(p, w, open);
     for (uint32_t i = 1; i < ways; i++)
         if (w->way[i].us < quickest_us) quickest_us = w->way[i].us;
@@ -132,7 +132,7 @@ bool multipath_send(peer *p, const core_job *t, blob_id out) {
     const message_get *get = &t->get;
     const cluster_member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
     member_id to = p->cluster->contacts[t->contact].member;
-    if (by == NULL || to == 0 || to == by->id || member_is_shadow(by) || !member_answers(p, by->id)) return false;
+    if (by == NULL || to == 0 || to == by->id || member_is_standby(by) || !member_answers(p, by->id)) return false;
     peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me,
                                                               .to = to,
                                                               .serial = get->serial,

@@ -2,11 +2,11 @@
 // (chunk_client, chunks.h).
 #include "protocol/chunks/chunks.h"
 
-enum { LINE_SHARE = 4 };  // a shadow pulls during this fraction of the time
+enum { LINE_SHARE = 4 };  // a standby pulls during this fraction of the time
 
-// A shadow has one pull at a time, and then pauses three times as long as it took: working members come first.
+// A standby has one pull at a time, and then pauses three times as long as it took: working members come first.
 bool pulls_may_start(peer *p) {
-    if (!p->shadow) return true;
+    if (!p->standby) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if (p->chunks->pulls[i].used) return false;
     if (p->now >= p->chunks->rest_until_ns) return true;
@@ -14,8 +14,8 @@ bool pulls_may_start(peer *p) {
     return false;
 }
 
-void pulls_pause_shadow(peer *p, uint64_t took_ns) {
-    if (p->shadow) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
+void pulls_pause_standby(peer *p, uint64_t took_ns) {
+    if (p->standby) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
 }
 
 chunk_pull *pull_start(peer *p, const chunk_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
@@ -93,7 +93,7 @@ static void pull_timed(peer *p, const message *msg) {
         bool mine = q->used && q->by == 0 && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
         if (!mine) continue;
         timing_got(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
-        pulls_pause_shadow(p, p->now - q->asked_ns);
+        pulls_pause_standby(p, p->now - q->asked_ns);
     }
 }
 

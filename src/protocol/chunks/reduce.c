@@ -302,15 +302,15 @@ static bool askable(const peer *p, const cluster_member *m) {
     return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
 }
 
-static void list_candidates(peer *p, bool shadows) {
+static void list_candidates(peer *p, bool standbys) {
     chunk_aggregation *a = &p->chunks->aggregation;
     for (uint32_t i = 0; i < p->cluster->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        if ((shadows ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
+        if ((standbys ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
     }
 }
 
-// The member to ask when no live member has announced it: members of the stage in turn, or its shadows if all of them died.
+// The member to ask when no live member has announced it: members of the stage in turn, or its standbys if all of them died.
 static member_id somebody(peer *p, chunk_group *g) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (!a->candidates_known) {

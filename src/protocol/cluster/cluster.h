@@ -44,7 +44,7 @@ typedef struct cluster_contact {
     uint64_t beat_position;     // its log position in that heartbeat; 0: none came on this link
     uint32_t links;         // number of links with it so far
     uint64_t incarnation;  // of the process that was admitted
-    braid_id host;         // of a shadow: the peer that works on the same machine
+    braid_id host;         // of a standby: the peer that works on the same machine
     uint64_t store;        // its durable log, were it a voter
     uint8_t join_kind;
     uint16_t join_stage;
@@ -69,7 +69,7 @@ typedef struct contact_block {
 typedef struct cluster_member {
     member_id id;
     uint32_t contact;    // NO_CONTACT: this peer itself
-    uint16_t stage;      // the stage whose work it does; NO_STAGE: it is a shadow (warm standby)
+    uint16_t stage;      // the stage whose work it does; NO_STAGE: it is a standby (warm standby)
     uint16_t keeps;      // the stage whose state it keeps
     uint64_t promoted;   // index of its PROMOTE entry; 0: none
     uint8_t kind;
@@ -172,6 +172,6 @@ void lead_unknown_claims(peer *p);  // an unknown peer claims to lead
 bool lead_term_is_plausible(const peer *p, uint64_t term);
 bool lead_trusts(const peer *p, uint32_t contact_index);
 
-static inline bool member_is_shadow(const cluster_member *m) { return m->stage == NO_STAGE; }
+static inline bool member_is_standby(const cluster_member *m) { return m->stage == NO_STAGE; }
 
 #endif

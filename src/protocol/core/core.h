@@ -18,7 +18,7 @@ enum {
     PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
-    NO_STAGE = UINT16_MAX,          // the stage whose work a shadow does: none
+    NO_STAGE = UINT16_MAX,          // the stage whose work a standby does: none
 };
 
 // A job with what to do when it is done.
@@ -70,7 +70,7 @@ struct peer {
     uint32_t microbatches;  // of an iteration, planned and held-out
     member_id me;           // 0: not a member
     uint16_t stage;         // whose state this peer has
-    bool shadow;            // ... and whose work it does not do
+    bool standby;            // ... and whose work it does not do
     bool ready;             // all of the state is here, at `version`
     uint64_t version;
     uint64_t oldest_block, newest_block;  // versions of the blocks of state here

@@ -66,7 +66,7 @@
 #define TIMING_CORRUPT_REST_NS (10 * TIMING_S)     // ... and a corrupt one after this, when there is no other
 #define TIMING_HEDGE_NS (500 * TIMING_MS)          // hedged request: a chunk so late, and twice its time, is asked of an idle source too
 #define TIMING_ATTEST_NS (100 * TIMING_MS)          // how often the leader looks for members that need the hash of their state
-#define TIMING_SHADOW_NS (50 * TIMING_MS)          // FINAL waits so long for a shadow, in short iterations
+#define TIMING_STANDBY_NS (50 * TIMING_MS)          // FINAL waits so long for a standby, in short iterations
 
 // ---- rollback -----------------------------------------------------------------------------------------------------
 #define TIMING_LOST_NS (2 * TIMING_S)              // no member reports a stage's state for so long: the run rolls back

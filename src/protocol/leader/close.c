@@ -150,8 +150,8 @@ static void begin_round(peer *p, uint16_t s) {
     deal_blocks(p, s, b);
     r->running = true;
     r->dirty = false;
-    if (!p->run.reproducible) {  // results of earlier attempts are discarded, also by shadows
-        r->reports = r->shadows = 0;
+    if (!p->run.reproducible) {  // results of earlier attempts are discarded, also by standbys
+        r->reports = r->standbys = 0;
         r->agreed_ns = 0;
     }
     send_begin(p, s);
@@ -201,7 +201,7 @@ void on_reduced(peer *p, const message *msg) {
     if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->state.iteration) return;
     stage_round *r = &p->leader->round[body->stage];
     bool of_the_round = body->term == p->cluster->own_term && (p->run.reproducible || body->round == r->round);
-    if (shadow_of(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) shadow_reduced(p, msg);
+    if (standby_keeps(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) standby_on_reduced(p, msg);
     if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     if (!of_the_round || body->round < r->first) return;
     uint32_t at = 0;
@@ -239,14 +239,14 @@ static bool stage_agrees(peer *p, uint16_t s) {
     }
     if (same == 0 || same < (able < 2 ? able : 2)) return false;
     r->result_root = r->root[0];
-    return shadow_follows(p, s);
+    return standby_lets_final_go(p, s);
 }
 
 void on_state(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
     if (!peer_is_leader(p)) fetch_attested(p, from, msg);
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->state.iteration || msg->iteration != p->state.iteration) return;
-    if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
+    if (standby_keeps(p, msg->sender, body->stage)) standby_on_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader->round[body->stage];
     for (uint32_t i = 0; i < r->states; i++)
@@ -402,8 +402,8 @@ static bool is_made(const peer *p, uint16_t s) {
     if (p->leader->close.tokens == 0) return somebody_stays(p, s);
     for (uint32_t i = 0; i < r->reports; i++)
         if (stays(p, r->reporter[i])) return true;
-    for (uint32_t i = 0; i < r->shadows; i++)
-        if (stays(p, r->shadow[i]) && hash_equal(&r->shadow_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
+    for (uint32_t i = 0; i < r->standbys; i++)
+        if (stays(p, r->standby[i]) && hash_equal(&r->standby_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
     return false;
 }
 

@@ -47,7 +47,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
     bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older membership is replaced
     if (p->cluster->member_count == WIRE_MAX_MEMBERS && !again) return false;
     if (join->kind != MEMBER_DATA && has_what_is_lost(p, from, join, stage)) return true;
-    if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
+    if (join->kind == MEMBER_SHADOW) return standby_choose_stage(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -67,8 +67,8 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
         if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
         wished |= s == join->stage;
         nobody |= count == 0;
-        // among stages without capacity: an empty one first, since silent members may return; then one without a shadow
-        capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && shadow_keeps(p, s));
+        // among stages without capacity: an empty one first, since silent members may return; then one without a standby
+        capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && standby_exists(p, s));
         if (capacity < least) {
             least = capacity;
             *stage = s;
@@ -112,7 +112,7 @@ static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid
 }
 
 // The leader's earlier incarnation is still a member in the log, and it gets no new stage: remove that member. Example: a
-// promoted shadow that restarts and is not needed as a shadow.
+// promoted standby that restarts and is not needed as a standby.
 static void leader_takes_leave_of_itself(peer *p) {
     const log_entry entry = {.kind = LOG_EXPEL, .u.expel = {.member = member_before(p), .reason = EXPEL_RETURNED}};
     if (entry.u.expel.member != 0 && p->raft.last == p->state.position) log_append(p, &entry);
@@ -148,7 +148,7 @@ void leave_when_free(peer *p) {
 
 static void tell_alone(peer *p) {
     tell t = {.kind = TELL_ALONE, .stage = p->stage, .member = p->me};
-    if (p->cluster->alone_told || p->me == 0 || p->stage == 0 || p->shadow || member_count_stage(p, p->stage) > 1) return;
+    if (p->cluster->alone_told || p->me == 0 || p->stage == 0 || p->standby || member_count_stage(p, p->stage) > 1) return;
     p->cluster->alone_told = true;
     peer_tell(p, &t);
 }
@@ -249,7 +249,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     if (!place(p, from, join, &stage)) {
-        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a shadow waits until it is needed
+        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a standby waits until it is needed
         else if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);  // its older membership is over
         return;
     }
@@ -318,7 +318,7 @@ static bool is_up_to_date(const peer *p, const cluster_member *m) {
 
 bool member_is_whole(const peer *p, const cluster_member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
 
-// True if another member, or a shadow, has the whole newest state. A member that is behind does not count: it may need `m`.
+// True if another member, or a standby, has the whole newest state. A member that is behind does not count: it may need `m`.
 bool stage_has_another(const peer *p, const cluster_member *m) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *other = &p->cluster->members[i];
@@ -349,7 +349,7 @@ static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
 // counts, has this version. Before that the aggregation is repeated without a removed member.
 static bool makes_the_next(const peer *p, const cluster_member *m) {
     const peer_leader *l = p->leader;
-    if (l->phase != LEADER_FINISHING || member_is_shadow(m)) return false;
+    if (l->phase != LEADER_FINISHING || member_is_standby(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
     return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
 }
@@ -412,14 +412,14 @@ void leader_release_leaving(peer *p) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || failover_has_successor(p, m));
+        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m));
         if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
     }
 }
 
 // It has a state that no remaining member has: the last one of its stage, or of those that remain.
 static bool is_last(const peer *p, const cluster_member *m) {
-    if (member_is_shadow(m) || m->stage == 0) return false;
+    if (member_is_standby(m) || m->stage == 0) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *other = &p->cluster->members[i];
         bool remains = other->contact == NO_CONTACT || !p->cluster->contacts[other->contact].departing;
@@ -489,7 +489,7 @@ void leader_tick(peer *p) {
     leader_release_last(p);
     private_lead(p);
     failover_lead(p);
-    shadow_lead(p);
+    standby_tick(p);
     rollback_lead(p);
     if (rollback_under_way(p)) return;
     leader_attest(p);

@@ -262,7 +262,7 @@ static bool heir_too(const peer *p, log_voters *v) {
     return m != NULL;
 }
 
-// Shadows do not vote.
+// Standbys do not vote.
 static uint32_t could_vote(const peer *p) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].kind != MEMBER_SHADOW;

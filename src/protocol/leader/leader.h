@@ -4,7 +4,7 @@
 
 #include "protocol/chunks/chunks.h"
 
-enum { PEER_MAX_SHADOWS = 4 };  // of one stage
+enum { PEER_MAX_STANDBYS = 4 };  // of one stage
 
 typedef struct settled_microbatch {
     bool known;
@@ -16,9 +16,9 @@ typedef struct stage_round {
     uint64_t round, first;  // attempts before `first` belong to an older CLOSE
     bool running, dirty;
     uint64_t agreed_ns;     // since when enough members report one hash
-    uint32_t shadows;       // shadows that have the results
-    member_id shadow[PEER_MAX_SHADOWS];
-    braid_hash shadow_root[PEER_MAX_SHADOWS];
+    uint32_t standbys;       // standbys that have the results
+    member_id standby[PEER_MAX_STANDBYS];
+    braid_hash standby_root[PEER_MAX_STANDBYS];
     uint32_t reports;
     member_id reporter[WIRE_MAX_STAGE_MEMBERS];
     braid_hash root[WIRE_MAX_STAGE_MEMBERS];
@@ -35,7 +35,7 @@ typedef struct stage_round {
     braid_hash agreed_state;
     bool named;             // the checkpoint being written has this stage's content hashes, of `named_root`
     braid_hash named_root;
-    bool kept;              // a shadow has reported its hash: joiners use it where only shadows have the state
+    bool kept;              // a standby has reported its hash: joiners use it where only standbys have the state
     braid_hash kept_root;
 } stage_round;
 
@@ -84,20 +84,20 @@ typedef struct peer_leader {
     leader_rollback rollback;
 } peer_leader;
 
-// ---- shadow.c ------------------------------------------------------------------------------------------------------
-void shadow_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
-// At the leader: the stage that a joining shadow shall keep; false: none needs one now.
-bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
-bool shadow_keeps(const peer *p, uint16_t stage);       // a shadow keeps it or is being admitted
-bool shadow_could_work(const peer *p, uint16_t stage);  // a shadow of it is here with the state
-void shadow_lead(peer *p);
-// True: FINAL need not wait for this stage's shadows.
-bool shadow_follows(peer *p, uint16_t stage);
-bool shadow_of(const peer *p, member_id who, uint16_t stage);
+// ---- standby.c ------------------------------------------------------------------------------------------------------
+void standby_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
+// At the leader: the stage that a joining standby shall keep; false: none needs one now.
+bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
+bool standby_exists(const peer *p, uint16_t stage);       // a standby keeps it or is being admitted
+bool standby_can_take_over(const peer *p, uint16_t stage);  // a standby of it is here with the state
+void standby_tick(peer *p);
+// True: FINAL need not wait for this stage's standbys.
+bool standby_lets_final_go(peer *p, uint16_t stage);
+bool standby_keeps(const peer *p, member_id who, uint16_t stage);
 // A member does its work or is being admitted; it may still be fetching the state.
 bool stage_has_workers(const peer *p, uint16_t stage);
-void shadow_reduced(peer *p, const message *msg);
-void shadow_state(peer *p, const message *msg);
+void standby_on_reduced(peer *p, const message *msg);
+void standby_on_state(peer *p, const message *msg);
 
 // ---- rollback.c ----------------------------------------------------------------------------------------------------
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first

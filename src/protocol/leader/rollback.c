@@ -201,14 +201,14 @@ bool rollback_nears(const peer *p) {
     return false;
 }
 
-// A shadow could take over the work of `m`, the only member of its stage. A promoted shadow is not moved: it would join as a
-// shadow again.
+// A standby could take over the work of `m`, the only member of its stage. A promoted standby is not moved: it would join as a
+// standby again.
 static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
-    return shadow_could_work(p, m->stage) && (m->promoted == 0 || !shadow_keeps(p, empty));
+    return standby_can_take_over(p, m->stage) && (m->promoted == 0 || !standby_exists(p, empty));
 }
 
 // Chooses the relay to move into the empty stage: the newest member of the most populated stage, never the leader itself. A
-// stage with one relay qualifies only if one of its shadows can take over.
+// stage with one relay qualifies only if one of its standbys can take over.
 static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;

@@ -267,7 +267,7 @@ void log_compare(peer *p, uint64_t newest) {
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // other members may have replaced its contributions meanwhile: it joins again as a new member
-    p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->shadow;
+    p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->standby;
     run_state_forget_members(&p->state);
     members_forget(p);
     p->log->afresh.floor = p->state.position;

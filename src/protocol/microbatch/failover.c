@@ -106,7 +106,7 @@ static bool has_answered(const failover_state *t, member_id who) {
 }
 
 // Members admitted later have applied OWNER before they could hold anything.
-static bool must_answer(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->microbatch->failover.term && !has_answered(&p->microbatch->failover, m->id); }
+static bool must_answer(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && !member_is_standby(m) && m->id < p->microbatch->failover.term && !has_answered(&p->microbatch->failover, m->id); }
 
 void on_holdings(peer *p, const message *msg) {
     const message_holdings *body = &msg->u.holdings;

@@ -45,7 +45,7 @@ static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, ui
 // ---- FORWARD ------------------------------------------------------------------------------------------------------
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
-    if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->shadow) return DENY_VERSION;
+    if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->standby) return DENY_VERSION;
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
     // a newer ownership epoch means that the log here is behind; an older one does not change the tensor
     if (subject->owner_term > p->state.owner_term[subject->m % p->run.slots]) return DENY_VERSION;

@@ -123,7 +123,7 @@ void own_launch(peer *p) {
 
 void own_cancel(peer *p, uint32_t m, member_id who) {
     const cluster_member *at = who == p->me ? NULL : member_find(p, who);
-    if (at == NULL || member_is_shadow(at)) return;
+    if (at == NULL || member_is_standby(at)) return;
     message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
     cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->state.owner_term[m % p->run.slots]};
     peer_send_member(p, who, 0);

@@ -161,7 +161,7 @@ bool route_is_next(const peer *p, member_id id) {
 
 bool route_is_previous(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
-    return m != NULL && !member_is_shadow(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
+    return m != NULL && !member_is_standby(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
 }
 
 // Among the members of `other`'s stage, it is one of the first for `self`, in an order of self's own that lasts.
@@ -230,7 +230,7 @@ static void refresh(peer *p) {
     r->stale = false;
     if (r->router != NULL && router_self(r->router) != p->me) route_view_stop(p);
     if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop(p);
-    bool takes_part = run_state_goes_on(&p->state) && !p->shadow && has_routers(&p->run) && numbered(p->me) && sources > 0;
+    bool takes_part = run_state_goes_on(&p->state) && !p->standby && has_routers(&p->run) && numbered(p->me) && sources > 0;
     r->sources = sources;
     for (uint32_t i = 0; i < sources; i++) r->source[i] = source[i];
     if (!takes_part || (p->stage == 0 && !is_source(r, p->me))) {

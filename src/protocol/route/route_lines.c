@@ -86,7 +86,7 @@ static route_line *line_to_sound(peer *p, bool next_stage) {
     uint64_t many = p->cluster->member_count * TIMING_BANDWIDTH_RENEW_EACH_NS, renew = many > TIMING_BANDWIDTH_RENEW_NS ? many : TIMING_BANDWIDTH_RENEW_NS;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
+        if (member_is_standby(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
         if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->soundings < FIRST_SOUNDINGS ? TIMING_BANDWIDTH_AGAIN_NS : renew))) continue;
         return l;
@@ -257,7 +257,7 @@ static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, 
         member_id by = first->line[i].member;
         int64_t there = first->line[i].way;
         const cluster_member *m = by == from || by == to || by == p->me || by == but || there >= straight ? NULL : member_find(p, by);
-        if (m == NULL || member_is_shadow(m) || !member_answers(p, by) || (from == p->me && !stands(p, m))) continue;
+        if (m == NULL || member_is_standby(m) || !member_answers(p, by) || (from == p->me && !stands(p, m))) continue;
         int64_t on = way_in(route_lines_of(p, by), to), time = forwarding_time(there, on, route_pieces(p));
         if (on == 0 || !forwarding_pays(time, straight, before > 0)) continue;
         if (busy) time = forwarding_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
@@ -299,7 +299,7 @@ uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, ro
         member_id by = first->line[i].member;
         int64_t there = first->line[i].way, on = there == 0 || by == p->me ? 0 : way_in(route_lines_of(p, by), p->me), time = there > on ? there : on;
         const cluster_member *m = on == 0 || time > SLOWEST_WAY * straight ? NULL : member_find(p, by);
-        if (m == NULL || member_is_shadow(m) || !member_answers(p, by)) continue;
+        if (m == NULL || member_is_standby(m) || !member_answers(p, by)) continue;
         uint32_t at = count < ROUTE_MAX_WAYS ? count++ : ROUTE_MAX_WAYS;
         while (at > 0 && found[at - 1].us > time) {
             if (at < ROUTE_MAX_WAYS) found[at] = found[at - 1];
@@ -330,7 +330,7 @@ bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_fo
     if (by == to) return true;
     const cluster_member *m = by == 0 || by == p->me || l == NULL || p->now < l->straight_until_ns ? NULL : member_find(p, by);
     int64_t there = way_in(mine, by), on = m == NULL ? 0 : way_in(route_lines_of(p, by), to);
-    if (there == 0 || on == 0 || !small_enough(p) || member_is_shadow(m) || !member_answers(p, by) || !stands(p, m)) return false;
+    if (there == 0 || on == 0 || !small_enough(p) || member_is_standby(m) || !member_answers(p, by) || !stands(p, m)) return false;
     d->by = by;
     d->us = forwarding_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
     d->straight_us = way_in(mine, to) * (1 + route_on_line(p, to));

@@ -33,7 +33,7 @@ static uint32_t index_of(const cast *c, member_id who) {
 }
 
 static bool takes_part(const peer *p, const cluster_member *m) {
-    if (member_is_shadow(m) || !member_answers(p, m->id)) return false;
+    if (member_is_standby(m) || !member_answers(p, m->id)) return false;
     if (m->kind == MEMBER_DATA) return true;
     return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
 }
