@@ -1,5 +1,5 @@
-// Who carries what a narrow line would hold up. (What is known of lines comes of soundings that take minutes; here it is written down.)
-#include "protocol/route/route_lines.c"
+// Who carries what a narrow line would hold up. (What is known of lines comes of probes that take minutes; here it is written down.)
+#include "protocol/route/route_linkstate.c"
 
 #include "protocol_world.h"
 
@@ -26,14 +26,14 @@ static void send_one(uint32_t relays, bool falls, world *w) {
         tick(w);
     }
     assert_int_equal(w->work.kind, JOB_FORWARD);
-    route_lines *r = w->p->routing->lines;
-    r->said[0].member = 1;
-    r->told.count = r->said[0].lines.count = relays;
+    route_linkstate *r = w->p->routing->linkstate;
+    r->advertised[0].member = 1;
+    r->told.count = r->advertised[0].lines.count = relays;
     for (uint32_t i = 0; i < relays; i++) {
-        line_take(w->p, 3 + i);
-        r->told.line[i].member = r->said[0].lines.line[i].member = 3 + i;
+        bandwidth_entry(w->p, 3 + i);
+        r->told.line[i].member = r->advertised[0].lines.line[i].member = 3 + i;
         r->told.line[i].way = STRAIGHT_US;
-        r->said[0].lines.line[i].way = DETOUR_US;
+        r->advertised[0].lines.line[i].way = DETOUR_US;
     }
     r->told.line[r->told.count].member = 1;
     r->told.line[r->told.count++].way = DETOUR_US;

@@ -9,7 +9,7 @@
 enum {
     OF_ONE_WAY = 4,        // GETs under way on the quickest path from one member
     MOST_OF_ONE_WAY = 12,  // ... where a round trip is long beside a chunk
-    HOPED = 66,            // percent; these three as for tensors (route_lines.c)
+    HOPED = 66,            // percent; these three as for tensors (route_linkstate.c)
     HARDLY_LESS = 95,
     MOST_PERCENT = 180,
     TIMEOUT_FACTOR = 6,      // times the expected time, and TIMING_FORWARD_NS: then a forwarded chunk is taken for lost
@@ -44,11 +44,11 @@ static multipath_paths *ways_known(peer *p, member_id from) {
 static void ways_look(peer *p, multipath_paths *w) {
     const multipath_paths before = *w;
     route_forwarding found[CHUNK_MAX_PATHS];
-    int64_t straight_us = 0;
-    uint32_t count = route_ways_from(p, w->from, &straight_us, found, CHUNK_MAX_PATHS);
+    int64_t direct_us = 0;
+    uint32_t count = route_paths_from(p, w->from, &direct_us, found, CHUNK_MAX_PATHS);
     w->until_ns = p->now + TIMING_PATHS_NS;
     w->count = 1;
-    w->way[0] = (multipath_path){.us = (uint64_t)straight_us};
+    w->way[0] = (multipath_path){.us = (uint64_t)direct_us};
     for (uint32_t i = 0; i < count; i++) {
         multipath_path *way = &w->way[w->count++];
         *way = (multipath_path){.by = found[i].by, .us = (uint64_t)found[i].us};

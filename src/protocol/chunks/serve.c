@@ -49,7 +49,7 @@ static bool serves_names(peer *p, const message_get *get) {
 
 // Best observed rate in bytes a second; 0: nothing was sent yet.
 static uint64_t line_rate(const peer *p) {
-    uint64_t most = route_line_rate(p);
+    uint64_t most = route_uplink_rate(p);
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         uint64_t accept_ns = p->cluster->contacts[i].used ? p->cluster->contacts[i].timing.accept_ns : 0;
         uint64_t rate = accept_ns == 0 ? 0 : p->run.activation_bytes * (TIMING_S / 1000) / (accept_ns / 1000 + 1);
@@ -74,8 +74,8 @@ static bool stage_is_short(const peer *p) {
 static bool line_is_wanted(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_INFLIGHT(p, m) {
-        if (send_line(&p->microbatch->inflight[m].on) != 0 || send_line(&p->microbatch->inflight[m].back) != 0) return true;
-        if (p->stage == 0 && send_line(&p->microbatch->owned[m].back) != 0) return true;
+        if (send_first_hop(&p->microbatch->inflight[m].on) != 0 || send_first_hop(&p->microbatch->inflight[m].back) != 0) return true;
+        if (p->stage == 0 && send_first_hop(&p->microbatch->owned[m].back) != 0) return true;
     }
     return false;
 }

@@ -75,8 +75,8 @@
 // ---- routing ------------------------------------------------------------------------------------------------------
 #define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: the unit of the router's waiting
 #define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // the router gathers messages for so long before it answers
-#define TIMING_ROUTE_LOOK_NS (500 * TIMING_MS)     // how often costs and capacity are looked at
-#define TIMING_ROUTE_SAY_NS (2 * TIMING_S)         // longest silence on a link between routers: its delay is measured
+#define TIMING_ROUTE_UPDATE_NS (500 * TIMING_MS)     // how often costs and capacity are looked at
+#define TIMING_ROUTE_CLOCK_NS (2 * TIMING_S)         // longest silence on a link between routers: its delay is measured
 #define TIMING_ROUTE_TELL_NS (2 * TIMING_S)        // flows are reported to the user at most this often,
 #define TIMING_ROUTE_TELL_RESTLESS_NS (10 * TIMING_S) // ... and so often while the router has not settled
 #define TIMING_VIEW_PERIOD_NS (1 * TIMING_S)       // how often a partial view looks for better neighbours, while it finds some
@@ -88,7 +88,7 @@
 #define TIMING_BANDWIDTH_AGAIN_NS (60 * TIMING_S)  // between the first probes of a link,
 #define TIMING_BANDWIDTH_RENEW_NS (300 * TIMING_S) // ... and between later ones: bandwidth changes,
 #define TIMING_BANDWIDTH_RENEW_EACH_NS (16 * TIMING_S) // ... at least so long for each member
-#define TIMING_LINES_NS (10 * TIMING_S)            // link bandwidths are advertised again, in case they were lost
+#define TIMING_LINKSTATE_NS (10 * TIMING_S)            // link bandwidths are advertised again, in case they were lost
 
 // Gaps between words on a link, smoothed, and how surprising the present one is.
 typedef struct timing_link {

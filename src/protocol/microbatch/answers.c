@@ -26,7 +26,7 @@ void on_accept(peer *p, const message *msg) {
     tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
     timing_link *link = send_link_of(p, msg->sender);
     if (s == NULL || link == NULL) return;
-    if (s->state == SEND_SENT && s->by != 0 && s->straight_ns != 0 && s->failures == 0) route_forwarded(p, msg->sender, p->now - s->sent_ns, s->straight_ns);
+    if (s->state == SEND_SENT && s->by != 0 && s->direct_ns != 0 && s->failures == 0) route_forwarded(p, msg->sender, p->now - s->sent_ns, s->direct_ns);
     if (s->state == SEND_SENT && s->by == 0) {
         timing_accepted(link, p->now - s->sent_ns);
         route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);

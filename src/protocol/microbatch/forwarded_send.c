@@ -28,7 +28,7 @@ bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, memb
     if (s->by == 0) return peer_send_member(p, to, blob);
     s->serial = (uint32_t)rng_next(&p->random) | 1;
     s->carried_ns = TIMING_FORWARD_NS + PATIENCE * (uint64_t)d.us * 1000;
-    s->straight_ns = (uint64_t)d.straight_us * 1000;
+    s->direct_ns = (uint64_t)d.direct_us * 1000;
     uint16_t pieces = route_pieces(p);
     *(forward ? &p->core.scratch.u.forward.parcel : &p->core.scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
     bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);

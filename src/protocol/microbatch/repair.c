@@ -169,8 +169,8 @@ static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) 
     uint16_t before = (uint16_t)(c->stage - 1), behind = (uint16_t)((c->stage + 1) % p->run.stages);
     member_id left = before == 0 ? p->me : o->stage[before].member, right = behind == 0 ? p->me : o->stage[behind].member;
     if (!route_by_time(p)) return 0;
-    uint64_t cost = route_line_cost(p, left, c->id) * crowd_on(p, c->id, c->stage, left, before);
-    return right == 0 ? cost : cost + route_line_cost(p, c->id, right) * crowd_on(p, c->id, c->stage, right, behind);
+    uint64_t cost = route_linkstate_cost(p, left, c->id) * crowd_on(p, c->id, c->stage, left, before);
+    return right == 0 ? cost : cost + route_linkstate_cost(p, c->id, right) * crowd_on(p, c->id, c->stage, right, behind);
 }
 
 // Chooses the replacement in a stage: a member at this iteration that answers, has a free slot, and is the cheapest. Without a

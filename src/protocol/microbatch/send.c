@@ -21,7 +21,7 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     const cluster_member *m = member_find(p, to);
     const timing_link none = {0};
     const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing;
-    uint64_t before = (uint64_t)route_on_line(p, to);  // tensors on that line leave first
+    uint64_t before = (uint64_t)route_queued_on_link(p, to);  // tensors on that line leave first
     s->state = SEND_SENT;
     s->to = to;
     s->sent_ns = p->now;

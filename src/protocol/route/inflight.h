@@ -28,7 +28,7 @@ typedef struct tensor_sending {
     member_id failed;       // the forwarder that failed last
     uint32_t failures;      // of live forwarders
     uint64_t carried_ns;    // time limit of the forwarded transfer
-    uint64_t straight_ns;   // expected time of a direct transfer; 0: not known
+    uint64_t direct_ns;   // expected time of a direct transfer; 0: not known
     uint64_t sent_ns, deadline_ns, waiting_since_ns;
     uint32_t links;         // number of links with `to`, when it was sent
     uint32_t trusted;       // how often it was not sent again because it is still under way
@@ -37,7 +37,7 @@ typedef struct tensor_sending {
 } tensor_sending;
 
 // The member on whose line it is; 0: none.
-static inline member_id send_line(const tensor_sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
+static inline member_id send_first_hop(const tensor_sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
 static inline bool send_pending(const tensor_sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
 
 typedef struct inflight_microbatch {

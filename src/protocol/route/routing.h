@@ -13,7 +13,7 @@ enum {
     ROUTE_MAX_LINKS = 2 * WIRE_MAX_STAGE_MEMBERS,  // a data peer has all of both its stages
     ROUTE_MAX_KNOWN = 3 * WIRE_MAX_STAGE_MEMBERS,  // among whom a view chooses, and those of the own stage
     ROUTE_MAX_UNITS = 512,          // entries of router_units that are looked at
-    ROUTE_MAX_WAYS = 16,            // between two members, that are looked at
+    ROUTE_MAX_PATHS = 16,            // between two members, that are looked at
     ROUTE_MAX_FLOWS = 32,           // told to the user
 };
 
@@ -28,31 +28,31 @@ typedef struct route_link {
     uint32_t told;            // cost that the other end names, of its link to here
     uint32_t their_us;        // its clock when it last spoke
     uint64_t their_ns;        // mine then, 0: never
-    uint64_t said_ns;         // when a frame last went out
+    uint64_t last_frame_ns;         // when a frame last went out
     measure_link measured;    // the link from here
     uint64_t taken_ns;        // when a tensor was last answered
     uint16_t share[ROUTER_MAX_SOURCES];  // microbatches sent there in this iteration, by source
     int64_t home[ROUTER_MAX_SOURCES];       // cost from there to each source, as it says; 0: not known
-    int64_t home_said[ROUTER_MAX_SOURCES];  // ... from here, as it was told
+    int64_t home_sent[ROUTER_MAX_SOURCES];  // ... from here, as it was told
     int64_t hop_cost;         // as its cost, by the best way that there is; 0: not looked at yet
 } route_link;
 
 // To any member, where tensors are large.
-typedef struct route_line {
+typedef struct link_bandwidth {
     member_id member;         // 0: none
-    int64_t rate;             // bytes a second, 0: not known. Of soundings alone: a tensor that others slowed down says little of a line
+    int64_t rate;             // bytes a second, 0: not known. Of probes alone: a tensor that others slowed down says little of a line
     int64_t round_trip_ns;    // 0: not known
     uint32_t percent;         // of what my own line would take, tensors took that went by way of somebody; 0: none did
-    uint64_t straight_until_ns;  // it was hardly less, so none goes that way before
+    uint64_t direct_until_ns;  // it was hardly less, so none goes that way before
     uint32_t train;           // that sounds this line, 0: none is under way
     bool train_long;
-    uint64_t sounded_ns;      // 0: never
-    uint32_t soundings;       // that were answered
+    uint64_t probed_ns;      // 0: never
+    uint32_t probes;       // that were answered
     uint32_t heard_train, heard_index, heard_bytes;  // of the other end's
     uint64_t heard_since_ns;
-} route_line;
+} link_bandwidth;
 
-typedef struct route_lines route_lines;  // route_lines.c
+typedef struct route_linkstate route_linkstate;  // route_linkstate.c
 
 // A member that the view may choose as a neighbour, or of this peer's own stage.
 typedef struct route_known {
@@ -88,14 +88,14 @@ typedef struct peer_routing {
     route_link link[ROUTE_MAX_LINKS];
     uint32_t capacity, bound;  // what it may carry; what it may still carry of what it had before
     uint64_t iteration;       // of the links' shares
-    uint64_t say_ns;          // no link has anything to say before; 0: look
-    uint64_t looked_ns;       // when costs and capacity were last looked at
+    uint64_t next_clock_ns;          // no link has anything to say before; 0: look
+    uint64_t updated_ns;       // when costs and capacity were last looked at
     uint64_t routed, unrouted;  // microbatches sent by the router's units, and otherwise
     uint64_t changes;         // of the units of each neighbour, so far
     uint64_t shape, told;     // hash of that now; of what was last told, costs included
     uint64_t told_ns;
-    route_lines *lines;       // NULL: tensors are small
-    uint64_t sounds_until_ns;  // a train is under way, or was lost by then
+    route_linkstate *linkstate;   // NULL: tensors are small
+    uint64_t probe_until_ns;  // a train is under way, or was lost by then
     peer_flow flow[ROUTE_MAX_FLOWS];  // as told
 } peer_routing;
 
@@ -117,38 +117,38 @@ route_link *route_find(peer *p, member_id id);
 void route_link_open(peer *p, route_link *l);  // a new session
 void route_link_close(peer *p, route_link *l);
 void route_links_tick(peer *p);
-void route_say(peer *p, route_link *l);  // a frame without parts
+void route_send_clock(peer *p, route_link *l);  // a frame without parts
 void route_flush(peer *p);
 message_route *route_frame_begin(peer *p, const route_link *l);  // in p->scratch; parts go in, then
 void route_frame_send(peer *p, route_link *l);
 // route_home.c
-void route_home_tell(peer *p);
+void route_home_advertise(peer *p);
 void route_home_heard(peer *p, route_link *l, const route_part *part);
 bool route_by_time(const peer *p);
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time);
 int64_t route_time_by(const peer *p, const route_link *l, uint32_t source);
-// route_lines.c
-bool route_worth_sounding(const peer_run *run);  // tensors are so large that a train costs nothing beside them
-size_t route_lines_bytes(const peer_run *run);
-void route_sound_tick(peer *p);
+// route_linkstate.c
+bool route_worth_probing(const peer_run *run);  // tensors are so large that a train costs nothing beside them
+size_t route_linkstate_bytes(const peer_run *run);
+void route_probe_tick(peer *p);
 // A forwarded tensor has arrived there; `expected_ns`: what the direct line would have taken.
 void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns);
-void route_lines_tell(peer *p);
+void route_linkstate_advertise(peer *p);
 void on_lines(peer *p, const message *msg);
-const message_lines *route_lines_of(const peer *p, member_id of);  // as it said; NULL: nothing
-uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of unknown bandwidth costs much
+const message_lines *route_linkstate_of(const peer *p, member_id of);  // as it said; NULL: nothing
+uint64_t route_linkstate_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of unknown bandwidth costs much
 // The forwarder, other than `but`, by which a tensor arrives there sooner than directly; 0: none.
 typedef struct route_forwarding {
     member_id by;
-    int64_t us, straight_us;  // what it takes so, and on my own line
+    int64_t us, direct_us;  // what it takes so, and on my own line
 } route_forwarding;
-int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are on my line there
+int64_t route_queued_on_link(const peer *p, member_id to);  // tensors of mine that are on my line there
 route_forwarding route_forwarder(const peer *p, member_id to, member_id but);
 // The same as was planned: by way of `by`, or straight if that is `to`. False: it cannot be.
 bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_forwarding *d);
 // What a tensor takes straight from that member to me, in microseconds (0: not known), and who, at most so many, might carry others at the same time: the
 // quickest first.
-uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_forwarding *way, uint32_t most);
+uint32_t route_paths_from(const peer *p, member_id from, int64_t *direct_us, route_forwarding *path, uint32_t capacity);
 uint64_t route_round_trip(const peer *p, member_id to);  // 0: not known
 int64_t route_best_hop(const peer *p, const route_link *l);  // its cost by the best ways
 uint16_t route_pieces(const peer *p);  // of a carried tensor
@@ -169,7 +169,7 @@ void route_view_opens(peer *p, route_link *l);   // the router gets it, with wha
 void route_view_closes(peer *p, const route_link *l);
 void route_view_look(peer *p);
 void route_view_tick(peer *p);
-uint64_t route_line_rate(const peer *p);  // bytes a second: the best that my line was seen to carry, 0: nothing yet
+uint64_t route_uplink_rate(const peer *p);  // bytes a second: the best that my line was seen to carry, 0: nothing yet
 void on_view(peer *p, const message *msg);
 bool route_is_next(const peer *p, member_id id);
 bool route_is_previous(const peer *p, member_id id);
