@@ -22,7 +22,7 @@ static timing_link steady(uint64_t *now_ns) {
     return link;
 }
 
-// The quickest_transfer silence that is suspicious, to the millisecond.
+// The shortest silence that is suspicious, to the millisecond.
 static uint64_t limit_of(const timing_link *link) {
     uint64_t silence = 0;
     while (!timing_suspect(link, link->heard_ns + silence)) silence += TIMING_MS;

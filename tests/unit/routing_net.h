@@ -433,7 +433,7 @@ static inline net_result net_settle(net *n, const char *what) {
     return r;
 }
 
-// --- The optimum for one source: successive quickest_transfer paths ---------------------------------------
+// --- The optimum for one source: successive shortest paths ---------------------------------------
 
 typedef struct net_arc {
     uint32_t to;
@@ -455,7 +455,7 @@ static inline void net_arc_add(net_graph *g, uint32_t a, uint32_t b, int32_t cap
     g->arc[g->arcs++] = (net_arc){a, 0, -cost};
 }
 
-// Augments one unit along the quickest_transfer path from `s` to `t`; false: there is none.
+// Augments one unit along the shortest path from `s` to `t`; false: there is none.
 static inline bool net_augment(net_graph *g, uint32_t s, uint32_t t, int64_t *cost) {
     int64_t distance[2 * NET_PEERS + 2];
     uint32_t by[2 * NET_PEERS + 2];

@@ -359,8 +359,8 @@ static void test_mistakes_of_the_file(void **state) {
     expect_refused(changed("microbatches: 4", "microbatches: 2000"),
                    "s.yaml:6:15: microbatches must be from 1 to 1024");
     expect_refused(changed("name: small", "name: a b"), "s.yaml:1:7: name: 'a b' is no name: use letters");
-    expect_refused(with("routing: quickest_transfer\n"),
-                   "s.yaml:11:10: routing must be braid, gwtf, swarm or cheapest, not 'quickest_transfer'");
+    expect_refused(with("routing: shortest\n"),
+                   "s.yaml:11:10: routing must be braid, gwtf, swarm or cheapest, not 'shortest'");
     expect_refused(with("objective: best\n"), "s.yaml:11:12: objective must be sum or worst, not 'best'");
     expect_refused(with("routing: cheapest\nobjective: worst\n"),
                    "s.yaml:12:12: objective is for the routings braid and gwtf, not for 'cheapest': leave it out");

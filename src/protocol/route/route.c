@@ -1,21 +1,21 @@
-// The router in this peer: who its neighbours are, what it may carry, what its links cost, and which microbatch goes by
-// which of its units (docs/protocol.md, Routing). The router never holds a microbatch up and never moves one under way.
+// The router in this peer: neighbours, capacity, link costs, and the choice of the next member for a microbatch
+// (docs/protocol.md, Routing). No microbatch waits for the router, and the router never moves one that is under way.
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-static const int64_t unknown_cost = 1000;  // of a link of which nothing is known yet: cheap, so that it is tried
-static const int64_t slack = 200;          // microseconds a link; a gain of less is left alone
+static const int64_t unknown_cost = 1000;  // of a link without any measurement: low, so that the link is tried
+static const int64_t slack = 200;          // microseconds per link; smaller gains do not change the flow (ε-optimality)
 static const double gwtf_temperature = 1.7 * 1000, gwtf_cooling = 0.95;
 enum { SHORT_LABELS = 24, FEW_STAGES = 8, LATE_FACTOR = 2 };
 
 static bool has_router_number(member_id id) { return id != 0 && id < (member_id)1 << 31; }
 
-// ---- memory and life ----------------------------------------------------------------------------------------------
+// ---- memory and start ---------------------------------------------------------------------------------------------
 
 _Static_assert((int)WIRE_MAX_MEMBERS <= (int)ROUTER_PLANNED_RELAYS, "data peers plan with all relays of any run");
 
-// A relay of the first or last stage that no data peer knows would be of no use, so a data peer knows them all.
+// Rule N1: a data peer has all relays of the first and the last stage as neighbours, because a relay without one is useless.
 static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
     uint32_t neighbours = kind == MEMBER_DATA ? WIRE_MAX_STAGE_MEMBERS : ROUTE_NEIGHBOURS;
     return (router_config){
@@ -33,14 +33,15 @@ static size_t router_bytes_for(const peer_run *run, const peer_config *config, u
     return router_bytes(&c);
 }
 
-// The number of data peers may change. One alone has longer labels than several have.
+// The number of data peers may change during a run. A router with a single data peer has longer labels than one with several.
 size_t route_bytes(const peer_run *run, const peer_config *config) {
     if (!has_routers(run)) return 0;
     size_t one = router_bytes_for(run, config, 1), many = router_bytes_for(run, config, ROUTER_MAX_SOURCES);
     return one > many ? one : many;
 }
 
-// The data peers, at most ROUTER_MAX_SOURCES with the lowest numbers; the microbatches of others go without the router.
+// Rule N3: the commodities are the data peers with the lowest numbers, at most ROUTER_MAX_SOURCES. Microbatches of other data
+// peers use the fallback choice.
 static uint64_t find_sources(const peer *p, router_peer *source, uint32_t *count) {
     uint64_t epoch = 1;
     *count = 0;
@@ -73,9 +74,9 @@ static void stop_router(peer *p) {
     r->serves = false;
 }
 
-// ---- what it may carry --------------------------------------------------------------------------------------------
+// ---- capacity (rule N2) -------------------------------------------------------------------------------------------
 
-// One microbatch's time at a member of my stage; 0: not known.
+// Compute time of one microbatch at a member, from its heartbeat; 0: not known.
 uint64_t route_time_at(const peer *p, const cluster_member *m) {
     if (m->contact == NO_CONTACT) return p->microbatch->forward_ns + p->microbatch->backward_ns;
     const message_heartbeat *beat = &p->cluster->contacts[m->contact].beat;
@@ -100,14 +101,15 @@ static uint64_t median_time(const peer *p) {
     return count == 0 ? 0 : time[(count - 1) / 2];
 }
 
-// In 1/1024 of an ordinary member. Who is within half of the ordinary is ordinary: time is measured on busy machines.
+// Speed in 1/1024 of the median member. A time within half of the median counts as the median, because other load on a machine
+// distorts it.
 static uint64_t speed_of(uint64_t time, uint64_t median) {
     if (time == 0 || median == 0 || (time * 2 <= median * 3 && time * 3 >= median * 2)) return 1024;
     uint64_t speed = median * 1024 / time;
     return speed == 0 ? 1 : speed;
 }
 
-// So many microbatches a relay computes while one of them is on its way to the next stage by the cheapest link.
+// The number of microbatches that this relay computes during one transfer on its cheapest link to the next stage.
 static uint64_t computed_per_transfer(const peer *p) {
     uint64_t least = UINT64_MAX, own_us = (p->microbatch->forward_ns + p->microbatch->backward_ns) / MEASURE_UNIT_NS;
     for (uint32_t i = 0; i < p->routing->links; i++) {
@@ -118,8 +120,9 @@ static uint64_t computed_per_transfer(const peer *p) {
     return (least - own_us) / own_us;
 }
 
-// A relay: its share of an iteration's microbatches, by the speed of those of its stage; where computing is nothing beside the
-// lines, by their slots: who holds one is free again only when it comes back. A data peer: those it owns.
+// Rule N2. A data peer: the number of microbatches that it owns. A relay: its share of all microbatches, in proportion to the speeds
+// of the members of its stage. If transfers take much longer than computing, the share is in proportion to slots, because a
+// slot is taken until the gradient returns.
 static uint32_t capacity_now(const peer *p) {
     if (p->stage == 0) {
         uint32_t mine = 0;
@@ -164,7 +167,7 @@ bool route_is_previous(const peer *p, member_id id) {
     return m != NULL && !member_is_standby(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
 }
 
-// Among the members of `other`'s stage, it is one of the first for `self`, in an order of self's own that lasts.
+// True if `other` is among the first ROUTE_NEIGHBOURS of its stage in a pseudo-random order that depends on `self` only.
 static bool ranks_among_first(const peer *p, member_id self, const cluster_member *other) {
     uint64_t rank = rng_seed(self, other->id);
     uint32_t before = 0;
@@ -175,7 +178,7 @@ static bool ranks_among_first(const peer *p, member_id self, const cluster_membe
     return before < ROUTE_NEIGHBOURS;
 }
 
-// gwtf asks those of its own stage, and of many a choice that both ends know from the member numbers alone.
+// The algorithm gwtf also talks to members of its own stage. In a large stage both ends choose each other by member numbers alone.
 static bool is_neighbour_in_stage(const peer *p, const cluster_member *m) {
     if (p->run.routing != ROUTER_GWTF || p->stage == 0) return false;
     return ranks_among_first(p, p->me, m) && ranks_among_first(p, m->id, member_find(p, p->me));
@@ -220,7 +223,7 @@ static void choose_neighbours(peer *p) {
     }
 }
 
-// A life of the router lasts as long as I am this member and the data peers are these.
+// Starts, restarts or stops the router. It restarts when this peer is another member, or when the data peers change (rule N3).
 static void refresh_router(peer *p) {
     peer_routing *r = p->routing;
     router_peer source[ROUTER_MAX_SOURCES] = {0};
@@ -262,7 +265,7 @@ static void refresh_router(peer *p) {
 int64_t route_hop_cost(const route_link *l) { return l->hop_cost != 0 ? l->hop_cost : route_cost_of(l); }
 int64_t route_cost_of(const route_link *l) { return l->measured.cost != 0 ? l->measured.cost : unknown_cost; }
 
-// What waited behind another tensor of this link set out when that was through: the wait says nothing of the link.
+// A tensor that waited behind another one on this link started when that one was accepted. The wait is no property of the link.
 void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     route_link *l = route_find(p, to);
     if (l == NULL) return;
@@ -271,8 +274,8 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     l->taken_ns = p->now;
 }
 
-// What no tensor has crossed yet is taken to be like the one of this peer's links whose round trip is most like it, and the
-// slower the longer its round trip is, by at most half.
+// Rule N5: a link without tensors so far gets the rate of this peer's link with the most similar round trip. If its own round trip is
+// longer, the rate is reduced in proportion, by at most half.
 static int64_t guess_rate(const peer_routing *r, const route_link *of) {
     int64_t trip = measure_value(&of->measured.round_trip), best = 0, rate = 0;
     if (trip == 0) return 0;
@@ -338,7 +341,7 @@ void route_tick(peer *p) {
     peer_wake_at(p, r->updated_ns + TIMING_ROUTE_UPDATE_NS);
 }
 
-// ---- which microbatch goes where ----------------------------------------------------------------------------------
+// ---- choice of the next member (rule N6) --------------------------------------------------------------------------
 
 static void reset_shares(peer *p) {
     peer_routing *r = p->routing;
@@ -348,7 +351,7 @@ static void reset_shares(peer *p) {
         for (uint32_t k = 0; k < ROUTER_MAX_SOURCES; k++) r->link[i].share[k] = 0;
 }
 
-// The queue there is so much longer than elsewhere that waiting costs more than another way.
+// True if the queue at `f` is so much longer than another one that waiting there costs more than a detour.
 static bool queue_is_too_long(const peer *p, const pick_peer *f, const inflight_microbatch *h) {
     for (uint32_t i = 0; i < p->microbatch->flow.count; i++) {
         const pick_peer *other = &p->microbatch->flow.peer[i];
@@ -381,7 +384,7 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
         route_link *l = &r->link[i];
         const pick_peer *f = count[i] == 0 ? NULL : pick_find(&p->microbatch->flow, l->member);
         if (f == NULL || !pick_is_usable(f, h->on.tried, h->on.tried_count) || queue_is_too_long(p, f, h)) continue;
-        // the one that is furthest behind its share of units; equal ones by number
+        // the neighbour that is furthest behind its share of units; ties by member number
         uint64_t here = (l->share[k] + 1u) * (best == NULL ? 0 : count[best - r->link]);
         uint64_t there = best == NULL ? 1 : (best->share[k] + 1u) * count[i];
         if (here < there || (here == there && l->member < best->member)) best = l;

@@ -1,9 +1,9 @@
-// Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md, Routing).
+// Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md, Routing, N4).
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-// Costs of walks that a peer may name: so far inside what a ROUTE carries that what is made of them still fits.
+// The largest path cost that is accepted from a peer. Sums of two such costs still fit into a ROUTE.
 #define MAX_COST (WIRE_MAX_ROUTE_COST / 2)
 
 static const uint32_t longest_echo_us = 60 * 1000 * 1000;
@@ -49,7 +49,7 @@ message_route *route_frame_begin(peer *p, const route_link *l) {
     return frame;
 }
 
-// Sends p->core.scratch. A frame that is lost here leaves a gap at the other end, so the session must begin again.
+// Sends p->core.scratch. A frame with parts that cannot be sent leaves a gap at the other end, so a new session must begin.
 void route_frame_send(peer *p, route_link *l) {
     message_route *frame = &p->core.scratch.u.route;
     if (frame->parts > 0) frame->sequence = ++l->sent;
@@ -66,7 +66,7 @@ void route_send_clock(peer *p, route_link *l) {
 
 static bool cost_in_range(int64_t cost) { return cost >= -MAX_COST && cost <= MAX_COST; }
 
-enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts that are two ways to carry one message
+enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts that exist on the wire only: variants of one router message
 
 static uint8_t kind_on_the_wire(const router_message *m) {
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
@@ -161,9 +161,9 @@ static router_kind kind_of(uint8_t part) {
     return (router_kind)(part <= ROUTE_FLOW ? part : part - ONLY_ON_THE_WIRE);
 }
 
-// False: no correct router sends this.
+// Decodes one part. False: a correct router never sends it.
 static bool message_of(const route_part *part, const uint32_t *word, router_message *m) {
-    memset(m, 0, sizeof *m);  // a part may be shorter than its reader expects
+    memset(m, 0, sizeof *m);  // a part may have fewer words than its kind defines
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;

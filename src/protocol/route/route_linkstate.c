@@ -1,5 +1,6 @@
-// Link bandwidth, where tensors are large (docs/protocol.md, Routing). Links are probed before tensors cross them. In a small swarm
-// every peer advertises its links (LINES), so each knows forwarders that are quicker than its direct line.
+// Link bandwidth where tensors are large (docs/protocol.md, Slow links, S1 and S3, and Relayed transfers, C1). Links are probed
+// before tensors cross them. In a small swarm every peer advertises the state of its links (LINES), so that each peer can
+// compute which forwarder is faster than its direct link.
 //
 // A bandwidth probe is a packet train (SOUND): the spacing of its messages at the receiver gives the bandwidth.
 #include "routing/schedule/forwarding.h"
@@ -8,10 +9,10 @@
 #include <string.h>
 
 enum {
-    SHORT_TRAIN = 8, SHORT_BYTES = 8 << 10,   // the first probe: it occupies a line of 1 Mb/s for half a second
-    LONG_TRAIN = 32, LONG_BYTES = 16 << 10,   // the second probe, of lines that took the first one quickly
+    SHORT_TRAIN = 8, SHORT_BYTES = 8 << 10,   // the first probe: it occupies a link of 1 Mb/s for half a second
+    LONG_TRAIN = 32, LONG_BYTES = 16 << 10,   // the second probe, for links that delivered the first one quickly
     FIRST_PROBES = 3,
-    TENSORS_SHARE = 32,                       // links are probed if a tensor is at least so many short trains
+    TENSORS_SHARE = 32,                       // links are probed if a tensor is at least this many short trains
     EXPECTED_PERCENT = 66, USELESS_PERCENT = 95, MOST_PERCENT = 180,
     LINKSTATE_BAND = 16,                          // smaller relative changes are not advertised
     PIECE_BYTES = 512 << 10,                  // least size of a piece
@@ -22,7 +23,7 @@ static const uint64_t unknown_link_cost = (uint64_t)1 << 28;
 struct route_linkstate {
     link_bandwidth bandwidth[ROUTE_MAX_LINKS];
     struct {
-        member_id member;  // 0: nobody
+        member_id member;  // 0: unused
         message_lines lines;
     } advertised[SCHEDULE_MAX_PEERS];
     message_lines told;    // this peer's own, as last advertised
@@ -37,7 +38,7 @@ size_t route_linkstate_bytes(const peer_run *run) {
 
 static bool swarm_is_small(const peer *p) { return p->cluster->member_count <= SCHEDULE_MAX_PEERS; }
 
-// ---- my lines -----------------------------------------------------------------------------------------------------
+// ---- links of this peer -------------------------------------------------------------------------------------------
 
 static link_bandwidth *bandwidth_find(const peer *p, member_id id) {
     route_linkstate *r = p->routing->linkstate;
@@ -59,7 +60,7 @@ static link_bandwidth *bandwidth_entry(peer *p, member_id id) {
 
 static bool link_is_up(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP; }
 
-// The first probes may meet other traffic or a busy machine: the best of them counts.
+// Rule S1: the best of the first probes counts, since other traffic or a busy machine may disturb one; later a moving mean.
 static void record_rate(link_bandwidth *l, uint64_t bytes, int64_t ns) {
     int64_t rate = (int64_t)((double)bytes * 1e9 / (double)(ns < 1 ? 1 : ns));
     l->probes++;
@@ -68,7 +69,7 @@ static void record_rate(link_bandwidth *l, uint64_t bytes, int64_t ns) {
     if (l->rate < 1) l->rate = 1;
 }
 
-// ---- sounding -----------------------------------------------------------------------------------------------------
+// ---- bandwidth probes (rule S1) -----------------------------------------------------------------------------------
 
 static void send_train(peer *p, link_bandwidth *l, uint16_t count, uint16_t bytes) {
     l->train = (uint32_t)rng_next(&p->random) | 1;
@@ -144,7 +145,7 @@ void on_sounded(peer *p, const message *msg) {
     route_probe_tick(p);
 }
 
-// ---- what everybody says ------------------------------------------------------------------------------------------
+// ---- link-state advertisements (rule S3) --------------------------------------------------------------------------
 
 static uint32_t capped_cost(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us : WIRE_MAX_LINK_COST; }
 
@@ -222,7 +223,7 @@ uint64_t route_linkstate_cost(const peer *p, member_id from, member_id to) {
     return unknown_link_cost;
 }
 
-// ---- by way of whom -----------------------------------------------------------------------------------------------
+// ---- choice of a forwarder (rules C1, A5) -------------------------------------------------------------------------
 
 static int64_t transfer_time(const message_lines *advertised, member_id to) {
     for (uint32_t i = 0; advertised != NULL && i < advertised->count; i++)
@@ -245,8 +246,9 @@ int64_t route_queued_on_link(const peer *p, member_id to) {
     return count;
 }
 
-// The quickest_transfer way from one to the other, and who carries; 0: nobody. `busy`: tensors that are on my lines already go first. That
-// alone is no reason for a detour: a line that is free may share what is narrow with one that is not. So it must be a wider one.
+// The least transfer time between two members in microseconds, and the forwarder of that path (0: direct). With `busy` the
+// queues on this peer's own links count as well. A free path with the bandwidth of the direct link does not qualify, because
+// both may share one bottleneck.
 static int64_t quickest_transfer(const peer *p, member_id from, member_id to, bool busy, member_id but, member_id *forwarder) {
     const message_lines *first = route_linkstate_of(p, from);
     int64_t direct = transfer_time(first, to);
@@ -277,7 +279,7 @@ route_forwarding route_forwarder(const peer *p, member_id to, member_id but) {
     return d;
 }
 
-// The least time that a tensor takes on any line from one, and on any line to me.
+// Transfer time on the fastest known link out of the sender or into this peer, whichever is slower.
 static int64_t quickest_uplink(const peer *p, const message_lines *first) {
     int64_t out = INT64_MAX, in = INT64_MAX;
     for (uint32_t i = 0; i < first->count; i++) {
@@ -288,8 +290,9 @@ static int64_t quickest_uplink(const peer *p, const message_lines *first) {
     return out > in ? out : in;
 }
 
-// One behind the other, so that each line is busy all the time. A way that is no wider than the straight line may share what is narrow with it; so it is
-// gone only as far as all together carry no more than one line out of there and one line to me are known to.
+// Rule A5. Chunks follow each other, so both links of a path are busy all the time and the slower one decides. A path that is no
+// faster than the direct link may share its bottleneck. Such a path is used only while all paths together stay below the rate of
+// the fastest known link out of the sender and into this peer.
 uint32_t route_paths_from(const peer *p, member_id from, int64_t *direct_us, route_forwarding *path, uint32_t capacity) {
     const message_lines *first = swarm_is_small(p) ? route_linkstate_of(p, from) : NULL;
     route_forwarding found[ROUTE_MAX_PATHS];
@@ -337,13 +340,14 @@ bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_fo
     return true;
 }
 
-// Lines that share what is narrow, a house's line or a machine, are not wider together: this shows when it is tried.
+// Rule C1: if relayed transfers take about as long as direct ones, the links share a bottleneck (an access line, a machine), and
+// none is relayed for a while.
 void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
     link_bandwidth *l = bandwidth_find(p, to);
     if (l == NULL) return;
     uint64_t percent = took_ns / (expected_ns / 100 + 1);
     if (percent > MOST_PERCENT) percent = MOST_PERCENT;
-    if (l->percent == 0) l->percent = EXPECTED_PERCENT;  // so that one that was slow by chance does not decide
+    if (l->percent == 0) l->percent = EXPECTED_PERCENT;  // the mean starts there, so that one slow transfer does not decide
     l->percent = (3 * l->percent + (uint32_t)percent) / 4;
     if (l->percent < USELESS_PERCENT) return;
     l->percent = 0;
@@ -357,7 +361,7 @@ int64_t route_best_hop(const peer *p, const route_link *link) {
     if (l == NULL || p->now < l->direct_until_ns || !swarm_is_small(p)) return cost;
     int64_t there = quickest_transfer(p, p->me, other, false, 0, &forwarder), back = quickest_transfer(p, other, p->me, false, 0, &forwarder);
     int64_t saved = transfer_time(route_linkstate_of(p, p->me), other) - there + transfer_time(route_linkstate_of(p, other), p->me) - back;
-    int64_t best = cost - saved / 2, least = (there + back) / 2;  // what the two ends measured need not agree
+    int64_t best = cost - saved / 2, least = (there + back) / 2;  // the measurements of the two ends may differ
     if (best < least) best = least;
     return best < cost ? best : cost;
 }

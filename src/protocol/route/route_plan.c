@@ -1,6 +1,6 @@
-// The ways of an iteration where lines are slow beside computing: everybody tells what its lines cost (route_linkstate.c), and data peers plan
-// (src/routing/schedule/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
-// long, chooses by itself (route_home.c).
+// Planned paths of an iteration on slow links (docs/protocol.md, Slow links, S4). Peers advertise their links (route_linkstate.c),
+// and data peers plan with them (routing/schedule/schedule.h). A plan binds no member: if the planned receiver is gone or has no
+// slot for too long, the holder chooses another one (route_home.c, rule S5).
 #include "protocol/route/routing.h"
 
 #include <string.h>
@@ -16,11 +16,11 @@ size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
     return makes_plans(run, config) ? sizeof(route_plan) + schedule_bytes() : 0;
 }
 
-_Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a way names every stage but the first, and home");
+_Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a planned path names every stage but the first, and the owner");
 
 // ---- the plan -----------------------------------------------------------------------------------------------------
 
-// Peers in the order of their numbers.
+// The members of a plan in the order of their numbers; the planner names them by index.
 typedef struct plan_peers {
     uint32_t count;
     const cluster_member *peer[SCHEDULE_MAX_PEERS];
@@ -57,7 +57,7 @@ static void add_hops(const peer *p, schedule *s, const plan_peers *c, uint32_t f
     }
 }
 
-// Of all lines, for somebody may carry.
+// Transfer times of all links, since any member may be a forwarder.
 static void add_transfers(schedule *s, const plan_peers *c, uint32_t from, const message_lines *said) {
     for (uint32_t i = 0; i < said->count; i++) {
         uint32_t to = index_of(c, said->line[i].member);
@@ -114,15 +114,15 @@ member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
     return way != NULL && way[p->run.stages - 1].member == to ? way[p->run.stages].back_by : 0;
 }
 
-// Times of a plan count from the iteration's beginning, which who came later does not know.
+// Departure times count from the beginning of the iteration. A member that was admitted later does not know it, and sends at once.
 static bool was_member_at_start(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
 
 uint64_t route_plan_time(const peer *p, const inflight_microbatch *h) {
     return h->ahead_count > 0 && was_member_at_start(p) ? p->microbatch->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
 }
 
-// A slot or a line that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited for
-// as long as any other way would take longer, there and back, and at least as long as the way on takes.
+// Rules S4 and S5. A microbatch never leaves before its planned time: a free slot or link may belong to another one that is still on
+// its way. After that time it waits for the planned member while waiting is cheaper than the best other path, there and back.
 static bool waits_for_planned(const peer *p, const inflight_microbatch *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
     if (p->now < from) return true;

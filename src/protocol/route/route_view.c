@@ -1,6 +1,6 @@
-// Whom this relay's router has as neighbours where a stage has more members than it may have: a view (routing/view/view.h) in a peer.
-// Everybody knows from the log who there is, so gossip only has to find out who is good: what a link would cost, and where the
-// others lie (docs/protocol.md, Views). Between stages that are not crowded all of this is asleep.
+// The choice of a relay's neighbours in a stage with more members than a router may have: a partial view (routing/view/view.h;
+// docs/protocol.md, Partial views). The log names all members, so gossip spreads estimates only: link costs and network
+// coordinates. Between small stages there is no view and no gossip.
 #include "routing/view/view.h"
 #include "protocol/route/routing.h"
 
@@ -10,16 +10,16 @@ static const uint32_t longest_echo_us = 60 * 1000 * 1000;
 
 _Static_assert((int)GOSSIP_KINDS == (int)VIEW_KIND_COUNT && (int)GOSSIP_SAMPLE == (int)VIEW_SAMPLE && (int)GOSSIP_CUT == (int)VIEW_CUT,
                "the wire's kinds of gossip are the view's");
-_Static_assert((int)WIRE_MAX_VIEW_CARDS == (int)VIEW_DESCRIPTORS && (int)WIRE_VIEW_AXES == (int)VIEW_AXES, "a VIEW carries what a view says");
+_Static_assert((int)WIRE_MAX_VIEW_CARDS == (int)VIEW_DESCRIPTORS && (int)WIRE_VIEW_AXES == (int)VIEW_AXES, "a VIEW has room for a message of the view");
 
-// ---- memory and life ----------------------------------------------------------------------------------------------
+// ---- memory and start ---------------------------------------------------------------------------------------------
 
 static view_config config_of(const peer_run *run, member_id me, uint16_t stage, uint64_t seed) {
     return (view_config){.self = (router_peer)me, .stage = stage, .stages = (uint16_t)(run->stages - 1), .links = ROUTE_NEIGHBOURS,
                          .period = (int64_t)TIMING_VIEW_PERIOD_NS, .patience = (int64_t)TIMING_VIEW_TIMEOUT_NS, .seed = seed};
 }
 
-// Only relays choose, and only among relays.
+// Only relays have a view, and only relays are in it. Needs two adjacent relay stages.
 size_t route_view_bytes(const peer_run *run, const peer_config *config) {
     if (config->kind == MEMBER_DATA || run->stages < 3 || run->routing >= ROUTER_ALGORITHMS) return 0;
     view_config c = config_of(run, 1, 1, 0);
@@ -38,7 +38,7 @@ static bool side_of(const peer *p, uint16_t stage, router_side *side) {
     return stage != 0 && (*side != ROUTER_NEXT || stage == p->stage + 1);
 }
 
-// Both ends say the same of the two stages between which a link stands.
+// Rule W4. Both ends of a link compute the same answer, because it depends on the sizes of both stages.
 static bool is_crowded(const peer *p, uint16_t stage) {
     if (stage == 0 || stage >= p->run.stages) return false;
     return member_count_stage(p, stage) > ROUTE_NEIGHBOURS || member_count_stage(p, p->stage) > ROUTE_NEIGHBOURS;
@@ -50,7 +50,7 @@ static route_known *known_find(peer *p, member_id id) {
     return NULL;
 }
 
-// A relay whom my view may choose or ask: there, and its link stands.
+// True for a relay that the view may choose or measure: a linked member of the own stage or of a crowded side.
 static bool is_candidate(const peer *p, const cluster_member *m) {
     router_side side;
     if (m->contact == NO_CONTACT || m->id >= (member_id)1 << 31 || !side_of(p, m->stage, &side)) return false;
@@ -81,7 +81,7 @@ static void add_candidates(peer *p) {
     }
 }
 
-// ---- what a link would cost ---------------------------------------------------------------------------------------
+// ---- link costs (rule W2) -----------------------------------------------------------------------------------------
 
 static uint32_t per_ms(int64_t bytes_per_s) {
     int64_t rate = bytes_per_s / 1000;
@@ -92,7 +92,7 @@ static uint32_t rate_to(const measure_link *l) { return per_ms(measure_value(&l-
 
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-// The best that my line was seen to carry.
+// The highest rate that this peer's outgoing transfers have reached, in bytes per millisecond; 0: none yet.
 static uint32_t my_rate_out(const peer *p) {
     const peer_routing *r = p->routing;
     uint32_t most = 0;
@@ -109,7 +109,7 @@ static uint32_t my_rate_in(const peer *p) {
     return most;
 }
 
-// Nobody has sent a tensor there yet: what the two lines carried elsewhere, the slower one.
+// The rate of a link without tensors: the slower of the rates that the two ends have reached on other links.
 static int64_t guess_rate(const peer *p, const route_known *k) {
     bool before = k->stage + 1 == p->stage;
     if (before && k->rate_here > 0) return (int64_t)k->rate_here * 1000;
@@ -124,7 +124,7 @@ static int64_t compute_time_at(const peer *p, member_id id) {
     return m == NULL ? 0 : (int64_t)route_time_at(p, m);
 }
 
-// The number that both routers have, where there is one; else the same formula with what is known.
+// The cost that both routers use, if the two have a link. Otherwise the same formula with this peer's estimates.
 static int64_t cost_of(peer *p, const route_known *k) {
     const route_link *l = route_find(p, k->member);
     if (l != NULL && l->told != 0 && k->stage + 1 == p->stage) return l->told;
@@ -161,9 +161,9 @@ void route_view_look(peer *p) {
     }
 }
 
-// ---- who is chosen ------------------------------------------------------------------------------------------------
+// ---- the view's neighbours ----------------------------------------------------------------------------------------
 
-// A link that carries something must not be given up.
+// Reports the units on each link to the view, since a link with units must stay (rule W4).
 static void report_units(peer *p) {
     peer_routing *r = p->routing;
     router_unit unit[ROUTE_MAX_UNITS];
@@ -181,7 +181,7 @@ static void report_units(peer *p) {
     }
 }
 
-// The side has become crowded: whoever is a neighbour already stays one for the time being.
+// Rule W4: when a side becomes crowded, the present links become the links of the view.
 static void adopt_links(peer *p, router_side side) {
     peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links; i++) {
@@ -227,7 +227,7 @@ bool route_view_wants(const peer *p, const cluster_member *m) {
     return false;
 }
 
-// ---- words --------------------------------------------------------------------------------------------------------
+// ---- VIEW messages (rules W1, W5) ---------------------------------------------------------------------------------
 
 static uint32_t clock_us(const peer *p) { return (uint32_t)(p->now / 1000) | 1; }
 
