@@ -1,4 +1,4 @@
-// What follows from each change that a lower part reports (core/change.h): the parts that act on it, in order.
+// Handlers of the changes that lower parts report (core/change.h): the parts that act on each one, in order.
 #include "protocol/internal.h"
 
 #include <math.h>

@@ -28,10 +28,10 @@ typedef struct peer peer;
 enum {
     PEER_VOTERS = 5,           // more would slow each decision down, and more simultaneous deaths are unlikely
     PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and joiners
-    PEER_UPLOAD_PERCENT = 25,  // usual share of a line for state transfer
+    PEER_UPLOAD_PERCENT = 25,  // usual share of a link for state transfer
 };
 
-// What the run's description says, for the protocol's eyes.
+// The part of the run's description that the protocol uses.
 typedef struct peer_run {
     braid_hash description;
     uint64_t seed, iterations;  // versions 0 .. iterations
@@ -46,7 +46,7 @@ typedef struct peer_run {
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch is sent to the cheapest peer
     uint8_t objective;          // router_objective
     bool plan_first;            // router_config.plan_first
-    bool restarts;              // for comparison: a microbatch whose path breaks in the backward pass begins again, as in SWARM
+    bool restarts;              // for comparison: a microbatch with a broken path in the backward pass starts again, as in SWARM
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;
     uint32_t checkpoint_every;  // 0: only at the end
@@ -92,7 +92,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_TRUSTS_DONORS,       // state is accepted without comparing content hashes
     PEER_MUTANT_WAITS_FOR_THE_DEAD,  // pulls of a dead source are not repeated elsewhere
     PEER_MUTANT_FORWARDS_ANYTHING,   // blocks that are not at its version are taken to be brought forward, too
-    PEER_MUTANT_KEEPS_LEFT_OUT,      // what CLOSE leaves out stays in the sum
+    PEER_MUTANT_KEEPS_LEFT_OUT,      // microbatches that CLOSE leaves out stay in the sum
     PEER_MUTANT_DIVIDES_BY_ALL,      // N has the tokens of what is left out, too
     PEER_MUTANT_HEARS_THE_PAST,      // messages from before a rollback count after it
     PEER_MUTANT_KEEPS_THE_PAST,      // a rollback keeps the gradient sum
@@ -128,9 +128,9 @@ typedef struct peer_config {
     uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
-    uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
+    uint8_t upload_percent;     // most of its link that state may take while the run goes on; 0 and 100: all of it
     uint64_t mutants;           // bit i: peer_mutant i; 0 outside of tests
-    uint8_t carried_percent;    // of tensors that are forwarded however quick the line is; 0 outside of tests
+    uint8_t carried_percent;    // of tensors that are forwarded however fast the link is; 0 outside of tests
     bool carries_nothing;       // of others' tensors
     peer_view_mutant view_mutant;
 } peer_config;
@@ -138,7 +138,7 @@ typedef struct peer_config {
 typedef enum event_kind {
     EVENT_TICK,
     EVENT_LINK_UP,     // id; a dial of ours or theirs; authenticated
-    EVENT_LINK_DOWN,   // id; refused: the other side's port answered "nobody here"
+    EVENT_LINK_DOWN,   // id; refused: the port of the other side refuses connections
     EVENT_MESSAGE,     // from id, message, blob
     EVENT_JOB_DONE,
     EVENT_STORED,      // the entry of an EFFECT_APPEND is on stable storage
@@ -178,7 +178,7 @@ typedef enum tell_kind {
     TELL_SUSPECT,     // member, stage: does not answer
     TELL_TRANSFER,    // this peer fetches state: done, total blocks
     TELL_CHECKPOINT,  // version, or failed
-    TELL_FLOWS,       // what this peer's router sends on has changed: flow, flows, changes
+    TELL_FLOWS,       // the flow of this peer's router has changed: flow, flows, changes
     TELL_END,         // the run is complete: weights' hash
     TELL_DIVERGED,    // the run ends with `iteration`: `total` iterations in a row had no finite gradient
     TELL_REFUSED,     // this peer cannot take part; `text` has the reason
@@ -189,7 +189,7 @@ typedef enum tell_kind {
     TELL_LIED,        // member, id, stage: sent corrupt state; it is fetched from another source
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // all copies of the state of `stage` are lost: rolled back to version `iteration`; `total` iterations are computed again
-    TELL_UNFINISHED,  // the run ends with version `iteration`: `id`, whose data `microbatches` of the next iteration need, is away
+    TELL_UNFINISHED,  // the run ends with version `iteration`, because `id` is away and `microbatches` of the next one need its data
     TELL_ALONE,       // this peer was asked to leave, and no other one has the state of `stage`
     TELL_UNLED,       // no leader, and no quorum: `done` of `total` voters are here; a missing one is `id`, last at the address `text`
     TELL_KINDS
@@ -318,7 +318,7 @@ bool peer_knows_member(const peer *p, const braid_id *id);
 void peer_look(const peer *p, peer_view *view);
 // The router's flows. Returns their number; at most `capacity` are written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
-// What a relay holds of this iteration's microbatches, of one owner's or of all (0).
+// The microbatches of this iteration that a relay holds: those of one owner, or all (0).
 void peer_holdings(const peer *p, member_id owner, message_holdings *out);
 // The voters, as far as this peer knows.
 const log_voters *peer_voters(const peer *p);

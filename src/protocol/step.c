@@ -91,7 +91,8 @@ static bool may_speak(const peer *p, uint32_t from, const message *msg) {
     return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
 }
 
-// Election messages are not checked so. They name the receiver's log store, and a voter whose log lags must hear new voters.
+// Messages that only the leader's side sends. Election messages are not among them: they name the receiver's log store, and a
+// voter with an old log must accept them from new voters.
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
 // Messages that do not concern the aggregation.

@@ -13,7 +13,7 @@ const log_entry *raft_entry(const raft *r, uint64_t index) { return index > r->b
 
 uint64_t raft_term_of(const raft *r, uint64_t index) { return index == r->base ? r->base_term : raft_at(r, index)->term; }
 
-// ---- who votes ----------------------------------------------------------------------------------------------------
+// ---- the voters ---------------------------------------------------------------------------------------------------
 
 static void adopt_voters(raft *r, const log_voters *voters, uint64_t index) {
     raft_progress old[WIRE_MAX_VOTERS];
@@ -94,7 +94,7 @@ static void make_room(raft *r) {
     r->base++;
 }
 
-// What the host has applied, by whatever path, is committed. If its entry is in the window, so is everything before it.
+// An entry that the host has applied is committed, also when it came as a LOG message. So is every entry before it in the window.
 static void advance_commit(raft *r) {
     bool here = r->applied > r->committed && r->applied > r->base && r->applied <= r->last;
     if (here && raft_term_of(r, r->applied) == r->applied_term) r->committed = r->applied;
@@ -176,7 +176,7 @@ bool raft_restore(raft *r, const log_entry *record) {
         r->base_voters = record->u.base.voters;
         find_voters(r);
     } else if (record->index == r->base && record->term == r->base_term) {
-        truncate(r, r->base);  // what followed was truncated (raft_undo_change), just after compaction
+        truncate(r, r->base);  // the entries after it were truncated (raft_undo_change), just after compaction
     } else {
         if (record->index <= r->base || record->index > r->last + 1) return false;
         uint64_t committed = raft_implied_commit(r, record);

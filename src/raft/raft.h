@@ -30,7 +30,7 @@
 enum {
     RAFT_WINDOW = 256,    // newest entries that a host keeps in memory, usually
     RAFT_IN_FLIGHT = 64,  // entries sent ahead of a follower's answer
-    RAFT_TERM_STEP = 1 << 20,  // a message whose term is further ahead is ignored: terms end at WIRE_MAX_TERM
+    RAFT_TERM_STEP = 1 << 20,  // messages with a term further ahead are ignored, since terms end at WIRE_MAX_TERM
 };
 
 typedef struct raft_host {
@@ -38,8 +38,8 @@ typedef struct raft_host {
     // A zeroed message of this kind to fill; `send` sends it; without a link it is lost.
     message *(*compose)(void *context, message_kind kind);
     void (*send)(void *context, const braid_id *to);
-    // Stores an entry, LOG_VOTE or LOG_BASE; the host calls raft_stored when it is durable. An entry whose index is not above
-    // that of the last one replaces it and all behind it. With LOG_BASE the present state of the host replaces everything
+    // Stores an entry, LOG_VOTE or LOG_BASE; the host calls raft_stored when it is durable. An entry with an index that is
+    // already stored replaces that entry and all later ones. With LOG_BASE the present state of the host replaces everything
     // that was stored before, except the newest LOG_VOTE, atomically.
     void (*store)(void *context, const log_entry *record);
 } raft_host;
@@ -50,7 +50,7 @@ typedef enum raft_role { RAFT_FOLLOWER, RAFT_PRE_CANDIDATE, RAFT_CANDIDATE, RAFT
 typedef enum raft_mutant {
     RAFT_MUTANT_VOTES_TWICE = 1 << 0,       // in one term
     RAFT_MUTANT_ACKS_UNSTORED = 1 << 1,     // acknowledges an entry before it is durable
-    RAFT_MUTANT_ANY_LOG = 1 << 2,           // votes for a candidate whose log is behind
+    RAFT_MUTANT_ANY_LOG = 1 << 2,           // votes for a candidate with an older log
     RAFT_MUTANT_NO_MATCH = 1 << 3,          // accepts entries without comparing the one before
     RAFT_MUTANT_KEEPS_TAIL = 1 << 4,        // keeps entries that conflict with the leader's
     RAFT_MUTANT_HALF = 1 << 5,              // half of the voters are a majority
@@ -73,7 +73,7 @@ typedef struct raft {
     rng random;
 
     uint64_t term;
-    uint64_t term_stored; // the newest term whose record is durable: messages of older leaders are refused for good
+    uint64_t term_stored; // the newest durable term: messages of older leaders are refused
     log_vote vote;        // in `term`
     uint64_t base, base_term;  // the entry before the window's first
     uint64_t last;

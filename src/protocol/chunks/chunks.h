@@ -10,15 +10,15 @@ enum {
     PEER_WAITING_PARTS = 256,       // of groups being added up: about so many may wait here for the others
     PEER_LEAST_COLLECTED = 16,      // ... and so many groups are collected at once in any case
     PEER_MOST_ASKED = 64,           // unserved GETs of one peer, and
-    PEER_MOST_SERVED_MIB = 128,     // MiB that wait on its line; beyond that it is refused for a while (backpressure)
+    PEER_MOST_SERVED_MIB = 128,     // MiB that wait on its link; beyond that it is refused for a while (backpressure)
     CHUNK_MAX_PATHS = 4,              // forwarders used for one member at once
-    CHUNK_KNOWN_PATHS = 16,       // members whose paths are remembered
-    CHUNK_RESTING_FORWARDERS = 16,     // forwarders that failed, or were no quicker, lately
+    CHUNK_KNOWN_PATHS = 16,       // members with remembered paths
+    CHUNK_RESTING_FORWARDERS = 16,     // forwarders that failed, or were no faster, lately
 };
 
 typedef struct chunk_pull chunk_pull;
 
-// What pulled chunks are for. Each client has its own; functions that it does not need are NULL.
+// A client of the table of pulls: state transfer, aggregation or checkpoint. Functions that it does not need are NULL.
 typedef struct chunk_client {
     void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
     void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
@@ -159,10 +159,10 @@ typedef struct peer_chunks {
     struct {
         uint64_t ns, bytes; // when state was last sent within the upload limit, and how much
     } upload;
-    uint64_t rest_until_ns; // a standby leaves the line to others until then
+    uint64_t rest_until_ns; // a standby has no GET under way until then (rule B2)
     chunk_aggregation aggregation;
     chunk_pull pulls[PEER_MAX_PULLS];
-    const chunk_client *late_state;  // takes state whose pull is over
+    const chunk_client *late_state;  // takes state that arrives after its pull has ended
     struct {
         multipath_paths known[CHUNK_KNOWN_PATHS];
         multipath_rest rest[CHUNK_RESTING_FORWARDERS];
@@ -174,7 +174,7 @@ typedef struct peer_chunks {
 
 // ---- multipath.c ---------------------------------------------------------------------------------------------------
 void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-// The quickest path for one more GET to that member. False: enough are under way on all paths. `straight`: directly only.
+// The fastest path for one more GET to that member. False: enough are under way on all paths. `straight`: directly only.
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out);
 void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way);
 bool multipath_send(peer *p, const core_job *t, blob_id out);  // sends the answer to the forwarder that GET named; false: send it directly

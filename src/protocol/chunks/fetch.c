@@ -1,7 +1,9 @@
-// State transfer to a joiner (docs/protocol.md, Members and state). Every chunk carries its version, and results of later
-// iterations bring it forward, so the sources need no copy. Three steps: the content hashes of the present version, whose root
-// the log or the leader attests; chunks that the host's cache has already; the rest, from all members that have the state,
-// each at its own rate. A chunk that does not match its content hash is fetched from another source.
+// State transfer to a joiner (docs/protocol.md, Members and state, J3 to J7). Every chunk carries its version, and results of
+// later iterations bring it forward, so the sources need no copy. Three steps:
+//   1. the content hashes of the present version; the log or the leader attests their root;
+//   2. chunks that the host's cache has already;
+//   3. the rest, from all members that have the state, each at its own rate.
+// A chunk that does not match its content hash is fetched from another source.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
@@ -153,7 +155,7 @@ void fetch_note_corrupt(peer *p, uint32_t index, uint16_t stage) {
     peer_tell(p, &say);
 }
 
-// ---- what is missing ----------------------------------------------------------------------------------------------
+// ---- missing chunks ----------------------------------------------------------------------------------------------
 
 // A block that results will bring forward is not missing, unless those results were given up or replaced by later ones.
 static bool block_missing(const peer *p, uint32_t b) {

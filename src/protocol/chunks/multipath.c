@@ -1,4 +1,4 @@
-// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs over its own line and over
+// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs over its own link and over
 // forwarders. DATA comes directly and names the hash; the bytes come by the forwarder. The source and the forwarder keep no
 // state of it: after any failure the puller asks again, directly.
 #include "routing/schedule/forwarding.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    OF_ONE_WAY = 4,        // GETs under way on the quickest path from one member
+    OF_ONE_WAY = 4,        // GETs under way on the fastest path from one member
     MOST_OF_ONE_WAY = 12,  // ... where a round trip is long beside a chunk
     HOPED = 66,            // percent; these three as for tensors (route_linkstate.c)
     HARDLY_LESS = 95,
@@ -126,7 +126,7 @@ void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way) {
     q->timeout_ns = TIMING_FORWARD_NS + TIMEOUT_FACTOR * blocks_ns(p, way->us, q->count);
 }
 
-// ---- who answers --------------------------------------------------------------------------------------------------
+// ---- the source --------------------------------------------------------------------------------------------------
 
 bool multipath_send(peer *p, const core_job *t, blob_id out) {
     const message_get *get = &t->get;
@@ -143,7 +143,7 @@ bool multipath_send(peer *p, const core_job *t, blob_id out) {
     return peer_send_member(p, by->id, out);
 }
 
-// ---- who pulls ----------------------------------------------------------------------------------------------------
+// ---- the puller ---------------------------------------------------------------------------------------------------
 
 static chunk_pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
@@ -234,8 +234,8 @@ bool multipath_goes_on(peer *p, chunk_pull *q) {
 }
 
 // Measures a path by the time of this chunk, in percent of the most that it may need: the direct time, or half as much again as
-// expected where the path is no quicker. Paths may share a bottleneck and all be slow. So one of them rests, and later chunks
-// show whether the others are quick enough without it.
+// expected where the path is no faster. Paths may share a bottleneck and all be slow. So one of them rests, and later chunks
+// show whether the others are fast enough without it.
 static void note_came(peer *p, const chunk_pull *q) {
     multipath_paths *w = ways_known(p, q->from);
     for (uint32_t i = 1; w != NULL && i < w->count; i++) {

@@ -77,7 +77,7 @@ void pulls_link_lost(peer *p, member_id from) {
     }
 }
 
-// A source that answers heartbeats but not GET has a slow line: raise its limit.
+// A source that answers heartbeats but not GET has a slow link: raise its limit.
 static void pull_overdue(peer *p, const chunk_pull *q) {
     const cluster_member *m = member_find(p, q->from);
     if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
@@ -131,7 +131,7 @@ void pulls_tick(peer *p) {
     }
 }
 
-// The client whose pull this answers; NULL: there is no such pull any more.
+// The client of the pull that this message answers; NULL: that pull has ended.
 static const chunk_client *client_of(const peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {

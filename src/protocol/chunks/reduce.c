@@ -240,7 +240,7 @@ static bool answers(peer *p, member_id id) {
     return a->it_answers;
 }
 
-// Starts a pull by the quickest path. NULL: enough are under way. Reason for the limit: all at once they would share the line
+// Starts a pull by the fastest path. NULL: enough are under way. Reason for the limit: all at once they would share the link
 // and all be late, and the holders of the first ranges would be the only sources in use.
 static chunk_pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
     chunk_aggregation *a = &p->chunks->aggregation;
@@ -537,8 +537,8 @@ static void collect_when_due(peer *p, uint32_t index) {
     else peer_wake_at(p, due);
 }
 
-// How many groups are collected at once. Parts of quick members wait here for those of the slowest one, and more groups would
-// not make it quicker. The limit is above what a line can have under way.
+// How many groups are collected at once. Parts of fast members wait here for those of the slowest one, and more groups would
+// not make it faster. The limit is above what a link can have under way.
 static uint32_t collected_at_once(const peer *p) {
     uint32_t parts = p->chunks->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
     return share > PEER_LEAST_COLLECTED ? share : PEER_LEAST_COLLECTED;

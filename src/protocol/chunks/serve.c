@@ -1,7 +1,7 @@
 // The server of GET: parts of the sum, results, state and content hashes, with admission control and a rate limit.
 #include "protocol/chunks/chunks.h"
 
-// For smaller tensors the time to ACCEPT measures the delay of the line and not its rate.
+// For smaller tensors the time to ACCEPT measures the delay of the link and not its rate.
 enum { TELLING_BYTES = 256 << 10 };
 
 static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
@@ -70,7 +70,7 @@ static bool stage_is_short(const peer *p) {
     return coming > here;
 }
 
-// The iteration needs the line: for tensors, forwarded ones among them, or for an aggregation.
+// The iteration needs the link: for tensors, forwarded ones among them, or for an aggregation.
 static bool line_is_wanted(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_INFLIGHT(p, m) {
@@ -80,7 +80,7 @@ static bool line_is_wanted(const peer *p) {
     return false;
 }
 
-// Rate limit of state transfer: a share of the line while the iteration needs it. A checkpoint's reader has no limit, because
+// Rate limit of state transfer: a share of the link while the iteration needs it. A checkpoint's reader has no limit, because
 // FINAL waits for it. Returns how long to wait; 0: the chunks may go, and are booked. The rate is read anew each time, because
 // it may have been measured since.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
@@ -107,7 +107,7 @@ static job_kind serves(peer *p, const message_get *get) {
     return get->what == GET_STATE && serves_state(p, get) ? JOB_STATE_GET : JOB_NONE;
 }
 
-// Backpressure: it asks faster than its line takes the answers.
+// Backpressure: it asks faster than its link takes the answers.
 static bool is_clogged(const peer *p, uint32_t from) {
     uint32_t asked = 0;
     for (uint32_t i = 0; i < p->core.task_count; i++) {

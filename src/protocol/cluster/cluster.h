@@ -54,7 +54,7 @@ typedef struct cluster_contact {
         uint64_t block_ns;  // smoothed time of a block, 0: not measured
         uint64_t came_ns;   // when its last bytes came
         bool paced;         // it limits its rate: it is asked for one chunk at a time
-        bool corrupt;       // sent state whose hash is wrong
+        bool corrupt;       // sent state with a wrong hash
     } source;
     uint64_t attested_ns, attested_version;  // leader: when the hash of its stage's state was last attested to it, and at which version
     char address[WIRE_MAX_ADDRESS];   // newest known address
@@ -69,8 +69,8 @@ typedef struct contact_block {
 typedef struct cluster_member {
     member_id id;
     uint32_t contact;    // NO_CONTACT: this peer itself
-    uint16_t stage;      // the stage whose work it does; NO_STAGE: it is a standby (warm standby)
-    uint16_t keeps;      // the stage whose state it keeps
+    uint16_t stage;      // the stage that it works for; NO_STAGE: it is a standby
+    uint16_t keeps;      // the stage of the state that it keeps
     uint64_t promoted;   // index of its PROMOTE entry; 0: none
     uint8_t kind;
     uint32_t capacity;
@@ -78,7 +78,7 @@ typedef struct cluster_member {
     bool was_ready;      // it has reported its state complete; it may be applying a result now
 } cluster_member;
 
-// A process whose membership has ended. It keeps the state of its stage as long as it lives.
+// A process after the end of its membership. It keeps the state of its stage as long as it lives (rule J7).
 typedef struct former_member {
     uint64_t incarnation;
     uint16_t stage;
@@ -109,7 +109,7 @@ typedef struct peer_cluster {
     known_leader lead;
     bool leads;             // this peer is the leader
     uint64_t own_term;      // ... of this term, or was last
-    bool admitted;          // ... whose own MEMBER entry is on its way into the log
+    bool admitted;          // ... and the MEMBER entry of its admission is not committed yet
     bool hears_most;        // ... and which hears most of the other members: the rest are unresponsive by their own fault
     uint64_t join_sent_ns;
     uint64_t join_floor;    // this peer's MEMBER entries up to here do not count any more

@@ -197,7 +197,7 @@ static bool dead(const peer *p, const cluster_contact *c) {
     return p->now >= silence_ends(p, c) && (c->link != LINK_UP || timing_phi(&c->timing, p->now) >= TIMING_EXPEL_PHI);
 }
 
-// If most members are silent, this peer's own line is the likely cause.
+// If most members are silent, this peer's own link is the likely cause.
 static bool hears_most(const peer *p) {
     uint32_t heard = 0, others = 0;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {

@@ -110,7 +110,7 @@ void on_leader(peer *p, uint32_t from, const message *msg) {
     if (newer) lead_heard(p, &body->id, body->term, false);
 }
 
-// Sent to peers whose leader information is missing or stale.
+// Sends LEADER to peers with missing or stale leader information (rule V20).
 void lead_send(peer *p, uint32_t contact_index) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     if (p->cluster->lead.term <= 1 || (!p->cluster->leads && at == NO_CONTACT)) return;

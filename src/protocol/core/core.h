@@ -18,7 +18,7 @@ enum {
     PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
-    NO_STAGE = UINT16_MAX,          // the stage whose work a standby does: none
+    NO_STAGE = UINT16_MAX,          // the stage that a standby works for: none
 };
 
 // A job with what to do when it is done.
@@ -69,8 +69,8 @@ struct peer {
     rng random;
     uint32_t microbatches;  // of an iteration, planned and held-out
     member_id me;           // 0: not a member
-    uint16_t stage;         // whose state this peer has
-    bool standby;            // ... and whose work it does not do
+    uint16_t stage;         // the stage of the state that this peer has
+    bool standby;           // it keeps that state and does no work
     bool ready;             // all of the state is here, at `version`
     uint64_t version;
     uint64_t oldest_block, newest_block;  // versions of the blocks of state here

@@ -1,11 +1,11 @@
 // Every timeout of the protocol (docs/protocol.md, Time); the election timeout is in raft/raft.h. Most limits follow from
 // what was measured on the link or at the peer in question, and the constants are floors and factors. In the order in which
 // they take effect:
-//     heartbeat (0.5 s) < removal of a silent member on a steady line (1.5 s) < ACCEPT limit < COMPLETE limit < probe
-//     < removal of a silent member on any line (10 s)
+//     heartbeat (0.5 s) < removal of a silent member on a steady link (1.5 s) < ACCEPT limit < COMPLETE limit < probe
+//     < removal of a silent member on any link (10 s)
 //
 // The failure detector is phi accrual (Hayashibara et al. 2004): it estimates how improbable the present silence is, from
-// the gaps between messages on this link, because a fixed limit is either late on quick lines or wrong on slow ones. A false
+// the gaps between messages on this link, because a fixed limit is either late on fast links or wrong on slow ones. A false
 // alarm costs one repeated forward pass; each doubles the limit of its link.
 #ifndef BRAID_PEER_TIMING_H
 #define BRAID_PEER_TIMING_H
@@ -30,12 +30,12 @@
 #define TIMING_EXPEL_REFUSED_NS (400 * TIMING_MS)  // removed: its port has refused connections for so long
 #define TIMING_EXPEL_SILENCE_NS (10 * TIMING_S)    // removed: silent for so long,
 #define TIMING_EXPEL_PHI 8.0                       // ... and so improbably
-#define TIMING_EXPEL_STEADY_NS (1500 * TIMING_MS)  // ... or for so long, on a line that was never silent for nearly as long
+#define TIMING_EXPEL_STEADY_NS (1500 * TIMING_MS)  // ... or for so long, on a link that was never silent for nearly as long
 #define TIMING_QUIET_NS (3600 * TIMING_S)          // a false alarm is forgotten after an hour without another one
 
 // ---- the log and its leader ---------------------------------------------------------------------------------------
 #define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered message to the owner or the leader is sent again
-#define TIMING_RETRY_NS (TIMING_REPEAT_NS / 10)    // what could not be sent or asked for is tried again
+#define TIMING_RETRY_NS (TIMING_REPEAT_NS / 10)    // retry of messages and requests that could not be sent
 #define TIMING_ASK_LOG_NS (100 * TIMING_MS)        // between two GET LOG
 #define TIMING_FIND_LEADER_NS (5 * TIMING_S)       // without a link to the leader: before other members are asked for it, and between two
 #define TIMING_UNLED_NS (10 * TIMING_S)            // without a leader for so long: the user is told,
@@ -53,7 +53,7 @@
 
 // ---- forwarded transfers ------------------------------------------------------------------------------------------
 #define TIMING_FORWARD_NS (5 * TIMING_S)           // a forwarded transfer is taken for lost after this and a multiple of the expected time
-#define TIMING_FORWARDING_NS (2 * TIMING_S)        // a forwarder's line counts as busy for so long after each piece
+#define TIMING_FORWARDING_NS (2 * TIMING_S)        // a forwarder's link counts as busy for so long after each piece
 #define TIMING_PIECES_NS (60 * TIMING_S)           // incomplete transfers are dropped after so long without another piece
 #define TIMING_PATHS_NS (500 * TIMING_MS)          // how often the paths for chunks are chosen again
 #define TIMING_FORWARDER_REST_NS (60 * TIMING_S)   // a forwarder that failed is not used for so long,
@@ -114,12 +114,12 @@ uint64_t timing_sure_until(const timing_link *link);
 void timing_accepted(timing_link *link, uint64_t delay_ns);
 
 void timing_got(timing_link *link, uint64_t delay_ns);
-// No answer after so long, and the peer is alive: its line is slow, and to ask again sooner would only fill it. The next limit
+// No answer after so long, and the peer is alive: its link is slow, and to ask again sooner would only fill it. The next limit
 // is about twice as long.
 void timing_accept_overdue(timing_link *link, uint64_t waited_ns);
 void timing_get_overdue(timing_link *link, uint64_t waited_ns);
 
-// How long silence is waited for before it expels: three times the longest that the line has had, once it is known for a while.
+// How long silence is waited for before it expels: three times the longest that the link has had, once it is known for a while.
 uint64_t timing_expel_limit(const timing_link *link);
 
 // How long DATA is waited for after GET.

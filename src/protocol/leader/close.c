@@ -29,7 +29,7 @@ static bool all_settled(const peer *p) {
     return true;
 }
 
-// What the iteration plans; for a second CLOSE, what the first one counted.
+// Candidates for the counted set: planned microbatches; for a second CLOSE only those that the first one counted (rule P8).
 static bool may_count(const peer *p, uint32_t m) { return !p->state.has_close || bitset_has(p->state.close.counted.words, m); }
 
 static void append_close(peer *p) {
@@ -214,7 +214,7 @@ void on_reduced(peer *p, const message *msg) {
     memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
 }
 
-// Its membership is about to end, by a removal or a new admission, and what it has goes with it.
+// True if the membership is about to end, by a removal or a readmission. Its results are not counted on (rule T5).
 static bool goes(const peer *p, const cluster_member *m) { return m->expelling || (m->contact != NO_CONTACT && p->cluster->contacts[m->contact].joining); }
 static bool stays_at_version(const peer *p, const cluster_member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
 
@@ -333,7 +333,7 @@ void leader_decided(peer *p, const core_job *t, const job_result *r) {
     l->phase = LEADER_DECIDED;
 }
 
-// A holder of it died in a stage whose aggregation is not complete.
+// True if a holder of the microbatch died in a stage with an incomplete aggregation (rule T7).
 static bool sum_is_lost(peer *p, uint32_t m) {
     bool lost = false;
     for (uint16_t s = 0; s < p->run.stages && !lost; s++) {

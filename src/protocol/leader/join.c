@@ -481,7 +481,7 @@ void leader_tick(peer *p) {
         else if (gathered(p)) start_run(p);
         return;
     }
-    if (p->leader->phase == LEADER_OVER) {  // whatever members do now
+    if (p->leader->phase == LEADER_OVER) {  // independent of the members
         const log_entry end = {.kind = LOG_END};
         if (!p->over && !p->leader->end_appended && !rollback_under_way(p)) p->leader->end_appended = log_append(p, &end);
         return;

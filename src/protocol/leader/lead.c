@@ -115,7 +115,7 @@ void leader_end(peer *p) {
     contacts_touch(p);
 }
 
-// ---- who votes ----------------------------------------------------------------------------------------------------
+// ---- the voters ---------------------------------------------------------------------------------------------------
 
 // Rank of a voter for replacement, highest first; a log index is below all of these.
 #define RANK_RELAY (UINT64_C(1) << 61)

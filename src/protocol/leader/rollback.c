@@ -1,10 +1,10 @@
-// Rollback (docs/protocol.md, Going back). When all copies of a stage's state are lost, the whole run returns to a checkpoint that
+// Rollback (docs/protocol.md, Rollback). When all copies of a stage's state are lost, the whole run returns to a checkpoint that
 // can still be read, in a new generation.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
 
-// ---- what the log says ---------------------------------------------------------------------------------------------
+// ---- effects of RUN in the log (rule G4) ---------------------------------------------------------------------------------------------
 
 static void tell_rolled_back(peer *p, const log_run *run) {
     tell t = {.kind = TELL_ROLLED_BACK, .iteration = run->start_version, .stage = run->lost, .generation = run->generation};
@@ -31,7 +31,7 @@ static void forget_work(peer *p) {
     p->core.sum_dirty = false;
 }
 
-// What members reported before the rollback is void.
+// Discards the heartbeats of members from before the rollback (rule G4).
 static void forget_words(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         cluster_contact *c = &p->cluster->contacts[i];

@@ -161,7 +161,7 @@ static void save_end(peer *p, bool give_up) {
     l->save_ending = true;
 }
 
-// The first stage whose content hashes differ from what its members agree on now; `stages`: none.
+// The first stage with content hashes other than those that its members agree on now; `stages`: none.
 static uint16_t misnamed(const peer *p) {
     uint16_t s = 0;
     while (s < p->run.stages && named_rightly(p, s)) s++;

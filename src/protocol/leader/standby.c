@@ -1,5 +1,5 @@
-// Standbys (warm standby replicas): members that keep the state of a stage whose work their machine does not do, so that the state
-// survives all working members of the stage (docs/protocol.md, A whole stage dies).
+// Standbys: members that keep the state of a stage and do none of its work (docs/protocol.md, Standby replicas). Each is on the
+// machine of a worker of another stage, so the state survives the loss of all working members.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void standby_promote(peer *p, uint64_t index, member_id who) {
     credit_update(p, false);
 }
 
-// ---- the leader: who keeps what -----------------------------------------------------------------------------------
+// ---- the leader: placement (rule B1) -----------------------------------------------------------------------------------
 
 static uint32_t standbys_of(const peer *p, uint16_t stage, uint32_t but) {
     uint32_t count = 0;
@@ -72,7 +72,7 @@ bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join
     return least != UINT64_MAX;
 }
 
-// ---- the leader: promotion ----------------------------------------------------------------------------------------
+// ---- the leader: promotion (B4)------------------------------------------------------------------------------------
 
 bool stage_has_workers(const peer *p, uint16_t stage) {
     if (member_count_stage(p, stage) > 0) return true;

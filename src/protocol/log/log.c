@@ -113,7 +113,7 @@ void on_get_log(peer *p, uint32_t from, const message *msg) {
     else log_send_from(p, from, msg->u.get_log.from);
 }
 
-// Sends missing entries to members whose messages show an older log position.
+// Sends missing entries to members. Their messages carry their log positions.
 void log_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {

@@ -9,7 +9,7 @@ enum {
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
 };
 
-// What voters keep; others never touch it.
+// The log entries in memory of a voter; other peers never use it.
 typedef struct log_window {
     log_entry append[PEER_MAX_APPENDS];  // of this step's EFFECT_APPENDs
     log_entry entry[RAFT_WINDOW];

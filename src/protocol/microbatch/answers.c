@@ -104,8 +104,8 @@ void on_deny(peer *p, const message *msg) {
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
     if (p->stage > 0) send_tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
-    // a committed holder is replaced only when it refuses the COMMIT, so it is probed. A member whose log is behind has lost
-    // nothing: it is asked again until the time limit, and then replaced
+    // Rule R12: a committed holder is replaced only when it refuses the COMMIT, so it is probed. Rule R11: a member with a log that
+    // is behind has lost nothing; it is asked again until the time limit, and then replaced.
     else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 

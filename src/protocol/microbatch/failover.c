@@ -1,4 +1,4 @@
-// Failover of an owner (docs/protocol.md, Owners that die). The leader gives its slots to another data peer. The new owner takes
+// Failover of an owner (docs/protocol.md, Owner failover). The leader gives its slots to another data peer. The new owner takes
 // an inventory (SURVEY, HOLDINGS) before it gives its first order.
 #include "protocol/microbatch/microbatch.h"
 
@@ -6,8 +6,8 @@
 
 // ---- every member: OWNER is a fence -------------------------------------------------------------------------------
 
-// What a member holds does not depend on the owner, so it stays. Tensors under way to the older owner, and gradients, whose path
-// it may have repaired, wait for orders.
+// Rule O1. Tensors that a member holds do not depend on the owner, so they stay. Tensors under way to the older owner wait for
+// orders. So do gradients, because the older owner may have repaired their path.
 static void inflight_changes_owner(peer *p, uint16_t slot, member_id older) {
     for (uint32_t m = slot; m < p->microbatches; m += p->run.slots) {
         inflight_microbatch *h = &p->microbatch->inflight[m];

@@ -2,7 +2,7 @@
 #include "protocol/microbatch/microbatch.h"
 
 
-// For tests: a random forwarder, however quick the direct line is.
+// For tests: a random forwarder, however fast the direct link is.
 member_id forward_anybody(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {

@@ -1,4 +1,4 @@
-// Tensors that a forwarder passes on in pieces (docs/protocol.md, Carried tensors). The message that names the tensor goes
+// Tensors that a forwarder passes on in pieces (docs/protocol.md, Relayed transfers). The message that names the tensor goes
 // directly to the receiver, so a forwarder cannot speak for the sender. It sees pieces only, and the joined tensor must have
 // the hash in the message. After any failure the sender uses another path, and after two failures the direct one.
 #include "protocol/microbatch/microbatch.h"

@@ -1,9 +1,9 @@
-// A tensor is sent directly, or in pieces by a forwarder where that is quicker.
+// A tensor is sent directly, or in pieces by a forwarder where that is faster.
 #include "protocol/microbatch/microbatch.h"
 
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
-// The planned forwarder is used once; then the quickest one that has not failed.
+// The planned forwarder is used once; then the fastest one that has not failed.
 static route_forwarding carrier_for(peer *p, const tensor_sending *s, member_id to, member_id planned) {
     route_forwarding d;
     if (s->failures == MOST_FAILURES) return (route_forwarding){0};

@@ -7,7 +7,7 @@
 #include "protocol/route/routing.h"
 
 enum {
-    FORWARD_MOST_TENSORS = 32,         // tensors' worth of bytes may wait on a forwarder's lines
+    FORWARD_MOST_TENSORS = 32,         // tensors' worth of bytes may wait on a forwarder's links
 };
 
 // ---- credit.c ------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ bool inflight_weights_pending(const peer *p);  // a committed weight gradient is
 void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
 // True if it is under way over a link that has not fallen since, to a member that answers: a second copy would only fill the
-// line. Limited to a few times.
+// link. Limited to a few times.
 bool send_is_under_way(peer *p, tensor_sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to the same receiver
 void send_forward_proven(peer *p, uint32_t m, member_id by);  // `by` has computed it, whether or not its COMPLETE arrives
@@ -80,7 +80,7 @@ void on_deny(peer *p, const message *msg);
 
 // ---- forwarded_send.c -------------------------------------------------------------------------------------------------
 // Sends p->core.scratch, a FORWARD or BACKWARD, with its tensor: by the forwarder `planned`, directly if that is `to`, and by
-// the quickest path if it is 0.
+// the fastest path if it is 0.
 bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned);
 
 // ---- forwarded.c ---------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ void own_free_all(peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++) owned_clear(p, m);
 }
 
-// ---- home ---------------------------------------------------------------------------------------------------------
+// ---- completed at the owner ---------------------------------------------------------------------------------------
 
 static void answer_home(peer *p, const message *msg, bool accepted) {
     if (msg->sender == p->me) return;
@@ -276,7 +276,7 @@ static bool commits(const peer *p, const owned_microbatch *o) {
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
 }
 
-// COMMIT to every holder whose input gradient is done; repeated until COUNTED.
+// Rule M3: sends COMMIT to every holder that has its input gradient; repeated until COUNTED.
 void own_commit(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 0; s < p->run.stages; s++) {

@@ -148,7 +148,7 @@ static void take_all_back(peer *p) {
         if (private_closed_out(p, m)) take_back(p, m);
 }
 
-// ---- everybody: who is awaited ------------------------------------------------------------------------------------
+// ---- every member: awaited peers (rule P2) ------------------------------------------------------------------------
 
 static void tell_share(peer *p, uint16_t s, tell_kind kind) {
     tell t = {.kind = kind, .iteration = p->state.iteration, .id = p->state.share[s].entry.peer};
@@ -179,7 +179,7 @@ void private_compensate_pause(peer *p, uint64_t late_ns) {
     }
 }
 
-// ---- the leader, strict: the run is to end, and an iteration waits for somebody who does not come ---------------------
+// ---- the leader, strict: the end of the run while a data shard is missing (rule P5) --------------------------------
 
 static bool is_given_up(peer *p, const share_state *s) {
     uint64_t until = (s->awaited_ns > p->drain_ns ? s->awaited_ns : p->drain_ns) + TIMING_AWAITED_NS;

@@ -1,8 +1,8 @@
 // Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the path, waits one silence
 // limit, and acts on what they hold:
-//   - a forward that stands still is sent again by the last member that has it;
-//   - a gap (stages without a usable member) is filled from the left: y goes forward through replacements, which wait for dy;
-//   - a gradient that stands still is sent again from the right.
+//   - a forward that no member carries on is resent by the last member that has it (R1);
+//   - a gap (stages without a usable member) is filled from the left: y goes through replacements, and the last waits for dy (R2);
+//   - a gradient that no member carries on is resent from the right (R5).
 // Every order may be given twice without harm, so a wrong suspicion costs work and never the result.
 #include "protocol/microbatch/microbatch.h"
 
@@ -18,7 +18,7 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
     return h->forward != WORK_DONE || send_pending(&h->on);
 }
 
-// The activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow lines
+// The activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow links
 // that takes long. The time is limited, because that member may be sending to a replacement that was chosen earlier.
 static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
@@ -151,7 +151,7 @@ static uint64_t free_slots(const peer *p, const cluster_member *c) {
     return slots < 255 ? slots : 255;
 }
 
-// Number of this owner's repairs that wait for a tensor on the line between `who` and `beside`.
+// Number of this owner's repairs with a tensor under way on the link between these two members.
 static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id beside, uint16_t its_stage) {
     uint64_t crowd = 1;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -265,7 +265,7 @@ static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
 }
 
-// The gradient is under way to the present holder, which may still accept it: a second copy would only fill the line.
+// The gradient is under way to the present holder, which may still accept it: a second copy would only fill the link.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const owned_stage *to = &o->stage[s - 1];
@@ -318,9 +318,9 @@ void repair_tick(peer *p, uint32_t m) {
     else peer_wake_at(p, o->probe_ns);
 }
 
-// ---- what sets it off ---------------------------------------------------------------------------------------------
+// ---- triggers of a repair ---------------------------------------------------------------------------------------------
 
-// `who` no longer has stage `stage` of m: it was evicted, or answered MISSING.
+// The known holder of `stage` no longer has microbatch m: it evicted it, or answered MISSING.
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     owned_microbatch *o = &p->microbatch->owned[m];
     if (stage == 0 || stage >= p->run.stages || o->stage[stage].member != who || o->phase == OWNED_IDLE) return;

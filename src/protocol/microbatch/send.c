@@ -21,7 +21,7 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     const cluster_member *m = member_find(p, to);
     const timing_link none = {0};
     const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing;
-    uint64_t before = (uint64_t)route_queued_on_link(p, to);  // tensors on that line leave first
+    uint64_t before = (uint64_t)route_queued_on_link(p, to);  // tensors on that link leave first
     s->state = SEND_SENT;
     s->to = to;
     s->sent_ns = p->now;
@@ -31,7 +31,7 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes) * (1 + before));
 }
 
-// Sends a tensor. The previous copy still occupies the line, unless it was forwarded or the link has fallen since.
+// Sends a tensor. The previous copy still occupies the link, unless it was forwarded or the link has fallen since.
 bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned) {
     if (s->state == SEND_SENT && (s->by != 0 || s->links != send_links_of(p, to))) s->state = SEND_NONE;
     if (!forwarded_send(p, s, to, blob, planned)) return false;
@@ -240,7 +240,7 @@ static bool nobody_left(peer *p, uint32_t m) {
     return true;
 }
 
-// A receiver that answers heartbeats but has not accepted has a slow or busy line, unless its link fell: raise its limit.
+// A receiver that answers heartbeats but has not accepted has a slow or busy link, unless its link fell: raise its limit.
 static void overdue(peer *p, const tensor_sending *s) {
     timing_link *link = s->state == SEND_SENT && s->links == send_links_of(p, s->to) ? send_link_of(p, s->to) : NULL;
     if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);

@@ -17,7 +17,7 @@ bool inflight_slot(peer *p, inflight_microbatch *h) {
 // Accepted, and waiting for a slot.
 bool inflight_waits_for_slot(const inflight_microbatch *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
 
-// On slow lines one microbatch is accepted before it has a slot. Otherwise each freed slot would stay empty while the next
+// On slow links one microbatch is accepted before it has a slot. Otherwise each freed slot would stay empty while the next
 // tensor is under way. (Also in tests that force forwarded transfers.)
 uint32_t inflight_waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
 

@@ -340,7 +340,7 @@ bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_fo
     return true;
 }
 
-// Rule C1: if relayed transfers take about as long as direct ones, the links share a bottleneck (an access line, a machine), and
+// Rule C1: if relayed transfers take about as long as direct ones, the links share a bottleneck (an access link, a machine), and
 // none is relayed for a while.
 void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
     link_bandwidth *l = bandwidth_find(p, to);

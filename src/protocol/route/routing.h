@@ -131,7 +131,7 @@ int64_t route_time_by(const peer *p, const route_link *l, uint32_t source);
 bool route_worth_probing(const peer_run *run);  // tensors are so large that a probe costs little beside them
 size_t route_linkstate_bytes(const peer_run *run);
 void route_probe_tick(peer *p);
-// A forwarded tensor has arrived there; `expected_ns`: what the direct line would have taken.
+// A forwarded tensor has arrived there; `expected_ns`: what the direct link would have taken.
 void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns);
 void route_linkstate_advertise(peer *p);
 void on_lines(peer *p, const message *msg);

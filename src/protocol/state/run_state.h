@@ -60,7 +60,7 @@ typedef struct run_state {
     uint64_t voters_index;
 } run_state;
 
-// What an entry changed.
+// The change that an entry made.
 typedef struct run_change {
     bool applied;         // false: the entry has no effect here (older than the state, or undone by a rollback)
     bool first;           // RUN: the run has started
