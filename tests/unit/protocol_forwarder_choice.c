@@ -1,4 +1,4 @@
-// Who carries what a narrow line would hold up. (What is known of lines comes of probes that take minutes; here it is written down.)
+// The choice of a forwarder. The link state is written by the test, since probes take minutes.
 #include "protocol/route/route_linkstate.c"
 
 #include "protocol_world.h"
@@ -43,7 +43,9 @@ static void send_one(uint32_t relays, bool falls, world *w) {
     do_job(w);
 }
 
-static void test_who_has_wide_lines_carries(void **state) {
+// Rule C1. Given slow links to all relays and a data peer with fast links, when the owner sends, then that
+// data peer forwards.
+static void test_fast_third_member_is_forwarder(void **state) {
     (void)state;
     static world w;
     send_one(MOST_RELAYS, false, &w);
@@ -56,9 +58,9 @@ static void test_who_has_wide_lines_carries(void **state) {
     free(w.p);
 }
 
-// Its link has just fallen, so it counts for alive for a while, but carries nothing. (It was asked again and again: with more
-// relays than a sending remembers, for ever.)
-static void test_whose_link_has_fallen_carries_nothing(void **state) {
+// Rule C4. Given a forwarder with a lost link that still counts as alive, when the owner sends, then the
+// tensor goes directly, also against the plan.
+static void test_member_with_a_lost_link_is_no_forwarder(void **state) {
     (void)state;
     for (uint32_t relays = 1; relays <= MOST_RELAYS; relays += MOST_RELAYS - 1) {
         static world w;
@@ -74,8 +76,8 @@ static void test_whose_link_has_fallen_carries_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_has_wide_lines_carries),
-        cmocka_unit_test(test_whose_link_has_fallen_carries_nothing),
+        cmocka_unit_test(test_fast_third_member_is_forwarder),
+        cmocka_unit_test(test_member_with_a_lost_link_is_no_forwarder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
-// One peer among others that say what an honest one would not, or at a moment that is rare.
+// One peer among members that send wrong messages, or correct ones at rare moments.
 #include "protocol_world.h"
 
 // ---- a shadow that brings a microbatch home
 
-// A shadow is in no stage, so nothing can be said to it about one.
-static void test_a_shadow_brings_home(void **state) {
+// Standby replicas. Given an owner, when a standby returns an activation, then no answer names a stage of
+// the standby, since it has none.
+static void test_activation_from_a_standby_is_harmless(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     w.run.standbys = 1;
@@ -26,8 +27,9 @@ static void test_a_shadow_brings_home(void **state) {
     free(w.p);
 }
 
-// A log that names a stage which the run does not have is another run's.
-static void test_no_such_stage(void **state) {
+// Rule L1. Given a run with three stages, when MEMBER entries name other stages, then those members do not
+// exist here.
+static void test_member_of_an_unknown_stage_is_ignored(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     member_id members[MOST];
@@ -45,8 +47,9 @@ static void test_no_such_stage(void **state) {
 
 // ---- a joiner
 
-// Who was not asked, and has nothing to give, does not make the joiner forget whom it asked.
-static void test_an_answer_that_nobody_asked_for(void **state) {
+// Rule J4. Given a joiner that waits for hashes, when another peer sends an empty answer, then the joiner
+// still takes those of its source.
+static void test_unrequested_answer_does_not_end_a_request(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     w.run.start_version = 1;
@@ -118,8 +121,9 @@ static uint32_t half_seconds(world *w, uint32_t count, const message_status *hel
 
 static uint32_t ten_minutes(world *w, const message_status *held) { return half_seconds(w, 1200, held); }
 
-// A relay says for ever that it sends the activation on.
-static void test_forwarding_is_not_believed_for_ever(void **state) {
+// Rule R6. Given a relay that reports forever that it sends the activation, when two minutes pass, then the
+// owner gives orders again.
+static void test_forwarding_report_expires(void **state) {
     (void)state;
     world w;
     open_owners_world(&w);
@@ -136,8 +140,9 @@ static void open_at_home(world *w) {
     assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
 }
 
-// ... or the gradient, which the relay before it never gets.
-static void test_a_gradient_is_not_believed_for_ever(void **state) {
+// Rule R6. Given a relay that reports forever that it sends the gradient, when two minutes pass, then the
+// owner gives orders again.
+static void test_gradient_report_expires(void **state) {
     (void)state;
     world w;
     open_at_home(&w);
@@ -152,8 +157,9 @@ static void test_a_gradient_is_not_believed_for_ever(void **state) {
     free(w.p);
 }
 
-// The log of the last stage is behind. It has lost nothing, and nobody is chosen in its place: it is sent the gradient once more after a second.
-static void test_whose_log_is_behind_keeps_what_it_holds(void **state) {
+// Rule R11. Given a last stage with an old log, when it denies the gradient with VERSION, then it is not
+// replaced and gets the gradient again.
+static void test_member_with_an_old_log_keeps_its_microbatch(void **state) {
     (void)state;
     world w;
     open_at_home(&w);
@@ -214,8 +220,9 @@ static void expect_all_taken_back(world *w) {
     free(w->p);
 }
 
-// What is about to be taken out of the sum lies in slots that a repair would like to have. It must come out all the same.
-static void test_a_repair_evicts_nothing_that_is_taken_back(void **state) {
+// Rule P9. Given microbatches that are being subtracted from the sum, when a repair needs a slot, then they
+// are not evicted.
+static void test_repair_does_not_evict_a_subtraction(void **state) {
     (void)state;
     world w;
     open_elastic_world(&w);
@@ -224,8 +231,9 @@ static void test_a_repair_evicts_nothing_that_is_taken_back(void **state) {
     expect_all_taken_back(&w);
 }
 
-// Nobody has said that its tensors came, and nobody ever will.
-static void test_what_is_taken_back_is_not_sent_again(void **state) {
+// Rule P9. Given a microbatch under subtraction with an unaccepted tensor, when time passes, then the
+// tensor is not resent.
+static void test_subtracted_microbatch_is_not_resent(void **state) {
     (void)state;
     world w;
     open_elastic_world(&w);
@@ -236,8 +244,9 @@ static void test_what_is_taken_back_is_not_sent_again(void **state) {
     expect_all_taken_back(&w);
 }
 
-// Its store knows where others were when their entries came to hold; somebody may have moved since.
-static void test_where_others_are_by_now(void **state) {
+// Rule V23. Given a restarted voter with old addresses in its log, when another peer sends the current
+// ones, then it dials those.
+static void test_current_addresses_replace_those_of_the_log(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     begin_world(&w, 4, MEMBER_DATA);
@@ -259,8 +268,9 @@ static void test_where_others_are_by_now(void **state) {
     free(w.p);
 }
 
-// Everybody has moved and nobody leads: a relay that has heard where a voter is by now says so to the next one.
-static void test_a_relay_says_where_voters_are(void **state) {
+// Rule V23. Given no leader and voters at new addresses, when a relay knows one of them, then it sends that
+// address to the next voter.
+static void test_relay_sends_current_voter_addresses(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}, {.id = name_of(4), .store = 8, .address = "old-4:1"}}}};
@@ -354,8 +364,9 @@ static uint64_t position_after(world *w, uint32_t from, uint64_t as_of, log_entr
     return view.log_position;
 }
 
-// What two send of different times goes together with nothing: what the later one leaves out the earlier one has told.
-static void test_states_are_not_mixed(void **state) {
+// Rule L5. Given an interrupted snapshot of one sender, when another sender starts a later one, then no
+// entries of both are combined.
+static void test_snapshots_are_not_mixed(void **state) {
     (void)state;
     world w = {0};
     open_voter(&w);
@@ -380,7 +391,9 @@ static bool stores_its_state(bool half_a_state) {
     return w.stored == LOG_BASE;
 }
 
-static void test_half_a_state_is_not_passed_on(void **state) {
+// Rule V14. Given an interrupted snapshot, when another peer asks for the log, then the partial state is
+// not sent.
+static void test_partial_snapshot_is_not_passed_on(void **state) {
     (void)state;
     for (int elected = 0; elected < 2; elected++) {
         assert_true(tells_its_log(false, elected) > 0);
@@ -388,7 +401,9 @@ static void test_half_a_state_is_not_passed_on(void **state) {
     }
 }
 
-static void test_half_a_state_is_not_stored(void **state) {
+// Rule V29. Given an interrupted snapshot, when the voter would compact its log, then the partial state is
+// not stored.
+static void test_partial_snapshot_is_not_stored(void **state) {
     (void)state;
     assert_true(stores_its_state(false));
     assert_false(stores_its_state(true));
@@ -396,19 +411,19 @@ static void test_half_a_state_is_not_stored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_others_are_by_now),
-        cmocka_unit_test(test_a_relay_says_where_voters_are),
-        cmocka_unit_test(test_half_a_state_is_not_passed_on),
-        cmocka_unit_test(test_half_a_state_is_not_stored),
-        cmocka_unit_test(test_states_are_not_mixed),
-        cmocka_unit_test(test_a_shadow_brings_home),
-        cmocka_unit_test(test_no_such_stage),
-        cmocka_unit_test(test_an_answer_that_nobody_asked_for),
-        cmocka_unit_test(test_forwarding_is_not_believed_for_ever),
-        cmocka_unit_test(test_a_gradient_is_not_believed_for_ever),
-        cmocka_unit_test(test_whose_log_is_behind_keeps_what_it_holds),
-        cmocka_unit_test(test_a_repair_evicts_nothing_that_is_taken_back),
-        cmocka_unit_test(test_what_is_taken_back_is_not_sent_again),
+        cmocka_unit_test(test_current_addresses_replace_those_of_the_log),
+        cmocka_unit_test(test_relay_sends_current_voter_addresses),
+        cmocka_unit_test(test_partial_snapshot_is_not_passed_on),
+        cmocka_unit_test(test_partial_snapshot_is_not_stored),
+        cmocka_unit_test(test_snapshots_are_not_mixed),
+        cmocka_unit_test(test_activation_from_a_standby_is_harmless),
+        cmocka_unit_test(test_member_of_an_unknown_stage_is_ignored),
+        cmocka_unit_test(test_unrequested_answer_does_not_end_a_request),
+        cmocka_unit_test(test_forwarding_report_expires),
+        cmocka_unit_test(test_gradient_report_expires),
+        cmocka_unit_test(test_member_with_an_old_log_keeps_its_microbatch),
+        cmocka_unit_test(test_repair_does_not_evict_a_subtraction),
+        cmocka_unit_test(test_subtracted_microbatch_is_not_resent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

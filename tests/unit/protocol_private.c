@@ -1,4 +1,4 @@
-// Private data at one peer: it leads an elastic run, and waits for who has the other share, or does not.
+// Private data at the leader: waiting for the peer of a data shard, and the end of a run.
 #include "protocol_world.h"
 
 enum { SAVED_RANGES = 6, RANGE_BLOCKS = 8 };
@@ -33,9 +33,9 @@ static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
     return w->now - began;
 }
 
-// The first iteration has waited for the other one in vain. The second one does not wait while that one still fetches its state, but does when it had
-// the state of the iteration that is over: then it needs only what all others need.
-static void test_who_fetches_its_state_is_not_waited_for(void **state) {
+// Rule P11. Given an elastic run and a returning owner, when it still fetches its state, then the iteration
+// does not wait; with state it does.
+static void test_owner_without_state_is_not_waited_for(void **state) {
     (void)state;
     for (uint64_t its_state = 0; its_state < 2; its_state++) {
         world w;
@@ -82,7 +82,9 @@ static void waits_for_itself_once(uint64_t asleep_ms) {
     free(w.p);
 }
 
-static void test_who_leads_waits_for_itself_once(void **state) {
+// Rule P11. Given an elastic run and a leader without state, when it fetches, then it waits for itself one
+// grace period; a pause does not count.
+static void test_leader_waits_for_its_own_state_once(void **state) {
     (void)state;
     waits_for_itself_once(0);
     waits_for_itself_once(10000);
@@ -115,7 +117,9 @@ static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asle
     return w.told[TELL_UNFINISHED];
 }
 
-static void test_who_does_not_come_is_given_up(void **state) {
+// Rule P5. Given a strict run that is to end, when a shard is missing for 10 s in which the leader was not
+// paused, then the iteration is given up.
+static void test_missing_shard_is_given_up_at_the_end(void **state) {
     (void)state;
     assert_int_equal(given_up_after(9800, false, 0), 0);
     assert_int_equal(given_up_after(10300, false, 0), 1);
@@ -175,8 +179,8 @@ static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
     return given;
 }
 
-// The disk is full: FINAL does not wait until all of it has been read for nothing.
-static void test_what_cannot_be_written_is_not_read(void **state) {
+// Rule J10. Given a full disk, when a checkpoint is due, then FINAL does not wait for the chunks.
+static void test_checkpoint_without_disk_space_is_not_read(void **state) {
     (void)state;
     world w;
     const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE, 1);
@@ -185,9 +189,9 @@ static void test_what_cannot_be_written_is_not_read(void **state) {
     free(w.p);
 }
 
-// While the checkpoint of this version is being read from a slow relay, the run is to end and has nobody to wait for: it becomes the last one, and what
-// was asked for already counts once.
-static void test_the_last_checkpoint_is_under_way_already(void **state) {
+// Rule P5. Given a checkpoint of this version under way, when the run ends without a missing peer, then it
+// becomes the last one and no chunk is read twice.
+static void test_checkpoint_under_way_becomes_the_last_one(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
@@ -214,9 +218,9 @@ static void test_the_last_checkpoint_is_under_way_already(void **state) {
     free(w.p);
 }
 
-// The disk is full for a moment while the checkpoint of this version is read, and what was asked for is still to come when the run is to end and has
-// nobody to wait for. What has failed is given up, and the last one begun anew.
-static void test_what_has_failed_does_not_become_the_last_checkpoint(void **state) {
+// Rule P5. Given a checkpoint that failed for a moment, when the run ends, then the last checkpoint is
+// started anew.
+static void test_failed_checkpoint_is_started_again(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
@@ -253,9 +257,9 @@ static bool has_saved(const world *w) { return w->told[TELL_CHECKPOINT] == 1; }
 static bool has_ended(const world *w) { return w->exited; }
 static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
 
-// No checkpoint is due. Its user asks for one: the state of before the iteration is read, which
-// needs no FINAL, and the run goes on.
-static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
+// Rule J10. Given no due checkpoint, when the user asks for one, then the state before the iteration is
+// saved and the run continues.
+static void test_requested_checkpoint_needs_no_final(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
@@ -269,9 +273,9 @@ static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
     free(w.p);
 }
 
-// The end is wanted without the iteration, that no peer computes: version 1 is saved, END follows,
-// and neither CLOSE nor FINAL comes before.
-static void test_the_iteration_is_dropped(void **state) {
+// Rule J13. Given an iteration that no peer computes, when the end is wanted at once, then version 1 is
+// saved and END follows without CLOSE and FINAL.
+static void test_end_without_the_iteration(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
@@ -284,9 +288,9 @@ static void test_the_iteration_is_dropped(void **state) {
     free(w.p);
 }
 
-// The only relay of its stage asks to leave, and goes when a checkpoint of what it alone has is in
-// the log.
-static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state) {
+// Rule J12. Given the only relay of a stage, when it asks to leave, then it is removed after CHECKPOINT of
+// its state is in the log.
+static void test_last_member_of_a_stage_leaves_after_a_checkpoint(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
@@ -301,15 +305,15 @@ static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
-        cmocka_unit_test(test_who_leads_waits_for_itself_once),
-        cmocka_unit_test(test_who_does_not_come_is_given_up),
-        cmocka_unit_test(test_what_cannot_be_written_is_not_read),
-        cmocka_unit_test(test_the_last_checkpoint_is_under_way_already),
-        cmocka_unit_test(test_what_has_failed_does_not_become_the_last_checkpoint),
-        cmocka_unit_test(test_a_checkpoint_is_asked_for_between_two_finals),
-        cmocka_unit_test(test_the_iteration_is_dropped),
-        cmocka_unit_test(test_the_last_of_a_stage_leaves_when_its_state_is_saved),
+        cmocka_unit_test(test_owner_without_state_is_not_waited_for),
+        cmocka_unit_test(test_leader_waits_for_its_own_state_once),
+        cmocka_unit_test(test_missing_shard_is_given_up_at_the_end),
+        cmocka_unit_test(test_checkpoint_without_disk_space_is_not_read),
+        cmocka_unit_test(test_checkpoint_under_way_becomes_the_last_one),
+        cmocka_unit_test(test_failed_checkpoint_is_started_again),
+        cmocka_unit_test(test_requested_checkpoint_needs_no_final),
+        cmocka_unit_test(test_end_without_the_iteration),
+        cmocka_unit_test(test_last_member_of_a_stage_leaves_after_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// A reduction at one member: whom it asks for what, and when.
+// A reduction at one member: requests, rounds, and results that outlive a membership.
 #include "protocol_world.h"
 
 enum { PARTS = 2 };
@@ -34,8 +34,9 @@ static void pass(world *w, uint64_t ns) {
     step(w, &(event){.kind = EVENT_TICK});
 }
 
-// Whoever was asked by chance does not have it, but meanwhile somebody has said that he does.
-static void test_who_announced_it_is_asked_next(void **state) {
+// Rule A2. Given a member that does not have a result, when another one has announced it, then that one is
+// asked next.
+static void test_announcing_member_is_asked_next(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 3);
@@ -69,9 +70,9 @@ static bool gives(world *w, uint64_t round) {
     return w->sent[MESSAGE_DATA] > before;
 }
 
-// In fast mode sums depend on the order of the parts. Half of a round is here when FINAL rests on the next one, which went by unheard: all of that
-// one is fetched. And who still asks for some of the older one is not given some of this.
-static void test_rounds_do_not_mix(void **state) {
+// Rule T7. Given a fast run and half of a round, when FINAL names the next round, then all of that is
+// fetched, and requests for the older one are refused.
+static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     (void)state;
     world w;
     open_reduction_of(&w, false, 17, 2);
@@ -99,9 +100,9 @@ static void test_rounds_do_not_mix(void **state) {
     free(w.p);
 }
 
-// All parts of two segments are here: the first is being added up, the second waits. Then an owner of private data is gone for good, and a
-// second CLOSE leaves out what only it could have repaired.
-static void test_what_a_second_close_overtakes_is_not_added_up(void **state) {
+// Rule P10. Given parts that are being added, when a second CLOSE leaves microbatches out, then the older
+// sum is not used.
+static void test_second_close_stops_older_sums(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 9, 4);
@@ -126,8 +127,8 @@ static uint64_t held_blobs(const world *w) {
     return view.blobs_held;
 }
 
-// One of two parts is here when FINAL comes, and the iteration is skipped, so nobody wants results either.
-static void test_final_needs_no_parts(void **state) {
+// Rule T6. Given one of two parts, when FINAL skips the iteration, then parts and requests are dropped.
+static void test_skipped_final_drops_parts(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 4);
@@ -142,8 +143,9 @@ static void test_final_needs_no_parts(void **state) {
     free(w.p);
 }
 
-// One of two is quick, the other says nothing for now: what the quick one has does not pile up here.
-static void test_parts_do_not_pile_up(void **state) {
+// Rule A3. Given a fast and a silent source, when parts are pulled, then the number of parts in memory is
+// bounded.
+static void test_parts_of_a_fast_member_do_not_pile_up(void **state) {
     (void)state;
     enum { SEGMENTS = 400, FEW = 160 };
     world w;
@@ -182,7 +184,8 @@ static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     assert_int_equal(look(w).member, w->log);
 }
 
-// What FINAL asks for is fetched from nobody.
+// Rule J7. Given complete results, when this member is removed before FINAL, then it applies them without a
+// fetch.
 static void test_results_outlive_a_membership(void **state) {
     (void)state;
     for (int reproducible = 0; reproducible < 2; reproducible++) {
@@ -202,9 +205,9 @@ static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index
     deliver(w, 1, &m, false);
 }
 
-// It has missed what its leader keeps as a state only, and reads that: the same iteration is closed in the same way. FINAL may rest on what is
-// whole here.
-static void test_results_outlive_a_log_that_begins_afresh(void **state) {
+// Rule J7. Given complete results, when a snapshot replaces the log and closes the iteration in the same
+// way, then they are kept.
+static void test_results_outlive_a_snapshot(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 4);
@@ -226,8 +229,8 @@ static void test_results_outlive_a_log_that_begins_afresh(void **state) {
     free(w.p);
 }
 
-// ... and others' results are not taken for mine.
-static void test_results_that_were_not_decided_are_dropped(void **state) {
+// Rule J7. Given complete results, when FINAL names another root, then they are dropped.
+static void test_results_with_another_root_are_dropped(void **state) {
     (void)state;
     world w;
     be_let_in_behind_final(&w, true, 1);
@@ -239,14 +242,14 @@ static void test_results_that_were_not_decided_are_dropped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_announced_it_is_asked_next),
-        cmocka_unit_test(test_rounds_do_not_mix),
-        cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
-        cmocka_unit_test(test_final_needs_no_parts),
-        cmocka_unit_test(test_parts_do_not_pile_up),
+        cmocka_unit_test(test_announcing_member_is_asked_next),
+        cmocka_unit_test(test_rounds_do_not_mix_in_fast_mode),
+        cmocka_unit_test(test_second_close_stops_older_sums),
+        cmocka_unit_test(test_skipped_final_drops_parts),
+        cmocka_unit_test(test_parts_of_a_fast_member_do_not_pile_up),
         cmocka_unit_test(test_results_outlive_a_membership),
-        cmocka_unit_test(test_results_that_were_not_decided_are_dropped),
-        cmocka_unit_test(test_results_outlive_a_log_that_begins_afresh),
+        cmocka_unit_test(test_results_with_another_root_are_dropped),
+        cmocka_unit_test(test_results_outlive_a_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

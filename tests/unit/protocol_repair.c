@@ -1,4 +1,4 @@
-// How an owner mends ways: when it looks, and what it keeps of what lives.
+// Repair and failover at the owner: probes, replacements, and the members that keep their microbatches.
 #include "protocol_world.h"
 
 static void beat(world *w, uint32_t from, bool ready) {
@@ -49,7 +49,9 @@ static void somebody_comes(bool by_heartbeat) {
     free(w.p);
 }
 
-static void test_who_comes_to_have_the_state_is_asked_at_once(void **state) {
+// Repair. Given a removed committed holder without replacement, when a joiner reports state by CAN TAKE or
+// heartbeat, then it is asked at once.
+static void test_joiner_with_state_becomes_replacement_at_once(void **state) {
     (void)state;
     somebody_comes(true);
     somebody_comes(false);
@@ -71,8 +73,9 @@ static void inherit(world *w, bool both_live) {
     own(w, 0, 3);
 }
 
-// Its gradient has come home to an heir before the last stage, whose member had died, has it again: that one is not told to count before it has computed it.
-static void test_an_heir_commits_nobody_who_has_not_computed(void **state) {
+// Rule M3. Given a gradient at the new owner and a last stage without it, when that stage is repaired, then
+// COMMIT waits until it has computed.
+static void test_new_owner_commits_only_members_that_computed(void **state) {
     (void)state;
     world w;
     inherit(&w, false);
@@ -101,8 +104,9 @@ static void test_an_heir_commits_nobody_who_has_not_computed(void **state) {
     free(w.p);
 }
 
-// A repair had brought the gradient to 6 before the activation, and 5, which had computed it, lives after all: the heir keeps 5.
-static void test_an_heir_keeps_who_has_computed(void **state) {
+// Rule O3. Given two holders of a stage, when the older one has computed it, then the new owner keeps that
+// one.
+static void test_new_owner_keeps_the_member_that_computed(void **state) {
     (void)state;
     world w;
     inherit(&w, true);
@@ -117,8 +121,9 @@ static void test_an_heir_keeps_who_has_computed(void **state) {
     free(w.p);
 }
 
-// Of two copies in a stage the heir has heard from who has less. The other one speaks before it answers, and is not let go for that.
-static void test_an_heir_lets_nobody_go_that_has_not_answered(void **state) {
+// Rule O3. Given two copies in a stage, when only one holder has answered the SURVEY, then the other one is
+// not cancelled.
+static void test_new_owner_waits_for_all_holdings(void **state) {
     (void)state;
     world w;
     inherit(&w, true);
@@ -158,8 +163,9 @@ static void waits_for_it(world *w) {
     w->probed[HOLDER] = false;
 }
 
-// On a line where nothing arrives its holder says whenever it is asked that it waits for the gradient. The owner's copies of that would only fill the line.
-static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
+// Rule D8. Given a slow link, when the holder reports that it waits for the gradient, then no second copy
+// is sent.
+static void test_gradient_under_way_is_not_resent(void **state) {
     (void)state;
     world w;
     open_home(&w);
@@ -192,8 +198,9 @@ static uint64_t time_after_a_fall(uint32_t stands_ms) {
     return took;
 }
 
-// However long it has been trusted to bring the gradient.
-static void test_no_line_is_trusted_that_has_fallen(void **state) {
+// Rule D8. Given a link that was trusted for long, when it falls, then another member is asked about a
+// second later.
+static void test_lost_link_ends_the_trust_in_a_gradient(void **state) {
     (void)state;
     for (uint32_t stands_ms = 1500; stands_ms < 60000; stands_ms *= 2) {
         uint64_t took = time_after_a_fall(stands_ms);
@@ -202,8 +209,8 @@ static void test_no_line_is_trusted_that_has_fallen(void **state) {
     }
 }
 
-// The relay has counted it and the owner is busy with other things: there is nothing that anybody could be asked.
-static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state) {
+// Rule R7. Given a counted relay and a busy owner, when the probe time passes, then no member is probed.
+static void test_no_probe_when_only_the_owner_has_work_left(void **state) {
     (void)state;
     world w;
     open_home(&w);
@@ -227,8 +234,9 @@ static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state
     free(w.p);
 }
 
-// Of six that could take over five have links that stand, and are silent.
-static void test_who_takes_over_is_heard(void **state) {
+// Rule R3. Given five silent candidates and one that is heard, when a gap is filled, then the latter is
+// chosen.
+static void test_replacement_was_heard_recently(void **state) {
     (void)state;
     enum { FIRST = 6, HEARD = 11 };
     world w;
@@ -248,14 +256,14 @@ static void test_who_takes_over_is_heard(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_gradient_on_its_way_is_not_sent_again),
-        cmocka_unit_test(test_no_line_is_trusted_that_has_fallen),
-        cmocka_unit_test(test_nobody_is_asked_where_only_the_owner_has_work_left),
-        cmocka_unit_test(test_who_takes_over_is_heard),
-        cmocka_unit_test(test_who_comes_to_have_the_state_is_asked_at_once),
-        cmocka_unit_test(test_an_heir_commits_nobody_who_has_not_computed),
-        cmocka_unit_test(test_an_heir_keeps_who_has_computed),
-        cmocka_unit_test(test_an_heir_lets_nobody_go_that_has_not_answered),
+        cmocka_unit_test(test_gradient_under_way_is_not_resent),
+        cmocka_unit_test(test_lost_link_ends_the_trust_in_a_gradient),
+        cmocka_unit_test(test_no_probe_when_only_the_owner_has_work_left),
+        cmocka_unit_test(test_replacement_was_heard_recently),
+        cmocka_unit_test(test_joiner_with_state_becomes_replacement_at_once),
+        cmocka_unit_test(test_new_owner_commits_only_members_that_computed),
+        cmocka_unit_test(test_new_owner_keeps_the_member_that_computed),
+        cmocka_unit_test(test_new_owner_waits_for_all_holdings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
