@@ -2,7 +2,7 @@
 #include "protocol_world.h"
 
 static void open_alone(world *w, uint64_t iterations, uint32_t max_skipped) {
-    *w = (world){.run = run_of(1, 1, 1), .founds = true, .diverges = true};
+    *w = (world){.run = run_of(1, 1, 1), .starts_run = true, .diverges = true};
     w->run.start_relays = 0;
     w->run.iterations = iterations;
     w->run.save = true;
@@ -25,12 +25,12 @@ static void test_skipped_iterations_in_a_row_end_the_run(void **state) {
     open_alone(&w, 50, 4);
     begin_world(&w, 1, MEMBER_DATA);
     run_to_the_end(&w);
-    assert_int_equal(w.told[TELL_ITERATION], 4);
-    assert_int_equal(w.told[TELL_DIVERGED], 1);
-    assert_int_equal(w.told[TELL_END], 0);
-    assert_int_equal(w.told[TELL_CHECKPOINT], 0);  // two were due, with the weights of the version before them
-    assert_int_equal(w.stored, LOG_END);
-    assert_true(w.failed);
+    assert_int_equal(w.notifications[TELL_ITERATION], 4);
+    assert_int_equal(w.notifications[TELL_DIVERGED], 1);
+    assert_int_equal(w.notifications[TELL_END], 0);
+    assert_int_equal(w.notifications[TELL_CHECKPOINT], 0);  // two were due, with the weights of the version before them
+    assert_int_equal(w.last_record_kind, LOG_END);
+    assert_true(w.exit_failed);
     free(w.p);
 }
 
@@ -41,10 +41,10 @@ static void test_without_a_limit_the_run_continues(void **state) {
     open_alone(&w, 20, 0);
     begin_world(&w, 1, MEMBER_DATA);
     run_to_the_end(&w);
-    assert_int_equal(w.told[TELL_ITERATION], 20);
-    assert_int_equal(w.told[TELL_DIVERGED], 0);
-    assert_int_equal(w.told[TELL_END], 1);
-    assert_false(w.failed);
+    assert_int_equal(w.notifications[TELL_ITERATION], 20);
+    assert_int_equal(w.notifications[TELL_DIVERGED], 0);
+    assert_int_equal(w.notifications[TELL_END], 1);
+    assert_false(w.exit_failed);
     free(w.p);
 }
 
@@ -54,15 +54,15 @@ static void test_a_good_iteration_resets_the_count(void **state) {
     (void)state;
     world w;
     open_alone(&w, 4, 3);
-    w.recovers = 2;
+    w.finite_from_iteration = 2;
     begin_world(&w, 1, MEMBER_DATA);
     run_to_the_end(&w);
-    assert_int_equal(w.told[TELL_ITERATION], 4);
-    assert_int_equal(w.told[TELL_DIVERGED], 0);
-    assert_int_equal(w.told[TELL_CHECKPOINT], 2);
+    assert_int_equal(w.notifications[TELL_ITERATION], 4);
+    assert_int_equal(w.notifications[TELL_DIVERGED], 0);
+    assert_int_equal(w.notifications[TELL_CHECKPOINT], 2);
     assert_int_equal(w.records[LOG_CHECKPOINT], 1);
     assert_int_equal(w.checkpoint, 3);
-    assert_false(w.failed);
+    assert_false(w.exit_failed);
     free(w.p);
 }
 

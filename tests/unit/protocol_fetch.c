@@ -43,7 +43,8 @@ static void test_advanced_chunk_is_not_replaced_by_an_older_one(void **state) {
     free(w.p);
 }
 
-// Relay `self` has come into stage 1 of a run of which `members` tell who is there: as many as `count`, the first of them its leader.
+// A joiner: relay `self` of stage 1. The run has `count` members, listed in `members`; the first one is the
+// leader.
 static void open_joiner(world *w, const member_kind *members, uint32_t count, uint64_t start_version, uint32_t self) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.start_version = start_version;
@@ -62,7 +63,7 @@ static void test_holder_of_the_initial_checkpoint_is_asked(void **state) {
     world w;
     const member_kind members[] = {MEMBER_DATA, MEMBER_DATA};
     open_joiner(&w, members, 2, 5, 5);
-    for (uint32_t i = 0; w.asked != 2; i++) {
+    for (uint32_t i = 0; w.last_get_to != 2; i++) {
         assert_true(i < 100);
         beat_at(&w, 1, 0);
         deliver(&w, 2, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 6, .reaches = 6, .saved = 6}}, false);
@@ -80,18 +81,18 @@ static void test_unhelpful_source_is_not_asked_forever(void **state) {
     const member_kind members[] = {MEMBER_DATA, MEMBER_RELAY, MEMBER_DATA, MEMBER_DATA};
     open_joiner(&w, members, 4, 5, 7);
     uint32_t asked[5] = {0};
-    for (uint32_t i = 0; i < 300 && w.asked != 4; i++) {
+    for (uint32_t i = 0; i < 300 && w.last_get_to != 4; i++) {
         w.get_count = 0;
         beat_at(&w, 1, 0);
         for (uint32_t says = 2; says <= 4; says++) deliver(&w, says, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.saved = 6}}, false);
         tick(&w);
         for (uint32_t k = 0; k < w.get_count; k++) asked[w.get_to[k]]++;
-        if (w.get_count == 0 || w.asked == 4) continue;
+        if (w.get_count == 0 || w.last_get_to == 4) continue;
         message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
-        deliver(&w, w.asked, &deny, false);
+        deliver(&w, w.last_get_to, &deny, false);
     }
     assert_int_equal(asked[2], 0);
-    assert_int_equal(w.asked, 4);
+    assert_int_equal(w.last_get_to, 4);
     deliver(&w, 4, &(message){.kind = MESSAGE_DATA, .iteration = 5, .u.data.get = w.get[w.get_count - 1].u.get}, true);
     tick(&w);
     assert_int_equal(w.get[w.get_count - 1].u.get.what, GET_STATE);
@@ -152,7 +153,7 @@ static void test_rate_limit_recovers_after_a_silent_link(void **state) {
     append(&w, (log_entry){.kind = LOG_RUN});
     beat_room(&w, 3, 2);
     forward(&w, 0);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 3);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 3);
     for (uint32_t i = 0; i < 600; i++) {
         for (uint32_t from = 1; from <= 5; from++)
             if (from != w.self) beat_room(&w, from, 0);
@@ -160,7 +161,7 @@ static void test_rate_limit_recovers_after_a_silent_link(void **state) {
     }
     beat_room(&w, 5, 2);
     forward(&w, 1);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 5);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 5);
     assert_true(is_served(&w));
     assert_false(is_served(&w));
     w.now += 10 * MILLISECOND;

@@ -51,7 +51,7 @@ static void test_incomplete_transfer_is_dropped_with_uncarried(void **state) {
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
     live(&w, 20);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
-    assert_int_equal(w.refused, 1);
+    assert_int_equal(w.last_uncarried_to, 1);
     assert_int_equal(under_way(&w), 0);
     free(w.p);
 }
@@ -79,7 +79,7 @@ static void test_piece_of_another_size_is_refused(void **state) {
     announce(&w, 0);
     piece(&w, 0, 3, 0, PIECE_BYTES - 1);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
-    assert_int_equal(w.refused, 1);
+    assert_int_equal(w.last_uncarried_to, 1);
     piece(&w, 0, 2, 0, PIECE_BYTES - 1);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 2);
     assert_int_equal(w.sent[MESSAGE_CARRY], 0);
@@ -99,7 +99,7 @@ static void test_forwarder_refuses_when_its_links_are_full(void **state) {
     piece(&w, 0, 2, 1, PIECE_BYTES);
     assert_int_equal(w.sent[MESSAGE_CARRY], 1);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
-    assert_int_equal(w.refused, 1);
+    assert_int_equal(w.last_uncarried_to, 1);
     assert_int_equal(under_way(&w), 0);
     free(w.p);
 }

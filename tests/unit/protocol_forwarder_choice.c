@@ -50,7 +50,7 @@ static void test_fast_third_member_is_forwarder(void **state) {
     static world w;
     send_one(MOST_RELAYS, false, &w);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    assert_false(w.with_blob[MESSAGE_FORWARD]);
+    assert_false(w.last_had_blob[MESSAGE_FORWARD]);
     assert_int_equal(w.sent[MESSAGE_CARRY], route_pieces(w.p));
     route_forwarding planned;
     assert_true(route_forwarder_planned(w.p, 3, 1, &planned));
@@ -66,7 +66,7 @@ static void test_member_with_a_lost_link_is_no_forwarder(void **state) {
         static world w;
         send_one(relays, true, &w);
         assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-        assert_true(w.with_blob[MESSAGE_FORWARD]);
+        assert_true(w.last_had_blob[MESSAGE_FORWARD]);
         assert_int_equal(w.sent[MESSAGE_CARRY], 0);
         route_forwarding planned;
         assert_false(route_forwarder_planned(w.p, 3, 1, &planned));  // though a plan says so

@@ -19,7 +19,7 @@ static struct {
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
 
-// Wherever it dials, nobody is.
+// Every dial is refused.
 static void step(const event *e) {
     effect out;
     braid_id dialed[64];

@@ -59,7 +59,7 @@ static void test_unrequested_answer_does_not_end_a_request(void **state) {
     admit(&w, 3, MEMBER_RELAY, 2);
     admit(&w, 4, MEMBER_RELAY, 1);
     w.busy = true;
-    uint32_t asked = w.asked;
+    uint32_t asked = w.last_get_to;
     assert_int_not_equal(asked, 0);
     message names = {.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = {.what = GET_NAMES, .stage = 1, .version = 1, .count = 1}};
     deliver(&w, 3, &names, true);
@@ -100,7 +100,8 @@ static void open_owners_world(world *w) {
     trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
 }
 
-// Heartbeats. Whoever is asked for a microbatch has what `held` says, and works on it. Returns the orders given.
+// Sends heartbeats. Each probed member reports the contents `held` and that it works. Returns the number of
+// orders given.
 static uint32_t half_seconds(world *w, uint32_t count, const message_status *held) {
     w->sent[MESSAGE_RESUME] = 0;
     for (uint32_t half_second = 0; half_second < count; half_second++) {
@@ -255,16 +256,16 @@ static void test_current_addresses_replace_those_of_the_log(void **state) {
         {.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-1:1"}},
         {.kind = LOG_MEMBER, .index = 2, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-2:1"}},
         {.kind = LOG_MEMBER, .index = 3, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1, .address = "old-3:1"}},
-        // nobody knows whether these hold
+        // possibly uncommitted
         {.kind = LOG_MEMBER, .index = 10, .term = 1, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 2, .address = "new-3:1"}},
         {.kind = LOG_VOTERS, .index = 11, .term = 1, .u.voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "new-2:1"}}}},
     };
     for (uint32_t i = 0; i < sizeof records / sizeof *records; i++) assert_true(peer_recall(w.p, &records[i]));
     w.now += 1000 * MILLISECOND;
     step(&w, &(event){.kind = EVENT_TICK});
-    assert_string_equal(w.dialed[1], "peer-1:1");  // the user has just said so
-    assert_string_equal(w.dialed[2], "new-2:1");
-    assert_string_equal(w.dialed[3], "new-3:1");
+    assert_string_equal(w.last_address[1], "peer-1:1");  // the user has just said so
+    assert_string_equal(w.last_address[2], "new-2:1");
+    assert_string_equal(w.last_address[3], "new-3:1");
     free(w.p);
 }
 
@@ -283,9 +284,9 @@ static void test_relay_sends_current_voter_addresses(void **state) {
     message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 8, .address = "new-4:1"}};
     deliver(&w, 4, &join, false);
     snprintf(join.u.join.address, WIRE_MAX_ADDRESS, "new-2:1");
-    w.said = (message){.kind = MESSAGE_LOG};
+    w.last_log = (message){.kind = MESSAGE_LOG};
     deliver(&w, 2, &join, false);
-    assert_string_equal(w.said.u.log.entry.u.voters.voter[1].address, "new-4:1");
+    assert_string_equal(w.last_log.u.log.entry.u.voters.voter[1].address, "new-4:1");
     free(w.p);
 
     world other = {.run = run_of(3, 2, 1)};
@@ -296,8 +297,8 @@ static void test_relay_sends_current_voter_addresses(void **state) {
     admit(&other, 4, MEMBER_DATA, 0);
     append(&other, voters);
     step(&other, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(4), .refused = true});
-    deliver(&other, 2, &w.said, false);
-    assert_string_equal(other.dialed[4], "new-4:1");
+    deliver(&other, 2, &w.last_log, false);
+    assert_string_equal(other.last_address[4], "new-4:1");
     peer_view view;
     peer_look(other.p, &view);
     assert_int_equal(view.log_position, other.log);
@@ -329,7 +330,7 @@ static void open_one_of(world *w, uint16_t voters) {
 
 static void open_voter(world *w) { open_one_of(w, 1); }
 
-// Somebody begins to send it the state, and dies.
+// A peer begins to send a snapshot, and dies.
 static void send_half_a_state(world *w) {
     message first = {.kind = MESSAGE_LOG, .u.log = {.reset = true}};
     first.u.log.entry = (log_entry){.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}};
@@ -337,7 +338,7 @@ static void send_half_a_state(world *w) {
     deliver(w, 1, &first, false);
 }
 
-// It is elected, and asked for the log; or it follows, and a voter asks to be let in.
+// The voter is elected and asked for the log; or it follows, and a voter sends an admission request.
 static uint32_t tells_its_log(bool half_a_state, bool elected) {
     world w = {0};
     open_one_of(&w, elected ? 1 : 2);
@@ -375,20 +376,20 @@ static void test_snapshots_are_not_mixed(void **state) {
     assert_int_equal(position_after(&w, 2, BASE + 6, fourth, 1), 1);
     assert_int_equal(position_after(&w, 1, BASE + 5, fourth, 1), 4);
     assert_int_equal(position_after(&w, 2, BASE + 6, fifth, 4), 5);  // nothing is left out
-    assert_int_equal(position_after(&w, 2, BASE + 6, base, 5), 5);   // what stood there may have been anything
+    assert_int_equal(position_after(&w, 2, BASE + 6, base, 5), 5);   // the omitted entries may have been of any kind
     free(w.p);
 }
 
-// Somebody leads whose log begins behind its store.
+// A leader with a log that begins after the end of this voter's log.
 static bool stores_its_state(bool half_a_state) {
     world w = {0};
     open_voter(&w);
     if (half_a_state) send_half_a_state(&w);
-    w.stored = LOG_NONE;
+    w.last_record_kind = LOG_NONE;
     message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 9, .term = 2, .has_entry = true, .entry = base_at(BASE + 1, 0), .previous = BASE + 1, .previous_term = 1}};
     deliver(&w, 1, &m, false);
     free(w.p);
-    return w.stored == LOG_BASE;
+    return w.last_record_kind == LOG_BASE;
 }
 
 // Rule V14. Given an interrupted snapshot, when another peer asks for the log, then the partial state is

@@ -34,7 +34,8 @@ static void commit(world *w, uint32_t m) {
     deliver(w, 1, &order, false);
 }
 
-// All slots are taken, and a repair comes: that evicts who is not home, unless a weight gradient is about to give a slot back.
+// With all slots taken, a repair evicts a microbatch that has not returned, unless a queued weight gradient
+// will free a slot.
 static void repair_comes(bool one_is_committed) {
     world w;
     open_relay(&w);
@@ -49,7 +50,7 @@ static void repair_comes(bool one_is_committed) {
     const uint32_t room = w.sent[MESSAGE_CAN_TAKE];
     come_forward(&w, 0, true);
     assert_int_equal(w.sent[MESSAGE_CAN_TAKE], room);
-    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    assert_int_equal(w.evictions, one_is_committed ? 0 : 1);
     uint32_t done = w.sent[MESSAGE_COMPLETE];
     if (one_is_committed) {
         w.busy = false;
@@ -57,7 +58,7 @@ static void repair_comes(bool one_is_committed) {
         assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
         assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     }
-    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    assert_int_equal(w.evictions, one_is_committed ? 0 : 1);
     free(w.p);
 }
 
@@ -78,7 +79,7 @@ static void test_eviction_before_compute_is_denied_to_the_sender(void **state) {
     for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
     assert_int_equal(w.work.m, 1);
     come_forward(&w, 0, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     assert_int_equal(w.sent[MESSAGE_DENY], 2);
     free(w.p);
 }
@@ -112,7 +113,7 @@ static void open_with_one_waiting(world *w) {
     commit(w, 1);
     assert_int_equal(w->work.kind, JOB_WEIGHT);
     come_forward(w, 0, true);
-    assert_int_equal(w->evicted, 0);
+    assert_int_equal(w->evictions, 0);
 }
 
 // Rule R8. Given a repair that waits for the only queued weight gradient, when a second repair arrives,
@@ -122,10 +123,10 @@ static void test_no_more_repairs_wait_than_weight_gradients_are_queued(void **st
     world w;
     open_with_one_waiting(&w);
     come_forward(&w, 3, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     forward_follows(&w, 0);
     forward_follows(&w, 3);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
@@ -142,7 +143,7 @@ static void test_later_repair_does_not_take_the_slot_of_a_waiting_one(void **sta
     come_forward(&w, 3, true);
     assert_int_equal(w.sent[MESSAGE_DENY], denied + 1);
     forward_follows(&w, 0);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     free(w.p);
 }
 
@@ -164,10 +165,10 @@ static void test_return_to_a_dead_owner_does_not_protect_from_eviction(void **st
     message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 3, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {3, 2}}}};
     deliver(&w, 3, &later, true);
     assert_int_equal(w.sent[MESSAGE_DENY], 1);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     own(&w, 0, 3);
     deliver(&w, 3, &later, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
@@ -187,9 +188,9 @@ static void test_resume_makes_a_waiting_microbatch_a_repair(void **state) {
     assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
     assert_int_equal(done, 2);
     resume(&w, 0, 3, 0);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     resume(&w, 0, 2, 3);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     free(w.p);
 }
@@ -208,9 +209,9 @@ static void test_gradient_makes_a_waiting_microbatch_a_repair(void **state) {
         open_relay_of(&w, 3);
         for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
         assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
-        assert_int_equal(w.evicted, 0);
+        assert_int_equal(w.evictions, 0);
         send_back(&w, 0, repair);
-        assert_int_equal(w.evicted, 1);
+        assert_int_equal(w.evictions, 1);
         free(w.p);
     }
 }
@@ -224,7 +225,7 @@ static void test_activation_after_its_gradient_is_a_repair(void **state) {
     for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
     send_back(&w, 0, true);
     come_forward(&w, 0, false);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
@@ -241,7 +242,7 @@ static void test_gradient_proves_that_the_microbatch_has_returned(void **state) 
     send_back(&w, 0, true);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &forward, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
@@ -269,7 +270,7 @@ static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state)
     own(&w, 0, 1);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &forward, true);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     free(w.p);
 }
 
@@ -286,7 +287,7 @@ static void test_old_resume_does_not_reopen_a_returned_path(void **state) {
     resume(&w, 1, 3, 0);
     message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &other, true);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     free(w.p);
 }
 
@@ -316,7 +317,7 @@ static void test_uncomputed_microbatch_in_the_last_stage_has_not_returned(void *
     own(&w, 0, 1);
     append(&w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 4; i >= 2; i--) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = 2}}, false);
-    const uint32_t first = w.sent_to[MESSAGE_FORWARD], other = 5 - first;
+    const uint32_t first = w.last_receiver[MESSAGE_FORWARD], other = 5 - first;
     message computed = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_FORWARD_DONE}};
     message waits = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_ACCEPTED}};
     deliver(&w, first, &computed, false);
@@ -324,10 +325,10 @@ static void test_uncomputed_microbatch_in_the_last_stage_has_not_returned(void *
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = first}});
     message has = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 2), .nonce = w.probe[4].u.probe.nonce, .has_x = true, .forwarding = true, .working = true}};
     deliver(&w, 4, &has, false);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], other);
-    assert_true(w.passed_on.u.forward.repair);
-    assert_int_equal(w.passed_on.u.forward.path.member[1], other);
-    assert_int_equal(w.passed_on.u.forward.path.member[2], 0);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], other);
+    assert_true(w.last_forward.u.forward.repair);
+    assert_int_equal(w.last_forward.u.forward.path.member[1], other);
+    assert_int_equal(w.last_forward.u.forward.path.member[2], 0);
     free(w.p);
 }
 
@@ -498,7 +499,7 @@ static void test_new_owner_keeps_only_counted_microbatches(void **state) {
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {3}, .forward.words = {3}};
     deliver(&w, 2, &holdings, false);
     assert_int_equal(w.sent[MESSAGE_CANCEL], cancelled + 1);
-    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 2);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 2);
     free(w.p);
 }
 

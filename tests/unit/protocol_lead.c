@@ -49,7 +49,7 @@ static void test_new_leader_that_finds_end_sends_leave(void **state) {
         tick(&w);
     }
     assert_int_equal(w.sent[MESSAGE_LEAVE], 2);
-    assert_int_equal(w.told[TELL_END], 0);
+    assert_int_equal(w.notifications[TELL_END], 0);
     free(w.p);
 }
 
@@ -127,7 +127,7 @@ static void test_long_election_timeout_is_waited_for(void **state) {
     world w;
     recall_all_computed(&w);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
-    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.newest, .previous_term = 1}};
+    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.last_appended, .previous_term = 1}};
     deliver(&w, 2, &late, false);
     const uint64_t began = w.now;
     while (!w.exited && w.now - began < 300000 * MILLISECOND) {
@@ -140,7 +140,7 @@ static void test_long_election_timeout_is_waited_for(void **state) {
 
 // One that began a run of one iteration alone has computed it, and the last checkpoint is written or not.
 static void come_to_the_end(world *w, job_kind fails) {
-    *w = (world){.run = run_of(1, 1, 1), .founds = true, .fails = fails};
+    *w = (world){.run = run_of(1, 1, 1), .starts_run = true, .failing_job = fails};
     w->run.start_relays = 0;
     w->run.iterations = 1;
     w->run.save = true;
@@ -149,8 +149,8 @@ static void come_to_the_end(world *w, job_kind fails) {
         assert_true(i < 100);
         tick(w);
     }
-    assert_int_equal(w->told[TELL_ITERATION], 1);
-    assert_int_equal(w->told[TELL_END], 1);
+    assert_int_equal(w->notifications[TELL_ITERATION], 1);
+    assert_int_equal(w->notifications[TELL_END], 1);
 }
 
 // Rule V34. Given a computed run, when its last checkpoint cannot be written, then END is not appended.
@@ -160,7 +160,7 @@ static void test_no_end_without_the_last_checkpoint(void **state) {
     for (uint32_t i = 0; i < sizeof fails / sizeof *fails; i++) {
         world w;
         come_to_the_end(&w, fails[i]);
-        assert_int_equal(w.stored, fails[i] == JOB_NONE ? LOG_END : LOG_FINAL);
+        assert_int_equal(w.last_record_kind, fails[i] == JOB_NONE ? LOG_END : LOG_FINAL);
         free(w.p);
     }
 }
@@ -176,7 +176,7 @@ static void test_silent_or_outdated_member_does_not_become_voter(void **state) {
     world w = {.voters = 3};
     recall(&w, 2, false);
     timing_link line = {.heard_ns = 0};
-    w.log += 100;  // whatever is decided soon, they have read
+    w.log += 100;  // all of them have read the entries that are decided next
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
     for (uint32_t i = 0; i < 10; i++) {
         timing_heard(&line, w.now);
@@ -190,7 +190,7 @@ static void test_silent_or_outdated_member_does_not_become_voter(void **state) {
     w.log = 0;
     beat_at(&w, 3, 1);
     assert_int_equal(w.records[LOG_VOTERS], 1);
-    w.log = w.newest;
+    w.log = w.last_appended;
     beat_at(&w, 3, 1);
     assert_int_equal(w.records[LOG_VOTERS], 2);
     free(w.p);
@@ -265,32 +265,32 @@ static void test_voter_reports_missing_voters(void **state) {
     world w = {.voters = 3};
     recall(&w, 2, false);
     pass(&w, 9);
-    assert_int_equal(w.told[TELL_UNLED], 0);
+    assert_int_equal(w.notifications[TELL_UNLED], 0);
     pass(&w, 3);
-    assert_int_equal(w.told[TELL_UNLED], 1);
+    assert_int_equal(w.notifications[TELL_UNLED], 1);
     pass(&w, 60);
-    assert_int_equal(w.told[TELL_UNLED], 1);
+    assert_int_equal(w.notifications[TELL_UNLED], 1);
     pass(&w, 70);
-    assert_int_equal(w.told[TELL_UNLED], 2);
+    assert_int_equal(w.notifications[TELL_UNLED], 2);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
     speak_of_votes(&w, 20, 130);
-    assert_int_equal(w.told[TELL_UNLED], 3);
+    assert_int_equal(w.notifications[TELL_UNLED], 3);
     speak_of_votes(&w, 2, 300);
-    assert_int_equal(w.told[TELL_UNLED], 3);
+    assert_int_equal(w.notifications[TELL_UNLED], 3);
     free(w.p);
 }
 
 static void be_for_it(world *w, uint32_t from, message_kind kind, uint64_t term, bool trial) {
     message m = {.kind = (uint8_t)kind};
     if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = from, .term = term, .trial = trial, .granted = true};
-    else m.u.appended = (message_appended){.to = 1, .from = from, .term = term, .accepted = true, .match = w->newest};
+    else m.u.appended = (message_appended){.to = 1, .from = from, .term = term, .accepted = true, .match = w->last_appended};
     deliver(w, from, &m, false);
 }
 
 static void lead_by(world *w, uint32_t voter, uint64_t term) {
     for (uint32_t i = 0; !leads(w); i++) {
         assert_true(i < 300);
-        w->log = w->newest;
+        w->log = w->last_appended;
         be_for_it(w, voter, MESSAGE_VOTED, term, true);
         uint32_t led = w->records[LOG_LEAD];
         be_for_it(w, voter, MESSAGE_VOTED, term, false);
@@ -371,7 +371,8 @@ static void test_leaving_voter_counts_as_present(void **state) {
     free(w.p);
 }
 
-// A voter is back with its store and takes its leave, so it does not join again. Who is elected with its vote begins behind what it has.
+// A voter returns with its log and leaves, so it does not join again. It votes for a leader with a log that
+// begins after its own.
 static uint32_t asks_for_the_log(bool leaves) {
     world w = {.voters = 3};
     recall(&w, 2, false);
@@ -451,15 +452,15 @@ static void say_who_leads(world *w, uint32_t from, uint64_t term, const char *wh
 
 // It looks for that one there, before long; no dial comes to anything.
 static void expect_dialed(world *w, uint32_t to, const char *where) {
-    for (uint32_t i = 0; i < 300 && strcmp(w->dialed[to], where) != 0; i++) {
-        const bool dialed = w->dialed[to][0] != 0;
-        w->dialed[to][0] = 0;
+    for (uint32_t i = 0; i < 300 && strcmp(w->last_address[to], where) != 0; i++) {
+        const bool dialed = w->last_address[to][0] != 0;
+        w->last_address[to][0] = 0;
         if (dialed) step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
         for (uint32_t other = 1; other <= 3; other++)
             if (other != to) beat_at(w, other, 1);
         tick(w);
     }
-    assert_string_equal(w->dialed[to], where);
+    assert_string_equal(w->last_address[to], where);
 }
 
 // Rule V21. Given a leader at a new address, when another peer reports the old one, then both are dialled
@@ -529,7 +530,8 @@ static void test_new_link_is_given_more_time(void **state) {
     free(w.p);
 }
 
-// It goes on by its log, which says where somebody is by now; its user names the address that that one had.
+// The peer continues with its log, which has the present address of another peer; the user names the older
+// address.
 static void go_on_by_the_log(world *w) {
     *w = (world){.run = run_of(2, 1, 1), .leader = 2};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .address = "new:1"}};
@@ -550,10 +552,10 @@ static void test_address_of_the_log_is_dialled_too(void **state) {
         const char *where = i == 0 ? "new:1" : "peer-1:1";
         expect_dialed(&w, 2, where);
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
-        w.dialed[2][0] = 0;
+        w.last_address[2][0] = 0;
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
-        while (w.dialed[2][0] == 0) tick(&w);
-        assert_string_equal(w.dialed[2], where);
+        while (w.last_address[2][0] == 0) tick(&w);
+        assert_string_equal(w.last_address[2], where);
     }
     free(w.p);
 }
@@ -574,8 +576,8 @@ static void test_refusal_at_one_of_two_addresses_is_none(void **state) {
         const uint64_t began = w.now;
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
         while (w.records[LOG_EXPEL] == 0) {
-            const bool dialed = w.dialed[2][0] != 0, older = strcmp(w.dialed[2], "peer-1:1") == 0;
-            w.dialed[2][0] = 0;
+            const bool dialed = w.last_address[2][0] != 0, older = strcmp(w.last_address[2], "peer-1:1") == 0;
+            w.last_address[2][0] = 0;
             if (dialed) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = older || both});
             tick(&w);
         }
@@ -602,9 +604,9 @@ static void test_elected_leader_sends_its_address(void **state) {
     assert_true(w.records[LOG_VOTERS] > 0);
     const braid_id self = name_of(1);
     uint32_t at = 0;
-    while (at < w.voting.count && !id_equal(&w.voting.voter[at].id, &self)) at++;
-    assert_true(at < w.voting.count);
-    assert_string_equal(w.voting.voter[at].address, "peer:1");
+    while (at < w.last_voters.count && !id_equal(&w.last_voters.voter[at].id, &self)) at++;
+    assert_true(at < w.last_voters.count);
+    assert_string_equal(w.last_voters.voter[at].address, "peer:1");
     free(w.p);
 }
 
@@ -627,7 +629,7 @@ static void test_final_does_not_depend_on_a_rejoining_member(void **state) {
         assert_int_equal(w.records[LOG_FINAL], 0);
         w.slow_store = true;
         const uint32_t members = w.records[LOG_MEMBER];
-        w.log = w.newest;
+        w.log = w.last_appended;
         message join = {.kind = MESSAGE_JOIN, .u.join = {.stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 3}};
         if (again) deliver(&w, 2, &join, false);
         assert_int_equal(w.records[LOG_MEMBER], members + again);
@@ -682,7 +684,7 @@ static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
     for (uint32_t i = 0; i < ticks; i++) {
         step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
         for (uint32_t from = 2; from <= 4; from += 2) {
-            w->log = w->newest;
+            w->log = w->last_appended;
             beat_at(w, from, reaches);
         }
         be_for_it(w, 2, MESSAGE_APPENDED, 2, false);
@@ -697,8 +699,8 @@ static void test_standby_is_no_voter(void **state) {
     world w;
     lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW}, false);
     third_is_gone_for(&w, 200, 1);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
-    assert_int_equal(w.voting.count, 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
+    assert_int_equal(w.last_voters.count, 1);
     free(w.p);
 }
 
@@ -708,10 +710,10 @@ static void test_voters_are_replaced_during_the_last_checkpoint(void **state) {
     world w;
     lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, true);
     third_is_gone_for(&w, 100, 2);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
-    assert_int_equal(w.told[TELL_END], 0);
-    assert_int_equal(w.voting.count, 3);
-    assert_int_equal(w.voting.voter[2].id.bytes[0], 4);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_END], 0);
+    assert_int_equal(w.last_voters.count, 3);
+    assert_int_equal(w.last_voters.voter[2].id.bytes[0], 4);
     assert_int_equal(w.records[LOG_RUN], 0);
     free(w.p);
 }
@@ -722,7 +724,7 @@ static void test_only_voter_asked_to_leave_ends_the_run(void **state) {
     (void)state;
     const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = me}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
-    world w = {.run = run_of(1, 1, 1), .founds = true, .voters = 1};
+    world w = {.run = run_of(1, 1, 1), .starts_run = true, .voters = 1};
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     step(&w, &(event){.kind = EVENT_DRAIN});
     assert_false(w.exited);
@@ -730,9 +732,9 @@ static void test_only_voter_asked_to_leave_ends_the_run(void **state) {
         assert_true(i < 200);
         tick(&w);
     }
-    assert_int_equal(w.told[TELL_ITERATION], 1);
-    assert_int_equal(w.told[TELL_END], 1);
-    assert_int_equal(w.stored, LOG_END);
+    assert_int_equal(w.notifications[TELL_ITERATION], 1);
+    assert_int_equal(w.notifications[TELL_END], 1);
+    assert_int_equal(w.last_record_kind, LOG_END);
     free(w.p);
 }
 
@@ -775,13 +777,13 @@ static void test_new_leader_checks_its_own_state_before_rollback(void **state) {
     lead_by(&w, 3, 3);
     for (uint32_t i = 0; i < 150; i++) {
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
-        w.log = w.newest;
+        w.log = w.last_appended;
         beat_at(&w, 3, 2);
         be_for_it(&w, 3, MESSAGE_APPENDED, 3, false);
         tick(&w);
         if (i == 80) assert_int_equal(w.records[LOG_RUN], 0);
     }
-    assert_int_equal(w.told[TELL_EXPELLED], 2);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 2);
     assert_int_equal(w.records[LOG_RUN], 1);  // not for ever
     free(w.p);
 }

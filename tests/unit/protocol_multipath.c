@@ -185,7 +185,7 @@ static void test_pieces_from_other_members_are_dropped(void **state) {
     open_reduction(&w);
     message piece = piece_of(&w, 0);
     say(&w, 0);
-    deliver(&w, w.get_to[0], &piece, true);  // not by way of whom it was to come
+    deliver(&w, w.get_to[0], &piece, true);  // not from the named forwarder
     piece.u.carry.blocks++;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     piece = piece_of(&w, 0);
@@ -287,7 +287,7 @@ static void test_faster_path_is_chosen(void **state) {
     for (uint32_t i = 0; i < 2; i++) assert_int_equal(got(&w, i)->by, 1);
     assert_int_equal(chosen(&w, false), 1);
     assert_int_equal(chosen(&w, true), 0);
-    w.p->standby = true;  // who works for another stage waits for none
+    w.p->standby = true;  // a standby has one request at a time
     assert_int_equal(chosen(&w, false), 0);
     free(w.p);
 }
@@ -388,7 +388,7 @@ static void test_source_answers_through_the_named_forwarder(void **state) {
         member_id by;
         bool carried;
     } ways[] = {{0, false}, {3, true},  {2, false},
-                {4, false}, {5, false}, {99, false}};  // straight; the asker; itself; a shadow; nobody
+                {4, false}, {5, false}, {99, false}};  // directly; the puller; the source itself; a standby; no member
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         world w = {.self = 0};
         w.run = run_of(2, 2, 1);
@@ -404,10 +404,10 @@ static void test_source_answers_through_the_named_forwarder(void **state) {
         deliver(&w, 2, &get, false);
         done(&w, JOB_PACK, HASH);
         assert_int_equal(w.sent[MESSAGE_DATA], 1);
-        assert_int_equal(w.sent_to[MESSAGE_DATA], 2);
-        assert_int_equal(w.with_blob[MESSAGE_DATA], !ways[i].carried);
+        assert_int_equal(w.last_receiver[MESSAGE_DATA], 2);
+        assert_int_equal(w.last_had_blob[MESSAGE_DATA], !ways[i].carried);
         assert_int_equal(w.sent[MESSAGE_CARRY], ways[i].carried);
-        if (ways[i].carried) assert_true(w.sent_to[MESSAGE_CARRY] == ways[i].by && w.with_blob[MESSAGE_CARRY]);
+        if (ways[i].carried) assert_true(w.last_receiver[MESSAGE_CARRY] == ways[i].by && w.last_had_blob[MESSAGE_CARRY]);
         free(w.p);
     }
 }
@@ -436,7 +436,7 @@ static void test_forwarder_passes_pieces_on(void **state) {
     message piece = passing;
     deliver(&w, 2, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY], 1);
-    assert_int_equal(w.sent_to[MESSAGE_CARRY], 4);
+    assert_int_equal(w.last_receiver[MESSAGE_CARRY], 4);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
     deliver(&w, 4, &piece, true);  // one carrier is enough
     deliver_bytes(&w, 2, &piece, WIRE_CARRIED_BLOCK_BYTES + 1);
@@ -456,13 +456,13 @@ static void test_forwarder_reports_to_the_puller(void **state) {
     open_carrier(&w);
     deliver(&w, 2, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY], 0);
-    assert_int_equal(w.refused, 4);
+    assert_int_equal(w.last_uncarried_to, 4);
     free(w.p);
     w = (world){.carries_nothing = true};
     open_carrier(&w);
     deliver(&w, 2, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY], 0);
-    assert_int_equal(w.refused, 4);
+    assert_int_equal(w.last_uncarried_to, 4);
     assert_int_equal(held_blobs(&w), 0);
     free(w.p);
 }

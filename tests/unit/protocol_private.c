@@ -5,8 +5,8 @@ enum { SAVED_RANGES = 6, RANGE_BLOCKS = 8 };
 
 static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
 
-// Two data peers, each with a share. It comes back and leads. Before the first iteration is over the slot of the other one is nobody's, for that
-// one is back too, without the state; behind it each has its slot.
+// Two data peers with a shard each. The restarted one leads. In the first iteration the other one is back
+// without state and its slot has no owner; from then on each owns its slot.
 static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2}};
@@ -20,13 +20,13 @@ static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     recall_all(w, 1, log, sizeof log / sizeof *log - (one_is_over ? 0 : 2));
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
     while (w->records[LOG_OWNER] == 0 && !one_is_over) tick(w);
-    w->owner_term[0] = w->newest;
+    w->owner_term[0] = w->last_appended;
 }
 
 // How long it takes until so many iterations are over, at most twice the patience. The other one says meanwhile that it has such a state.
 static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
     const uint64_t began = w->now;
-    while (w->told[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
+    while (w->notifications[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
         beat_at(w, 2, its_state);
         tick(w);
     }
@@ -41,7 +41,7 @@ static void test_owner_without_state_is_not_waited_for(void **state) {
         world w;
         lead_two_shares(&w, true, false);
         computes(&w, 1, 0);
-        assert_int_equal(w.told[TELL_ITERATION], 0);
+        assert_int_equal(w.notifications[TELL_ITERATION], 0);
         beat_at(&w, 2, its_state);
         // until it hears this its own slot is not taken over
         message nothing = {.kind = MESSAGE_HOLDINGS, .u.holdings.owner_term = w.owner_term[0]};
@@ -58,7 +58,8 @@ static void settles(world *w, uint64_t t) {
     deliver(w, 2, &(message){.kind = MESSAGE_STATE, .iteration = t, .u.state.version = t}, false);
 }
 
-// Nor is who leads waited for, by itself, again and again, while it fetches the state of what was computed without it. When it stands still that is no waiting.
+// The leader fetches the state of iterations that were computed without it. It does not wait for itself
+// repeatedly, and a process pause is no waiting.
 static void waits_for_itself_once(uint64_t asleep_ms) {
     world w;
     lead_two_shares(&w, true, true);
@@ -70,7 +71,7 @@ static void waits_for_itself_once(uint64_t asleep_ms) {
             tick(&w);
         }
         if (t == 1) w.now += asleep_ms * MILLISECOND;
-        while (w.told[TELL_ITERATION] < t && w.now - began < 2 * PATIENCE_NS) {
+        while (w.notifications[TELL_ITERATION] < t && w.now - began < 2 * PATIENCE_NS) {
             beat_at(&w, 2, t + 1);
             settles(&w, t);
             tick(&w);
@@ -90,13 +91,14 @@ static void test_leader_waits_for_its_own_state_once(void **state) {
     waits_for_itself_once(10000);
 }
 
-// Strict: the run is to end, and the other one has been gone for so long, while who leads was awake. It may be on its way in again.
+// Strict mode: the run is to end, and the other peer has been absent for this time, without the leader's
+// pauses. It may be about to be admitted.
 static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asleep_ms) {
     world w;
     lead_two_shares(&w, false, true);
     while (!leads(&w)) tick(&w);
     step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
-    while (w.told[TELL_AWAITED] == 0) {
+    while (w.notifications[TELL_AWAITED] == 0) {
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
         tick(&w);
     }
@@ -114,7 +116,7 @@ static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asle
     }
     while (w.now - gone < gone_ms * MILLISECOND) tick(&w);
     free(w.p);
-    return w.told[TELL_UNFINISHED];
+    return w.notifications[TELL_UNFINISHED];
 }
 
 // Rule P5. Given a strict run that is to end, when a shard is missing for 10 s in which the leader was not
@@ -162,7 +164,7 @@ static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
                              {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}}, {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}},
                              {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}},
                              {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
-    *w = (world){.run = run_of(2, 2, 2), .text = text, .fails = fails};
+    *w = (world){.run = run_of(2, 2, 2), .text = text, .failing_job = fails};
     w->run.shares = 2;
     w->run.save = true;
     w->run.checkpoint_every = every;
@@ -184,7 +186,7 @@ static void test_checkpoint_without_disk_space_is_not_read(void **state) {
     (void)state;
     world w;
     const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE, 1);
-    assert_int_equal(w.told[TELL_CHECKPOINT], 1);
+    assert_int_equal(w.notifications[TELL_CHECKPOINT], 1);
     assert_int_equal(given, 0);
     free(w.p);
 }
@@ -199,16 +201,16 @@ static void test_checkpoint_under_way_becomes_the_last_one(void **state) {
     peer_look(w.p, &view);
     assert_true(view.leads && view.ready);
     step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
-    for (uint32_t i = 0; w.told[TELL_UNFINISHED] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_UNFINISHED] == 0; i++) {
         assert_true(i < 300);
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
         state_of_one(&w, 3, 1);
         tick(&w);
         answer_gets(&w, false, &given);
     }
-    assert_int_equal(w.told[TELL_CHECKPOINT], 0);
+    assert_int_equal(w.notifications[TELL_CHECKPOINT], 0);
     assert_int_equal(given, 0);
-    for (uint32_t i = 0; w.told[TELL_CHECKPOINT] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_CHECKPOINT] == 0; i++) {
         assert_true(i < 300);
         state_of_one(&w, 3, 1);
         tick(&w);
@@ -224,9 +226,9 @@ static void test_failed_checkpoint_is_started_again(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
-    w.fails = JOB_SAVE;
+    w.failing_job = JOB_SAVE;
     deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w.get[0].u.get}, true);
-    w.fails = JOB_NONE;
+    w.failing_job = JOB_NONE;
     w.get_count--;
     memmove(w.get, w.get + 1, w.get_count * sizeof w.get[0]);
     memmove(w.get_to, w.get_to + 1, w.get_count * sizeof w.get_to[0]);
@@ -239,7 +241,7 @@ static void test_failed_checkpoint_is_started_again(void **state) {
         answer_gets(&w, i > 200, &given);
     }
     assert_int_equal(given, (1u << SAVED_RANGES) - 1);
-    assert_int_equal(w.stored, LOG_END);
+    assert_int_equal(w.last_record_kind, LOG_END);
     free(w.p);
 }
 
@@ -253,7 +255,7 @@ static void go_on_until(world *w, bool (*done)(const world *w), uint32_t *given)
     }
 }
 
-static bool has_saved(const world *w) { return w->told[TELL_CHECKPOINT] == 1; }
+static bool has_saved(const world *w) { return w->notifications[TELL_CHECKPOINT] == 1; }
 static bool has_ended(const world *w) { return w->exited; }
 static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
 
@@ -283,8 +285,8 @@ static void test_end_without_the_iteration(void **state) {
     step(&w, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true});
     go_on_until(&w, has_ended, &given);
     assert_int_equal(given, (1u << SAVED_RANGES) - 1);
-    assert_true(has_saved(&w) && w.told[TELL_END] == 1 && w.told[TELL_UNFINISHED] == 0);
-    assert_true(w.records[LOG_FINAL] == finals && w.records[LOG_CLOSE] == closes && w.stored == LOG_END);
+    assert_true(has_saved(&w) && w.notifications[TELL_END] == 1 && w.notifications[TELL_UNFINISHED] == 0);
+    assert_true(w.records[LOG_FINAL] == finals && w.records[LOG_CLOSE] == closes && w.last_record_kind == LOG_END);
     free(w.p);
 }
 

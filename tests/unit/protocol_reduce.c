@@ -3,7 +3,8 @@
 
 enum { PARTS = 2 };
 
-// A member of a stage with two others, which both have counted something; the iteration is closed. The leader says who adds up what.
+// A member of a stage with two others that have contributions each; the iteration is closed. The leader
+// assigns the chunks.
 static void open_reduction_of(world *w, bool reproducible, uint32_t blocks, member_id adds_up) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.reproducible = reproducible;
@@ -40,15 +41,15 @@ static void test_announcing_member_is_asked_next(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 3);
-    w.asked = 0;
+    w.last_get_to = 0;
     pass(&w, 300 * MILLISECOND);
-    uint32_t other = w.asked == 2 ? 3 : 2;
-    assert_int_not_equal(w.asked, 0);
-    uint32_t guessed = w.asked;
+    uint32_t other = w.last_get_to == 2 ? 3 : 2;
+    assert_int_not_equal(w.last_get_to, 0);
+    uint32_t guessed = w.last_get_to;
     deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
     message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
     deliver(&w, guessed, &deny, false);
-    assert_int_equal(w.asked, other);
+    assert_int_equal(w.last_get_to, other);
     free(w.p);
 }
 

@@ -8,7 +8,7 @@ static void beat(world *w, uint32_t from, bool ready) {
 
 enum { OWNER = 2, HOLDER = 3, SECOND = 6, NEXT = 7 };
 
-// Time passes in which those of whom the log knows speak.
+// Time passes, with heartbeats from the members in the log.
 static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
     for (uint32_t i = 0; i < ms / 100; i++) {
         if (i % 5 == 0) beat(w, 1, true);
@@ -17,8 +17,8 @@ static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
     }
 }
 
-// The one relay of a stage, which was told to count, is expelled. For a while nobody else is there; then somebody comes, has the state after another
-// while, and says so by CAN TAKE or by a heartbeat.
+// The only relay of a stage has a COMMIT and is removed. Later another relay joins, gets the state, and
+// reports it by CAN TAKE or by a heartbeat.
 static void somebody_comes(bool by_heartbeat) {
     world w = {.run = run_of(2, 1, 1)};
     open_world(&w, OWNER, MEMBER_DATA);
@@ -33,7 +33,7 @@ static void somebody_comes(bool by_heartbeat) {
     deliver(&w, HOLDER, &home, true);
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = OWNER, .path = path}};
     deliver(&w, HOLDER, &back, true);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], HOLDER);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], HOLDER);
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
     pass(&w, 60000, 0, false);
     admit(&w, NEXT, MEMBER_RELAY, 1);
@@ -44,7 +44,7 @@ static void somebody_comes(bool by_heartbeat) {
     if (!by_heartbeat) deliver(&w, NEXT, &can_take, false);
     while (w.sent[MESSAGE_FORWARD] == sent) pass(&w, 500, NEXT, true);
     print_message("asked after %.1f s\n", (double)(w.now - since) / 1e9);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], NEXT);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], NEXT);
     assert_in_range(w.now - since, 0, 500 * MILLISECOND);
     free(w.p);
 }
@@ -57,7 +57,8 @@ static void test_joiner_with_state_becomes_replacement_at_once(void **state) {
     somebody_comes(false);
 }
 
-// An heir of a microbatch of 2, in a run with a relay, 4, in the first stage and two, of which 5 may be dead, in the last.
+// The new owner of a microbatch of data peer 2. Relay 4 is in the first stage; relays 5 (possibly dead) and 6
+// are in the last one.
 static void inherit(world *w, bool both_live) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 3, MEMBER_DATA);
@@ -88,19 +89,19 @@ static void test_new_owner_commits_only_members_that_computed(void **state) {
     assert_true(w.probed[4]);
     message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[4].u.probe.nonce, .has_y = true, .has_dx = true, .forward_done = true, .backward_done = true}};
     deliver(&w, 4, &status, false);
-    assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation goes on from there, and the gradient comes home
+    assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation continues from there, and the gradient reaches the owner
     message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_FORWARD_DONE}};
     deliver(&w, 6, &trace, false);
     const message_path path = {.stages = 3, .member = {3, 4, 6}};
     message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 3, .forward_to = 3, .home = true, .path = path}};
     deliver(&w, 6, &home, true);
-    assert_int_equal(w.sent_to[MESSAGE_BACKWARD], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_BACKWARD], 6);
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 3, .path = path}};
     deliver(&w, 4, &back, true);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 4);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], 4);
     trace.u.trace.phase = TRACE_BACKWARD_DONE;
     deliver(&w, 6, &trace, false);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], 6);
     free(w.p);
 }
 
@@ -117,7 +118,7 @@ static void test_new_owner_keeps_the_member_that_computed(void **state) {
     deliver(&w, 5, &holdings, false);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .returning = it};
     deliver(&w, 6, &holdings, false);
-    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 6);
     free(w.p);
 }
 
@@ -135,11 +136,11 @@ static void test_new_owner_waits_for_all_holdings(void **state) {
     assert_int_equal(w.sent[MESSAGE_CANCEL], 0);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
     deliver(&w, 5, &holdings, false);
-    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 6);
     free(w.p);
 }
 
-// An owner of a microbatch whose only relay has brought it home.
+// The owner of a microbatch that its only relay has returned.
 static void open_home(world *w) {
     *w = (world){.run = run_of(2, 1, 1)};
     open_world(w, OWNER, MEMBER_DATA);
@@ -179,7 +180,8 @@ static void test_gradient_under_way_is_not_resent(void **state) {
     free(w.p);
 }
 
-// The line stands for so long, and is silent; then it falls, and nobody refuses or expels. Returns how long after that somebody else is asked.
+// The link is up and silent for this time. Then it falls, without a refusal or a removal. Returns how long
+// after that another member is asked.
 static uint64_t time_after_a_fall(uint32_t stands_ms) {
     world w;
     open_home(&w);
@@ -193,7 +195,7 @@ static uint64_t time_after_a_fall(uint32_t stands_ms) {
     const uint64_t since = w.now;
     while (w.sent[MESSAGE_FORWARD] < 2) pass(&w, 500, SECOND, true);
     uint64_t took = w.now - since;
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], SECOND);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], SECOND);
     free(w.p);
     return took;
 }
@@ -225,12 +227,12 @@ static void test_no_probe_when_only_the_owner_has_work_left(void **state) {
     assert_int_equal(w.work.kind, JOB_BACKWARD);
     pass(&w, 60000, HOLDER, true);
     assert_int_equal(w.sent[MESSAGE_PROBE], 0);
-    admit(&w, 6, MEMBER_RELAY, 1);  // whoever has counted it and is expelled is replaced at once all the same
+    admit(&w, 6, MEMBER_RELAY, 1);  // the removal of a member that counted it still causes a replacement at once
     beat(&w, 6, true);
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
     pass(&w, 500, 6, true);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 6);
     free(w.p);
 }
 
@@ -250,7 +252,7 @@ static void test_replacement_was_heard_recently(void **state) {
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
     pass(&w, 100, HEARD, true);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], HEARD);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], HEARD);
     free(w.p);
 }
 

@@ -18,7 +18,7 @@ static void test_joiner_after_a_rollback_sees_a_start(void **state) {
     world w = {.self = 0};
     open_relay(&w);
     run_begins(&w, 2);
-    assert_int_equal(w.told[TELL_STARTED], 1);
+    assert_int_equal(w.notifications[TELL_STARTED], 1);
     free(w.p);
 }
 
@@ -28,10 +28,10 @@ static void test_member_is_told_of_a_rollback(void **state) {
     world w = {.self = 0};
     open_relay(&w);
     run_begins(&w, 1);
-    assert_int_equal(w.told[TELL_STARTED], 1);
+    assert_int_equal(w.notifications[TELL_STARTED], 1);
     run_begins(&w, 2);
-    assert_int_equal(w.told[TELL_STARTED], 1);
-    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+    assert_int_equal(w.notifications[TELL_STARTED], 1);
+    assert_int_equal(w.notifications[TELL_ROLLED_BACK], 1);
     free(w.p);
 }
 
@@ -43,7 +43,7 @@ static void test_no_close_after_an_uncommitted_rollback(void **state) {
     recall(&w, 1, true);
     while (!leads(&w)) tick(&w);
     for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+    for (uint32_t i = 0; w.last_record_kind != LOG_RUN; i++) {
         assert_true(i < 100);
         if (i == 10) w.slow_store = true;
         beat_at(&w, 2, 2);
@@ -53,11 +53,11 @@ static void test_no_close_after_an_uncommitted_rollback(void **state) {
     message settled = {.kind = MESSAGE_SETTLED, .iteration = 1, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(&w, 2, &settled, false);
     tick(&w);
-    assert_int_equal(w.stored, LOG_RUN);
+    assert_int_equal(w.last_record_kind, LOG_RUN);
     w.slow_store = false;
     tick(&w);
-    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
-    assert_int_equal(w.stored, LOG_RUN);
+    assert_int_equal(w.notifications[TELL_ROLLED_BACK], 1);
+    assert_int_equal(w.last_record_kind, LOG_RUN);
     free(w.p);
 }
 
@@ -94,7 +94,7 @@ static void test_new_leader_restarts_the_wait_for_silent_members(void **state) {
     for (uint32_t i = 0; i < 300; i++) tick(&w);
     be_elected(&w);
     uint32_t ticks = 0;
-    for (; w.told[TELL_ROLLED_BACK] == 0; ticks++) {
+    for (; w.notifications[TELL_ROLLED_BACK] == 0; ticks++) {
         assert_true(ticks < 200);
         tick(&w);
         answer(&w, MESSAGE_APPENDED, false);
@@ -121,12 +121,12 @@ static void test_only_holder_of_the_next_version_stays(void **state) {
         beat_at(&w, 2, 1);
         tick(&w);
     }
-    assert_int_equal(w.stored, LOG_FINAL);
+    assert_int_equal(w.last_record_kind, LOG_FINAL);
     assert_int_equal(w.records[LOG_EXPEL], 0);
     w.slow_store = false;
     tick(&w);
-    assert_int_equal(w.told[TELL_ITERATION], 1);
-    assert_int_equal(w.told[TELL_EXPELLED], 0);
+    assert_int_equal(w.notifications[TELL_ITERATION], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 0);
     free(w.p);
 }
 
@@ -141,9 +141,9 @@ static void test_final_does_not_depend_on_a_member_under_removal(void **state) {
     deliver(&w, 2, &(message){.kind = MESSAGE_STATE}, false);
     message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(&w, 2, &settled, false);
-    assert_int_equal(w.stored, LOG_CLOSE);
+    assert_int_equal(w.last_record_kind, LOG_CLOSE);
     w.slow_store = true;
-    for (uint32_t i = 0; w.stored != LOG_EXPEL; i++) {
+    for (uint32_t i = 0; w.last_record_kind != LOG_EXPEL; i++) {
         assert_true(i < 300);
         beat_at(&w, 2, 1);
         tick(&w);
@@ -154,7 +154,7 @@ static void test_final_does_not_depend_on_a_member_under_removal(void **state) {
     assert_int_equal(w.records[LOG_FINAL], 0);
     w.slow_store = false;
     tick(&w);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.records[LOG_FINAL], 0);
     free(w.p);
 }
@@ -167,8 +167,8 @@ static void reports(world *w, uint32_t from, uint16_t stage, uint64_t round, uin
 }
 
 static void dies(world *w, uint32_t number) {
-    const uint32_t expelled = w->told[TELL_EXPELLED];
-    for (uint32_t i = 0; w->told[TELL_EXPELLED] == expelled; i++) {
+    const uint32_t expelled = w->notifications[TELL_EXPELLED];
+    for (uint32_t i = 0; w->notifications[TELL_EXPELLED] == expelled; i++) {
         assert_true(i < 300);
         step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(number), .refused = true});
         for (uint32_t other = 2; other <= 5; other++) beat_at(w, other, 1);
@@ -176,12 +176,13 @@ static void dies(world *w, uint32_t number) {
     }
 }
 
-// It leads another data peer, whose only microbatch is settled, and three who keep the other stage; and has read CLOSE.
+// The leader of another data peer, with a settled microbatch, and of three members that keep the other stage;
+// CLOSE is applied.
 static void lead_to_close(world *w, const member_kind kind[3]) {
     log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 5; i++)
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : kind[i - 2]), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
-    w->fails = JOB_STATE_INIT;
+    w->failing_job = JOB_STATE_INIT;
     w->run.standbys = 2;
     w->run.blocks[1] = 16;
     recall_all(w, 1, log, sizeof log / sizeof *log);
@@ -194,7 +195,7 @@ static void lead_to_close(world *w, const member_kind kind[3]) {
     message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(w, 2, &settled, false);
     tick(w);
-    assert_int_equal(w->stored, LOG_CLOSE);
+    assert_int_equal(w->last_record_kind, LOG_CLOSE);
 }
 
 // Rule J11. Given two standbys of a stage, when one is asked to leave, then it is removed.
@@ -206,13 +207,13 @@ static void test_one_of_two_standbys_leaves(void **state) {
     reports(&w, 2, 0, 1, 1);
     reports(&w, 3, 1, 1, 1);
     reports(&w, 5, 1, 1, 1);
-    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ITERATION] == 0; i++) {
         assert_true(i < 20);
         for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     tick(&w);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     free(w.p);
 }
 
@@ -261,13 +262,13 @@ static void test_moved_relay_fills_the_empty_stage(void **state) {
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     while (!leads(&w)) tick(&w);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
-    while (w.told[TELL_EXPELLED] == 0) {
+    while (w.notifications[TELL_EXPELLED] == 0) {
         assert_in_range(w.now / MILLISECOND, 0, 8000);
         beat_at(&w, 3, 0);
         tick(&w);
     }
     w.slow_store = true;
-    w.log = w.newest;
+    w.log = w.last_appended;
     deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);
@@ -291,7 +292,8 @@ static void test_leave_from_a_member_with_a_longer_log_is_obeyed(void **state) {
     free(w.p);
 }
 
-// So does one that came and led while it was cut off, of whom it has never read. That one is believed when for a minute nobody who votes is there.
+// LEAVE of a leader that this member never heard or read of. It is obeyed when no voter has been present for a
+// minute.
 static bool goes_home(bool told, uint32_t voters_there) {
     world w = {.self = 0};
     message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
@@ -372,14 +374,15 @@ static void test_undone_checkpoint_read_again_is_void(void **state) {
     read_what_was_undone(4);
 }
 
-// The first leader goes on from a checkpoint, and a newer one was written; nobody has the newest state. It comes back and leads.
+// The first leader continued from a checkpoint, and a newer one was written. No peer has the newest state. The
+// leader returns and leads.
 static void come_back_to_two_checkpoints(world *w) {
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}, {.kind = LOG_FINAL, .u.final = {.iteration = 5, .stages = 2}},
                              {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 6, .stages = 2}}, {.kind = LOG_FINAL, .u.final = {.iteration = 6, .stages = 2}}};
     w->run = run_of(2, 1, 1);
-    w->founds = true;
+    w->starts_run = true;
     w->run.start_version = 5;
     w->run.iterations = 100;
     w->run.save = true;
@@ -392,9 +395,9 @@ static void come_back_to_two_checkpoints(world *w) {
 // initial one.
 static void test_initial_checkpoint_stays_a_target(void **state) {
     (void)state;
-    world w = {.fails = JOB_STATE_INIT};
+    world w = {.failing_job = JOB_STATE_INIT};
     come_back_to_two_checkpoints(&w);
-    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] < 2; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ROLLED_BACK] < 2; i++) {
         assert_true(i < 300);
         beat_at(&w, 2, 0);
         tick(&w);
@@ -408,10 +411,10 @@ static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state
     (void)state;
     const job_kind fails[] = {JOB_NONE, JOB_SAVE_FIND};
     for (uint32_t k = 0; k < 2; k++) {
-        world w = {.busy = true, .fails = fails[k]};
+        world w = {.busy = true, .failing_job = fails[k]};
         come_back_to_two_checkpoints(&w);
         assert_int_equal(w.work.kind, JOB_SAVE_FIND);
-        for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+        for (uint32_t i = 0; w.last_record_kind != LOG_RUN; i++) {
             assert_true(i < 300);
             w.slow_store = i >= 10;
             beat_at(&w, 2, 0);
@@ -419,10 +422,10 @@ static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state
         }
         w.busy = false;
         do_job(&w);
-        assert_int_equal(w.told[TELL_ROLLED_BACK], 0);
+        assert_int_equal(w.notifications[TELL_ROLLED_BACK], 0);
         w.slow_store = false;
         tick(&w);
-        assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+        assert_int_equal(w.notifications[TELL_ROLLED_BACK], 1);
         peer_view view;
         peer_look(w.p, &view);
         assert_true(view.ready);
@@ -440,7 +443,7 @@ static void test_leader_admitted_during_the_decision_decides(void **state) {
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
     log[5] = (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}};
     world w = {.run = run_of(2, 1, 1)};
-    w.fails = JOB_STATE_INIT;
+    w.failing_job = JOB_STATE_INIT;
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     w.slow_store = true;
     for (uint32_t i = 0; !leads(&w); i++) {
@@ -448,7 +451,7 @@ static void test_leader_admitted_during_the_decision_decides(void **state) {
         tick(&w);
         if (!leads(&w)) store(&w);
     }
-    assert_int_equal(w.stored, LOG_MEMBER);  // of itself, which does not hold yet
+    assert_int_equal(w.last_record_kind, LOG_MEMBER);  // of itself, which does not hold yet
     for (uint32_t i = 2; i <= 3; i++) {
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
         deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1}}, false);
@@ -494,14 +497,14 @@ static void test_standbys_with_the_only_next_version_stay(void **state) {
             if (other != 3 || w.records[LOG_FINAL] == 0) beat_at(&w, other, 1);
         tick(&w);
     }
-    assert_int_equal(w.stored, LOG_EXPEL);
+    assert_int_equal(w.last_record_kind, LOG_EXPEL);
     w.slow_store = false;
     for (uint32_t i = 0; i < 20; i++) {
         for (uint32_t other = 2; other <= 5; other++)
             if (other != 3) beat_at(&w, other, 2);
         tick(&w);
     }
-    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.notifications[TELL_ITERATION], 1);
     assert_int_equal(w.records[LOG_EXPEL], 1);
     assert_int_equal(w.records[LOG_PROMOTE], 1);
     free(w.p);
@@ -526,13 +529,13 @@ static void test_other_data_peer_leaves_at_final(void **state) {
     for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
     message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(&w, 2, &settled, false);
-    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ITERATION] == 0; i++) {
         assert_true(i < 20);
         for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     tick(&w);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.records[LOG_RUN], 0);
     free(w.p);
 }
@@ -576,11 +579,11 @@ static void test_stage_in_a_checkpoint_under_way_is_not_lost(void **state) {
         state_of(&w, 2, 0);
         tick(&w);
     }
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.records[LOG_RUN], 0);
     w.busy = false;
     do_job(&w);
-    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ROLLED_BACK] == 0; i++) {
         assert_true(i < 100);
         state_of(&w, 2, 0);
         tick(&w);
@@ -632,7 +635,7 @@ static void test_only_holder_returns_to_its_stage(void **state) {
     for (uint32_t i = 2; i <= 4; i++) beat_at(&w, i, i == 3 ? 0 : 6);
     tick(&w);
     w.slow_store = true;
-    w.log = w.newest;
+    w.log = w.last_appended;
     deliver(&w, 2, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = 8}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);

@@ -37,7 +37,7 @@ typedef struct world {
     uint64_t seed, now, log, views, routes, sounds;
     uint64_t blobs, joined, carried;  // blobs that came to be; parcels put together, and pieces carried for others
     uint32_t held;                    // of the blobs
-    other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer, who leads
+    other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer and the leader
 } world;
 
 static uint32_t below(world *w, uint32_t end) { return (uint32_t)rng_below(&w->random, end); }
@@ -249,8 +249,8 @@ static void any_thing(world *w) {
     else say_route(w, from);
 }
 
-// Parcels of few numbers, so that many words are about the same one: pieces of any size, of another count, for others, twice, and
-// of tensors that nobody announced.
+// Transfers with few serial numbers, so that many messages concern the same one: pieces of any size, count and
+// receiver, repeated, and pieces that were not announced.
 static void say_parcel(world *w, uint32_t from) {
     static message m;
     memset(&m, 0, sizeof m);

@@ -41,7 +41,8 @@ static void test_tensor_under_way_is_not_resent(void **state) {
     free(w.p);
 }
 
-// How often a microbatch was sent on after a while in which everybody speaks, and nobody accepts or completes it.
+// Number of sends of a microbatch after a time in which all peers send heartbeats, and none accepts or
+// completes it.
 static uint32_t sent_after(world *w, uint32_t ms) {
     for (uint32_t i = 0; i < ms / STEP_MS; i++) {
         w->now += STEP_MS * MILLISECOND;
@@ -54,11 +55,12 @@ static uint32_t sent_after(world *w, uint32_t ms) {
 
 enum { GUARDED_MS = 4000 };
 
-// The gradient from the next stage: whoever sends it has computed. `of_it`: it is the one to whom the activation went.
+// The gradient from the next stage, which proves that its sender has computed. `of_it`: it comes from the
+// receiver of the activation.
 static uint32_t sent_after_gradient(bool of_it) {
     world w;
     open_relay(&w);
-    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    uint32_t to = w.last_receiver[MESSAGE_FORWARD];
     message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 1, .path = {.stages = 3, .member = {1, 2, to}}}};
     deliver(&w, of_it ? to : 7 - to, &backward, true);
     uint32_t sent = sent_after(&w, GUARDED_MS);
@@ -85,7 +87,7 @@ static void test_refusing_members_are_asked_again(void **state) {
     (void)state;
     world w;
     open_relay(&w);
-    for (uint32_t i = 0; i < 2; i++) deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+    for (uint32_t i = 0; i < 2; i++) deny(&w, w.last_receiver[MESSAGE_FORWARD], 2, DENY_VERSION);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     for (uint32_t i = 0; i < 30; i++) {
         message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 2}};
@@ -106,7 +108,7 @@ static void test_refusing_member_is_not_asked_at_every_step(void **state) {
     for (uint64_t until = w.now + 20000 * MILLISECOND; w.now < until; steps++) {
         for (uint32_t sent = 0; sent != w.sent[MESSAGE_FORWARD];) {
             sent = w.sent[MESSAGE_FORWARD];
-            deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+            deny(&w, w.last_receiver[MESSAGE_FORWARD], 2, DENY_VERSION);
         }
         if (peer_deadline(w.p) > w.now) w.now = peer_deadline(w.p);
         for (uint32_t from = 1; from <= 4; from++)
@@ -172,7 +174,7 @@ static void test_trace_proves_the_arrival_of_the_activation(void **state) {
     assert_in_range(sent_after_trace(4, TRACE_FORWARD_DONE), 2, 9);
 }
 
-// An owner's, which nobody accepts. Returns how long after it was sent for the second time it is sent for the third.
+// An owner's activation that no member accepts. Returns the time from the second to the third send.
 static uint64_t time_of_the_second(bool falls) {
     world w;
     uint64_t sent_ns[4] = {0};
@@ -217,12 +219,12 @@ static void test_unaccepted_tensor_is_resent_after_reconnect(void **state) {
     (void)state;
     world w;
     open_relay(&w);
-    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    uint32_t to = w.last_receiver[MESSAGE_FORWARD];
     fall_and_rise(&w, 7 - to);  // that of the other one, 3 or 4
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
     fall_and_rise(&w, to);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], to);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], to);
     step(&w, &(event){.kind = EVENT_TICK});
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 1000 * MILLISECOND}};
@@ -240,11 +242,11 @@ static void say_where(world *w, uint32_t leader, const char *address) {
 }
 
 static void wait_for_dial(world *w, uint32_t to, const char *address) {
-    for (uint32_t i = 0; i < 50 && strcmp(w->dialed[to], address) != 0; i++) {
+    for (uint32_t i = 0; i < 50 && strcmp(w->last_address[to], address) != 0; i++) {
         w->now += STEP_MS * MILLISECOND;
         step(w, &(event){.kind = EVENT_TICK});
     }
-    assert_string_equal(w->dialed[to], address);
+    assert_string_equal(w->last_address[to], address);
 }
 
 // Rule V21. Given a receiver that has moved, when its old port refuses, then the tensor is not given to
@@ -253,7 +255,7 @@ static void test_refusal_at_an_old_address_is_none(void **state) {
     (void)state;
     world w;
     open_relay(&w);
-    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    uint32_t to = w.last_receiver[MESSAGE_FORWARD];
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
     say_where(&w, to, "old:1");
     wait_for_dial(&w, to, "old:1");
@@ -263,11 +265,11 @@ static void test_refusal_at_an_old_address_is_none(void **state) {
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 7 - to);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 7 - to);
     free(w.p);
 }
 
-// A relay that is told to count, and a refusal of that which comes over another link than its own: from another relay, or from nobody.
+// A relay with a COMMIT. Its refusal comes over the link of another relay, or of an unknown peer.
 static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     enum { STRANGER = 9 };
     world w = {.run = run_of(2, 1, 1)};
@@ -279,13 +281,13 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
     beat(&w, 3);
     beat(&w, 4);
-    uint32_t holder = w.sent_to[MESSAGE_FORWARD];
+    uint32_t holder = w.last_receiver[MESSAGE_FORWARD];
     const message_path path = {.stages = 2, .member = {2, holder}};
     message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 2, .forward_to = 2, .home = true, .path = path}};
     deliver(&w, holder, &home, true);
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
     deliver(&w, holder, &back, true);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], holder);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], holder);
     message deny = {.kind = MESSAGE_DENY, .sender = holder, .log_position = w.log, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1}};
     step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
     for (uint32_t i = 0; i < 10; i++) {
@@ -294,7 +296,7 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
         tick(&w);
     }
     free(w.p);
-    return w.told[TELL_REPAIR];
+    return w.notifications[TELL_REPAIR];
 }
 
 // Rule R12. Given a committed relay, when another member or an unknown peer denies the COMMIT for it, then

@@ -36,7 +36,7 @@ static void sent(void *context, const braid_id *to) {
     w.trial = w.scratch.u.vote.trial;
 }
 
-// What comes while a batch is written goes with the next one.
+// Records that arrive while a batch is written go into the next batch.
 static void store(void *context, const log_entry *record) {
     (void)context;
     assert_true(w.records < KEPT);
@@ -68,7 +68,7 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
         for (; first < count && late[first].due <= w.now; first++) {
             const braid_id from = {.bytes = {2}};
             message yes = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = late[first].term, .granted = true}};
-            if (late[first].term == late[count - 1].term) raft_receive(&w.machine, w.now, &from, &yes);  // of an older term nobody promises anything
+            if (late[first].term == late[count - 1].term) raft_receive(&w.machine, w.now, &from, &yes);  // no promise belongs to an older term
         }
         while (w.asks) {
             w.asks = false;

@@ -167,7 +167,7 @@ static void all_stored(void) {
     for (; w.durable < w.records; w.durable++) raft_stored(&w.machine, w.now, &w.record[w.durable]);
 }
 
-// Nobody leads, and the time has come. Who is elected by whom gives its vote.
+// No leader, and the election timeout has passed. The named voter grants its vote.
 static void elected_by(uint8_t first, uint8_t last) {
     w.now += 10 * SECOND;
     raft_tick(&w.machine, w.now);
@@ -184,7 +184,8 @@ static log_voters voters_up_to(uint8_t count) {
     return all;
 }
 
-// It leads `before` voters, has seen its own first entry committed, wishes `after` of them, and hears nobody any more.
+// A leader of `before` voters with a committed first entry appends a change to `after` voters, and hears none
+// of them any more.
 static void change_and_be_left(uint8_t before, uint8_t after) {
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(before)};
     log_entry change = {.kind = LOG_VOTERS, .u.voters = voters_up_to(after)}, other = {.kind = LOG_EXPEL};
