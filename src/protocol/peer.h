@@ -101,7 +101,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_EVICTS_COMMITTED,    // a slot is taken from a committed microbatch
 } peer_mutant;
 
-// ... in the choice of neighbours (route_view.c).
+// Mutations in the choice of neighbours (route_view.c).
 typedef enum peer_view_mutant {
     PEER_VIEW_WORKS,
     PEER_VIEW_SLEEPS,      // no gossip: neighbours in a large stage never change
@@ -267,7 +267,7 @@ size_t peer_bytes(const peer_run *run, const peer_config *config);
 // Builds a peer in `memory` (peer_bytes, 64-byte aligned, zeroed). `run` and `config` are copied.
 peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns);
 
-// After a restart: what this peer had stored, record by record in the order of EFFECT_APPEND, before the first step. An
+// After a restart: the stored records of this peer, record by record in the order of EFFECT_APPEND, before the first step. An
 // entry replaces that of its index and all behind it. A LOG_BASE replaces everything before it but the newest LOG_VOTE, and
 // as many entries follow it as it says: those that peer_snapshot gave when it was stored. All of that is stored, or nothing.
 // False: the records do not belong together.

@@ -8,7 +8,7 @@ enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond l
 
 // ---- dispatch -----------------------------------------------------------------------------------------------------
 
-// Messages about one microbatch of one iteration; those of another iteration are ignored.
+// True for messages about one microbatch of one iteration; those of another iteration are ignored.
 static bool speaks_of_microbatch(uint8_t kind) {
     switch (kind) {
     case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_TRACE: case MESSAGE_CANCEL:
@@ -36,7 +36,7 @@ BODY_BEGINS_WITH_SUBJECT(message_settled);
 // The microbatch of any message for which speaks_of_microbatch() holds.
 static const message_subject *subject_of(const message *msg) { return &msg->u.cancel.subject; }
 
-// Orders that only the owner of a microbatch gives.
+// True for orders that only the owner of a microbatch gives.
 static bool is_order(uint8_t kind) {
     return kind == MESSAGE_CANCEL || kind == MESSAGE_PROBE || kind == MESSAGE_RESUME || kind == MESSAGE_COMMIT;
 }
@@ -64,7 +64,7 @@ static void dispatch_microbatch(peer *p, const message *msg) {
     }
 }
 
-// Messages that only a live member may send: those of removed members are ignored.
+// True for messages that only a live member may send: those of removed members are ignored.
 static bool needs_member(uint8_t kind) {
     return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
            kind != MESSAGE_HEARTBEAT && kind < MESSAGE_VOTE;
@@ -91,11 +91,11 @@ static bool may_speak(const peer *p, uint32_t from, const message *msg) {
     return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
 }
 
-// Messages that only the leader's side sends. Election messages are not among them: they name the receiver's log store, and a
+// True for messages that only the leader's side sends. Election messages are not among them: they name the receiver's log store, and a
 // voter with an old log must accept them from new voters.
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
-// Messages that do not concern the aggregation.
+// True for messages that do not concern the aggregation.
 static bool is_trifle(uint8_t kind) {
     return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
 }
@@ -247,7 +247,7 @@ static void resume_after_pause(peer *p, uint64_t late_ns) {
     log_progress(p);
 }
 
-// One pass over all decisions. True: a later part gave an earlier one an input (a message to this peer), or asked to continue
+// Makes one pass over all decisions. True: a later part gave an earlier one an input (a message to this peer), or asked to continue
 // at once (peer_wake_at with a time that is not in the future).
 static bool decide_all(peer *p) {
     contacts_tick(p);

@@ -49,7 +49,7 @@ static bool has_voter(const log_voters *all, const log_voter *v) {
     return false;
 }
 
-// One more or one less, and otherwise the same.
+// True if one configuration has one voter more than the other, and they are otherwise the same.
 static bool differs_by_one(const log_voters *a, const log_voters *b) {
     const log_voters *few = a->count < b->count ? a : b, *many = few == a ? b : a;
     uint32_t same = 0;
@@ -362,7 +362,7 @@ static void reject_append(raft *r, const braid_id *to, const message_append *bod
     r->host.send(r->host.context, to);
 }
 
-// LOG_BASE: the leader's log begins behind the last entry here.
+// Accepts a LOG_BASE: the leader's log begins after the last entry here.
 static bool accept_base(raft *r, const log_entry *base) {
     bool has = base->index <= r->last && base->index >= r->base && raft_term_of(r, base->index) == base->term;
     if (has || base->index < r->base) return true;

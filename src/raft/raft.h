@@ -135,17 +135,17 @@ void raft_compensate_pause(raft *r, uint64_t now_ns, uint64_t late_ns);
 // ---- the leader's
 // How many entries may be appended now.
 uint32_t raft_room(const raft *r);
-// Its index; the term and index of `entry` are filled in. There must be room.
+// Appends and returns the index; the term and index of `entry` are filled in. There must be room.
 uint64_t raft_append(raft *r, uint64_t now_ns, log_entry *entry);
-// A LOG_VOTERS may be appended: those before it are committed, and so is something of this term.
+// True if a LOG_VOTERS may be appended: those before it are committed, and so is something of this term.
 bool raft_may_change(const raft *r);
-// The newest change by one voter is not committed; the configuration before it, `voters`, may be appended to undo it.
+// True if the newest change by one voter is not committed; the configuration before it, `voters`, may be appended to undo it.
 bool raft_may_undo(const raft *r, log_voters *voters);
 void raft_transfer_leadership(raft *r, const braid_id *to);
 // A leader becomes a follower.
 void raft_step_down(raft *r, uint64_t now_ns);
 
-// Every entry is committed and applied, so the host's state may replace the entries in the store.
+// True if every entry is committed and applied, so that the host's state may replace the entries in the store.
 bool raft_may_compact(const raft *r);
 // Stores a LOG_BASE behind the last entry. The window stays as it is.
 void raft_compact(raft *r);
@@ -153,7 +153,7 @@ void raft_compact(raft *r);
 // Entry of the window; NULL: not there.
 const log_entry *raft_entry(const raft *r, uint64_t index);
 bool raft_leads(const raft *r);
-// It leads, and an entry of its own term is committed: its log is complete (Raft 8).
+// True if this voter leads and an entry of its own term is committed: its log is complete (Raft 8).
 bool raft_in_charge(const raft *r);
 bool raft_is_voter(const raft *r, const braid_id *id, uint64_t store);
 bool raft_votes(const raft *r);  // this peer is a voter

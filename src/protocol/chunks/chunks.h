@@ -174,7 +174,7 @@ typedef struct peer_chunks {
 
 // ---- multipath.c ---------------------------------------------------------------------------------------------------
 void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-// The fastest path for one more GET to that member. False: enough are under way on all paths. `straight`: directly only.
+// Chooses the fastest path for one more GET to that member. False: enough are under way on all paths. `straight`: directly only.
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out);
 void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way);
 bool multipath_send(peer *p, const core_job *t, blob_id out);  // sends the answer to the forwarder that GET named; false: send it directly
@@ -226,7 +226,7 @@ void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
 void pull_end(peer *p, chunk_pull *q);
 void pulls_link_lost(peer *p, member_id from);
-// A standby pulls only during a share of the time. False: not now.
+// Rule B2. False: this peer is a standby and pauses between its pulls.
 bool pulls_may_start(peer *p);
 void pulls_pause_standby(peer *p, uint64_t took_ns);
 
@@ -251,7 +251,7 @@ void fetch_attested(peer *p, uint32_t from, const message *msg);  // the leader 
 void stored_open(peer *p);
 uint64_t stored_at_least(const peer *p);
 bool stored_compares(const peer *p, uint64_t version, braid_hash *root);  // the hash that a stored checkpoint of that version must have; false: it is not compared
-// The host has the checkpoint, of all stages, from which the present generation starts.
+// True if the host has the checkpoint, of all stages, from which the present generation starts.
 bool stored_is_start(const peer *p);
 void stored_unreadable(peer *p);  // that checkpoint cannot be read
 void stored_tick(peer *p);

@@ -157,7 +157,7 @@ void fetch_note_corrupt(peer *p, uint32_t index, uint16_t stage) {
 
 // ---- missing chunks ----------------------------------------------------------------------------------------------
 
-// A block that results will bring forward is not missing, unless those results were given up or replaced by later ones.
+// True if the block must be fetched. A block that results will bring forward is not missing, unless those results were given up or replaced by later ones.
 static bool block_missing(const peer *p, uint32_t b) {
     uint64_t version = p->chunks->block_version[b];
     if (version == p->state.iteration) return false;
@@ -170,7 +170,7 @@ static bool meets(const core_job *t, uint32_t first, uint32_t count) {
     return t->work.kind == JOB_STATE_PUT && first < t->work.first + t->work.count && t->work.first < first + count;
 }
 
-// Some of these blocks have arrived and are about to be stored.
+// True if some of these blocks have arrived and are about to be stored.
 static bool put_waits(const peer *p, uint32_t first, uint32_t count) {
     if (p->core.running.work.id != 0 && meets(&p->core.running, first, count)) return true;
     for (uint32_t i = 0; i < p->core.task_count; i++)
@@ -399,14 +399,14 @@ void fetch_tick(peer *p) {
     else if (!keep_some(p)) fetch(p);
 }
 
-// None of these blocks is here at that version or a later one.
+// True if this peer has none of these blocks at that version or a later one.
 static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
     for (uint32_t b = first; b < first + count; b++)
         if (p->chunks->block_version[b] != UINT64_MAX && p->chunks->block_version[b] >= version) return false;
     return true;
 }
 
-// A chunk that waits to be stored counts only if it is still news; otherwise the host would go back to an older version.
+// True if a chunk that waits to be stored is still new; otherwise the host would go back to an older version.
 bool fetch_counts(const peer *p, const core_job *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
 
 static bool wanted(const peer *p, const message_get *get) {
@@ -415,7 +415,7 @@ static bool wanted(const peer *p, const message_get *get) {
     return is_news(p, get->first, get->count, get->version);
 }
 
-// Chunks of pulls that were given up are used as well.
+// Takes a chunk of state. Chunks of pulls that have ended are used as well.
 static bool take_state(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     core_job *t = wanted(p, get) ? jobs_add(p, JOB_STATE_PUT) : NULL;

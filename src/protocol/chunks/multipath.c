@@ -214,7 +214,7 @@ void multipath_link_lost(peer *p, chunk_pull *q, member_id to) {
     if ((to == q->by && !here) || (to == q->from && !q->announced)) q->client->again(p, q);
 }
 
-// The state may have reached that version by another path.
+// True if the pull is not needed any more: the state may have reached that version by another path.
 static bool is_over(const peer *p, const chunk_pull *q) {
     return q->what == GET_RESULT && q->version < p->state.iteration && q->version < p->oldest_block;
 }

@@ -4,7 +4,7 @@
 
 enum { LINE_SHARE = 4 };  // a standby pulls during this fraction of the time
 
-// A standby has one pull at a time, and then pauses three times as long as it took: working members come first.
+// Rule B2. A standby has one pull at a time. Then it pauses three times as long as the pull took, so that working members come first.
 bool pulls_may_start(peer *p) {
     if (!p->standby) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)

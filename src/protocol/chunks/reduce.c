@@ -54,7 +54,7 @@ void reduce_leave(peer *p) {
     *a = (chunk_aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
 }
 
-// A new membership has begun.
+// Resets the aggregation at the start of a new membership.
 void reduce_enter(peer *p) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     const log_final *final = &p->state.final.u.final;
@@ -228,7 +228,7 @@ static void start_reduce(peer *p, uint32_t g) {
     a->segment[g].state = SEGMENT_WORKING;
 }
 
-// member_answers, cached: consecutive groups often have the same holder. The decision is valid as long as the answer.
+// The cached result of member_answers for one member, because consecutive chunk groups often have the same holder.
 static bool answers(peer *p, member_id id) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (id == 0) return false;
@@ -581,7 +581,7 @@ static bool reduce(peer *p) {
     return !norm;
 }
 
-// Most steps do not concern the aggregation, and a stage has many groups: nothing is checked before idle_until_ns.
+// Checks nothing before idle_until_ns. Reason: most steps do not concern the aggregation, and a stage has many chunk groups.
 void reduce_tick(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (p->me == 0) return;

@@ -31,7 +31,7 @@ static bool serves_result(const peer *p, const message_get *get) {
     return true;
 }
 
-// All blocks of the request must have one version; a checkpoint's reader names it.
+// True if all requested blocks can be served. They must have one version; a checkpoint's reader names it.
 static bool serves_state(const peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
@@ -39,7 +39,7 @@ static bool serves_state(const peer *p, const message_get *get) {
     return get->version == UINT64_MAX || p->chunks->block_version[get->first] == get->version;
 }
 
-// Before the first FINAL a holder of the start checkpoint serves every stage.
+// True if this peer has the content hashes. Before the first FINAL a holder of the start checkpoint serves every stage.
 static bool serves_names(peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
@@ -58,7 +58,7 @@ static uint64_t line_rate(const peer *p) {
     return p->run.activation_bytes < TELLING_BYTES && most < UNMEASURED_RATE ? UNMEASURED_RATE : most;
 }
 
-// Most of this stage's capacity waits for its state, so state transfer comes first.
+// True if most of this stage's capacity waits for its state. Then state transfer has no rate limit (rule J8).
 static bool stage_is_short(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -70,7 +70,7 @@ static bool stage_is_short(const peer *p) {
     return coming > here;
 }
 
-// The iteration needs the link: for tensors, forwarded ones among them, or for an aggregation.
+// True if the iteration needs the link: for tensors, relayed ones included, or for an aggregation.
 static bool line_is_wanted(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_INFLIGHT(p, m) {
@@ -107,7 +107,7 @@ static job_kind serves(peer *p, const message_get *get) {
     return get->what == GET_STATE && serves_state(p, get) ? JOB_STATE_GET : JOB_NONE;
 }
 
-// Backpressure: it asks faster than its link takes the answers.
+// Backpressure (rule J9): true if the contact sends GETs faster than its link takes the answers.
 static bool is_clogged(const peer *p, uint32_t from) {
     uint32_t asked = 0;
     for (uint32_t i = 0; i < p->core.task_count; i++) {

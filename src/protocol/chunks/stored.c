@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// The host has the state from which the run began.
+// True if the host has the state from which the run began.
 static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
 
 // 1 + the version of that state, which stays whatever happens to later checkpoints; 0: none.

@@ -148,9 +148,9 @@ void contacts_compensate_pause(peer *p, uint64_t late_ns);  // this process was 
 cluster_member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
 bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not this peer itself
-// Live, and not suspected by the failure detector.
+// True for a live member that the failure detector does not suspect.
 bool member_answers(const peer *p, member_id id);
-// Until when member_answers stays the same if nothing is heard; 0: it may change at any time.
+// The time until which member_answers keeps its result if no message arrives; 0: it may change at any time.
 uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);

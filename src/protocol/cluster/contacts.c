@@ -92,7 +92,7 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
     contact_touch(p, at);
 }
 
-// A contact that is no member and must be kept: the leader, a voter, or, for a joiner, a peer that its user named. Reason for
+// True for a contact that is no member and must be kept: the leader, a voter, or, for a joiner, a peer that its user named. Reason for
 // the last: the address of the leader may be outdated, and then the named peer is all that a joiner knows.
 static bool is_sought(const peer *p, const cluster_contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id);
@@ -197,7 +197,7 @@ static bool dead(const peer *p, const cluster_contact *c) {
     return p->now >= silence_ends(p, c) && (c->link != LINK_UP || timing_phi(&c->timing, p->now) >= TIMING_EXPEL_PHI);
 }
 
-// If most members are silent, this peer's own link is the likely cause.
+// True if most members were heard. Otherwise this peer's own link is the likely cause of the silence.
 static bool hears_most(const peer *p) {
     uint32_t heard = 0, others = 0;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {

@@ -21,7 +21,7 @@ enum {
     NO_STAGE = UINT16_MAX,          // the stage that a standby works for: none
 };
 
-// A job with what to do when it is done.
+// A queued job, with the data that its completion needs.
 typedef struct core_job {
     job work;
     uint32_t serial;        // of the microbatch
@@ -94,7 +94,7 @@ void peer_release(peer *p, blob_id *blob);
 effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
 void peer_tell(peer *p, const tell *what);
 void peer_wake_at(peer *p, uint64_t when_ns);
-// The sender had not read the newest RUN yet.
+// Rule G6: true if the sender had not applied the newest RUN.
 bool core_is_past(const peer *p, const message *msg);
 bool core_outdates(const peer *p, const message *msg);  // ... and the message is about what was computed
 void core_report(peer *p, const core_change *c);

@@ -63,7 +63,7 @@ double timing_phi(const timing_link *link, uint64_t now_ns) {
 
 bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_suspect_at(link, now_ns, TIMING_SUSPECT_PHI); }
 
-// The first comparison is only fast: most links were heard lately.
+// True if φ reaches `phi`. The first comparison avoids the computation, because most links were heard recently.
 bool timing_suspect_at(const timing_link *link, uint64_t now_ns, double phi) {
     return now_ns > link->heard_ns + TIMING_HEARTBEAT_NS && timing_phi(link, now_ns) >= phi;
 }

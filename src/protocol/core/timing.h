@@ -90,7 +90,7 @@
 #define TIMING_BANDWIDTH_RENEW_EACH_NS (16 * TIMING_S) // ... at least so long for each member
 #define TIMING_LINKSTATE_NS (10 * TIMING_S)            // link bandwidths are advertised again, in case they were lost
 
-// Gaps between words on a link, smoothed, and how surprising the present one is.
+// Smoothed gaps between messages on a link. φ measures how improbable the present gap is.
 typedef struct timing_link {
     double gap_mean_ns, gap_deviation_ns;
     uint64_t heard_ns;
@@ -119,7 +119,7 @@ void timing_got(timing_link *link, uint64_t delay_ns);
 void timing_accept_overdue(timing_link *link, uint64_t waited_ns);
 void timing_get_overdue(timing_link *link, uint64_t waited_ns);
 
-// How long silence is waited for before it expels: three times the longest that the link has had, once it is known for a while.
+// Rule D3: the silence after which a member is removed. Three times the longest silence of the link, once it is known for a while.
 uint64_t timing_expel_limit(const timing_link *link);
 
 // How long DATA is waited for after GET.

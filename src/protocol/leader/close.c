@@ -20,7 +20,7 @@ void on_settled(peer *p, const message *msg) {
     known->body = *body;
 }
 
-// Elastic: a dead owner's microbatches are not settled, because its own sums died with it.
+// True if the microbatch needs no more work. Elastic: a dead owner's microbatches are not settled, because its own sums died with it.
 static bool is_settled(const peer *p, uint32_t m) { return p->leader->settled[m].known && !private_orphan(p, m); }
 
 static bool all_settled(const peer *p) {
@@ -343,7 +343,7 @@ static bool sum_is_lost(peer *p, uint32_t m) {
     return lost;
 }
 
-// Elastic: a counted microbatch cannot be recomputed, because its data are away, and a holder died before its stage was
+// True if a second CLOSE is needed (rule P8). Elastic: a counted microbatch cannot be recomputed, because its data are away, and a holder died before its stage was
 // aggregated.
 static bool must_leave_out(peer *p) {
     bool must = false;
@@ -363,7 +363,7 @@ static bool must_be_made(peer *p, uint32_t m) {
     return m < p->run.microbatches && sum_is_lost(p, m);
 }
 
-// Nothing was learned since the run began, or since a complete checkpoint, so nothing is saved again.
+// True if the weights are those of the start or of a complete checkpoint, so that no checkpoint is needed.
 static bool end_without_news(peer *p) {
     tell t = {.kind = TELL_END, .iteration = p->state.iteration};
     bool saved = p->run.save && !p->leader->saving && rollback_weights(p, p->state.iteration, &t.hash);
@@ -396,7 +396,7 @@ static bool stays(const peer *p, member_id id) {
     return m != NULL && !goes(p, m);
 }
 
-// Each stage has a member that stays and can make the next version. Otherwise the aggregation is repeated.
+// True if each stage has a member that stays and can make the next version. Otherwise the aggregation is repeated.
 static bool is_made(const peer *p, uint16_t s) {
     const stage_round *r = &p->leader->round[s];
     if (p->leader->close.tokens == 0) return somebody_stays(p, s);
@@ -431,7 +431,7 @@ static void reducing(peer *p) {
     if (all) decide(p);
 }
 
-// The host wants the end at once, or the log takes no entry: the iteration under way is dropped. A FINAL on its way into a
+// True if the host wants the end at once, or the log takes no entry: the iteration under way is dropped. A FINAL on its way into a
 // log that can still be written comes first, because it may be committed.
 static bool is_dropped(peer *p) {
     peer_leader *l = p->leader;

@@ -163,7 +163,7 @@ static void leave_tick(peer *p) {
     peer_wake_at(p, p->now + TIMING_REPEAT_NS);
 }
 
-// Its first message on a link, a heartbeat, carries its log position.
+// True if the contact has sent its first message, a heartbeat, which carries its log position.
 static bool has_spoken(const cluster_contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
 
 // Where JOIN is sent: to the leader, if there is a link. Its address may be outdated; then to other contacts in turn, which answer
@@ -333,7 +333,7 @@ static bool has_reported(const stage_round *r, member_id who) {
     return false;
 }
 
-// At FINAL: another member stays that can make version t + 1. `skip`: any member with version t can.
+// At FINAL: true if another member stays that can make version t + 1. `skip`: any member with version t can.
 static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
     const stage_round *r = &p->leader->round[m->keeps];
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -417,7 +417,7 @@ void leader_release_leaving(peer *p) {
     }
 }
 
-// It has a state that no remaining member has: the last one of its stage, or of those that remain.
+// True if no remaining member has its state (rule J12).
 static bool is_last(const peer *p, const cluster_member *m) {
     if (member_is_standby(m) || m->stage == 0) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -428,7 +428,7 @@ static bool is_last(const peer *p, const cluster_member *m) {
     return true;
 }
 
-// Being written, in the log's queue, or in the log and looked for on the disks.
+// True if a checkpoint is being written, or CHECKPOINT is not committed, or data peers still look for the files.
 static bool save_is_pending(const peer *p) {
     const peer_leader *l = p->leader;
     const stored_checkpoints *b = &p->chunks->stored;

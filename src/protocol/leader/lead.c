@@ -138,7 +138,7 @@ static bool listed(const log_voters *v, const cluster_contact *c) {
     return false;
 }
 
-// Another data peer stays. Otherwise a leaving data peer must stay to the end.
+// True if another data peer stays. Otherwise a leaving data peer must stay to the end.
 static bool data_stays(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
@@ -147,13 +147,13 @@ static bool data_stays(const peer *p) {
     return false;
 }
 
-// A relay leads only until a data peer can, because it writes no checkpoint. A leaving peer does so too, because it has no state.
+// False: the leadership is transferred. A relay leads only until a data peer can, because it writes no checkpoint. A leaving peer does so too, because it has no state.
 static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA && (p->me != 0 || !p->leaving); }
 
 // A voter that is silent for so long is replaced, and a candidate that is silent is not chosen.
 static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE_NS / 2; }
 
-// It has applied the newest VOTERS entry. A peer that can be heard but hears nothing would otherwise be dropped as silent and
+// Rule V6: true if the contact has applied the newest VOTERS entry. A peer that can be heard but hears nothing would otherwise be dropped as silent and
 // chosen again, for ever.
 static bool is_informed(const peer *p, const cluster_contact *c) { return c->log_position >= p->state.voters_index; }
 
@@ -215,7 +215,7 @@ static bool some_voter_relays(const peer *p) {
     return false;
 }
 
-// A relay leads, and every data peer among the voters is leaving.
+// Rule V9: true if a relay leads and every data peer among the voters is leaving.
 static bool nobody_follows(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
@@ -295,7 +295,7 @@ static bool other_voters(const peer *p, log_voters *v) {
     return true;
 }
 
-// A majority of `v` was heard within half an election timeout (voters answer four times in one), and since this process last
+// Rule V4: true if a majority of `v` was heard within half an election timeout (voters answer four times in one), and since this process last
 // resumed from a pause.
 static bool would_hold(const peer *p, const log_voters *v) {
     uint64_t awake_ns = p->now - p->woke_ns, moment_ns = p->raft.election_timeout_ns / 2;

@@ -41,7 +41,7 @@ typedef struct stage_round {
 
 typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
 
-// How far the run is from a rollback. All peers measure the iterations; the rest is the leader's.
+// State of the decision about a rollback. All peers measure the iterations; the rest is the leader's.
 typedef struct leader_rollback {
     uint64_t began_ns, iteration_ns;    // when the present iteration began; how long the one before took
     uint64_t lost_ns[WIRE_MAX_STAGES];  // since when no member has the stage's state, 0: one may
@@ -91,10 +91,10 @@ bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join
 bool standby_exists(const peer *p, uint16_t stage);       // a standby keeps it or is being admitted
 bool standby_can_take_over(const peer *p, uint16_t stage);  // a standby of it is here with the state
 void standby_tick(peer *p);
-// True: FINAL need not wait for this stage's standbys.
+// Rule B3. True: FINAL need not wait for this stage's standbys.
 bool standby_lets_final_go(peer *p, uint16_t stage);
 bool standby_keeps(const peer *p, member_id who, uint16_t stage);
-// A member does its work or is being admitted; it may still be fetching the state.
+// True if a member works for the stage or is being admitted to it; it may still be fetching the state.
 bool stage_has_workers(const peer *p, uint16_t stage);
 void standby_on_reduced(peer *p, const message *msg);
 void standby_on_state(peer *p, const message *msg);
@@ -103,7 +103,7 @@ void standby_on_state(peer *p, const message *msg);
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
 uint64_t rollback_grace_ns(const peer *p);  // how long a member that may make the rollback unnecessary is waited for
 bool rollback_to_be_had(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
-// The log has a checkpoint of this version that a present peer can read, or the run began from it.
+// True if the log has a checkpoint of this version that a present peer can read, or the run began from it.
 bool rollback_is_saved(const peer *p, uint64_t version);
 bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights);  // of such a checkpoint
 bool rollback_is_given(const peer *p);  // nothing was applied yet: a joiner can get its state from outside its stage

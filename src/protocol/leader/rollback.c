@@ -69,7 +69,7 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
 
 // ---- the leader ----------------------------------------------------------------------------------------------------
 
-// A live member can read the checkpoint of this version.
+// True if a live member can read the checkpoint of this version.
 static bool readable(const peer *p, uint64_t version) {
     if (p->me != 0 && p->chunks->stored.saved == version + 1) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -81,7 +81,7 @@ static bool readable(const peer *p, uint64_t version) {
     return false;
 }
 
-// The start of the present generation.
+// True if the state from which the present generation began is available.
 bool rollback_to_be_had(const peer *p) {
     return p->state.start_version == 0 || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
@@ -120,7 +120,7 @@ bool rollback_needs(const peer *p, const cluster_member *m) {
     return false;
 }
 
-// The newest version that can still be read for every stage.
+// Finds the newest version that every stage still has. False: there is none.
 static bool back_to(const peer *p, uint64_t *version) {
     for (uint32_t i = p->state.checkpoint_count; i-- > 0;) {
         *version = p->state.checkpoint[i].entry.version;
@@ -201,7 +201,7 @@ bool rollback_nears(const peer *p) {
     return false;
 }
 
-// A standby could take over the work of `m`, the only member of its stage. A promoted standby is not moved: it would join as a
+// True if a standby could take over the work of `m`, the only member of its stage. A promoted standby is not moved: it would join as a
 // standby again.
 static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
     return standby_can_take_over(p, m->stage) && (m->promoted == 0 || !standby_exists(p, empty));

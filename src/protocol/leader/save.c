@@ -91,7 +91,7 @@ static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, ui
 
 // ---- names --------------------------------------------------------------------------------------------------------
 
-// Two members report this hash, or there is only one member.
+// True if two members report this hash, or if there is only one member (rule J10).
 static bool state_is_sure(const peer *p, uint16_t stage) {
     const stage_round *r = &p->leader->round[stage];
     uint32_t able = 0, same = 0;
@@ -120,7 +120,7 @@ static void ask_names(peer *p, uint16_t stage) {
     peer_wake_at(p, next_ns);
 }
 
-// All members of the stage are corrupt sources: the checkpoint is given up, and the run goes on.
+// True if all members of the stage are corrupt sources: the checkpoint is given up, and the run goes on.
 static bool all_lie(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -182,7 +182,7 @@ static void save_tell_log(peer *p) {
     peer_wake_at(p, p->now);  // FINAL waited for it
 }
 
-// The checkpoint cannot be written, or a stage gives no valid blocks. The last one is read to its end all the same, because its
+// True if the checkpoint cannot be written, or a stage gives no valid blocks. The last one is read to its end all the same, because its
 // hash is the result of the run.
 static bool is_in_vain(const peer *p) {
     const peer_leader *l = p->leader;
@@ -251,7 +251,7 @@ static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from
     return true;
 }
 
-// A range did not arrive: another member is asked. Ranges may arrive in any order.
+// Requests a range that did not arrive from another member. Ranges may arrive in any order.
 static void ask_again(peer *p, uint16_t stage, uint32_t first) {
     if (!p->leader->saving) return;
     if (ask(p, stage, first)) return;

@@ -162,7 +162,7 @@ bool standby_lets_final_go(peer *p, uint16_t stage) {
     return !waits;
 }
 
-// Its state is compared with that of the stage's members before it is needed.
+// Compares the state hash of a standby with that of its stage, so that a wrong one is removed before it is needed.
 void standby_on_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
     stage_round *r = &p->leader->round[body->stage];

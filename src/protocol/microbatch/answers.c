@@ -109,7 +109,7 @@ void on_deny(peer *p, const message *msg) {
     else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
-// Sent over a link that has fallen since: the tensor or its answer was lost.
+// Rule D9: true if the tensor was sent over a link that has fallen since. The tensor or its answer was lost.
 static bool fell(const peer *p, const tensor_sending *s, member_id to) {
     return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != send_links_of(p, to);
 }

@@ -77,7 +77,7 @@ void on_survey(peer *p, const message *msg) {
 
 // ---- the new owner ------------------------------------------------------------------------------------------------
 
-// How far the stage's work is at `st->member`. A gradient that a repair delivered before the activation does not count.
+// The progress of the stage's work at its holder; larger is further. A gradient that a repair delivered before the activation does not count.
 static uint32_t progress_of(const owned_stage *st) {
     if (st->member == 0) return 0;
     return st->committed ? 5 : st->backward_done ? 4 : st->forward_done ? 2 + st->returning : 1;
@@ -172,7 +172,7 @@ static bool may_inherit(const peer *p, const cluster_member *m) {
     return m->contact == NO_CONTACT || (!p->cluster->contacts[m->contact].departing && member_answers(p, m->id));
 }
 
-// Private data need no successor: they wait for their peer.
+// True if another data peer can take over the slots. Slots of private data need no successor: they wait for their peer.
 bool failover_has_successor(const peer *p, const cluster_member *of) {
     if (p->run.shares > 0) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++)

@@ -141,7 +141,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     inflight_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
 }
 
-// The forward pass is done here, and in stage 0 the loss too: after a failover the gradient may arrive before it.
+// True if the forward pass is done here, and in stage 0 the loss too. Reason: after a failover the gradient may arrive before it.
 static bool backward_may_start(const peer *p, uint32_t m) {
     return p->microbatch->inflight[m].forward == WORK_DONE && (p->stage > 0 || p->microbatch->owned[m].phase == OWNED_BACKWARD);
 }

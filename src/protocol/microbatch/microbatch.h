@@ -68,7 +68,7 @@ bool send_waits_at(const tensor_sending *s, member_id to);
 void send_retry_waiting(peer *p);
 void send_link_lost(peer *p, member_id to);    // a link fell: tensors still believed to be under way on it are given TIMING_LINK_GRACE_NS
 void send_member_gone(peer *p, member_id gone);
-// Called at its time limit. True: it may still be under way, and the limit was extended.
+// Called at the time limit of a tensor. True: it may still be under way, so the limit was extended.
 bool send_waits_on(peer *p, tensor_sending *s);
 void sends_tick(peer *p);
 
@@ -101,11 +101,11 @@ bool microbatch_is_mine(const peer *p, uint32_t m);
 bool microbatch_is_eval(const peer *p, uint32_t m);  // held-out text
 uint16_t microbatch_slot(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
-// This peer owns m, but not all members have sent HOLDINGS of it.
+// True if this peer owns m, but not all members have sent HOLDINGS of it.
 bool failover_pending(const peer *p, uint32_t m);
-// Elastic: m's owner is gone, so uncommitted work on m is useless.
+// Elastic: true if m's owner is gone, so that uncommitted work on m is useless.
 bool private_orphan(const peer *p, uint32_t m);
-// Elastic: the CLOSE of this iteration leaves m out.
+// Elastic: true if the CLOSE of this iteration leaves m out.
 bool private_closed_out(const peer *p, uint32_t m);
 bool private_elastic(const peer *p);
 

@@ -20,7 +20,7 @@ static void owned_clear(peer *p, uint32_t m) {
     *o = (owned_microbatch){.stage = stages, .nonce = o->nonce};
 }
 
-// After CLOSE only counted microbatches are needed, but those until FINAL.
+// True if the microbatch is still needed. After CLOSE only counted ones are, and those until FINAL.
 static bool wanted(const peer *p, uint32_t m) {
     if (!microbatch_is_mine(p, m) || failover_pending(p, m) || p->microbatch->owned[m].phase != OWNED_IDLE || p->microbatch->inflight[m].used) return false;
     if (p->state.has_close) return !microbatch_is_eval(p, m) && bitset_has(p->state.close.counted.words, m);

@@ -15,7 +15,7 @@ static member_id member_of(const peer *p, const run_share *s) {
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
-// According to its heartbeats, or to this peer's own state.
+// True if the member has the newest state, by its heartbeats or, for this peer, by its own state.
 static bool has_newest_state(const peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
@@ -39,7 +39,7 @@ void private_share(peer *p, uint16_t share, uint16_t freed) {
 
 static bool is_its(const run_share *s, const braid_id *who) { return s->index != 0 && id_equal(&s->entry.peer, who); }
 
-// Before the start a share is free again when its peer is gone.
+// True if the share has no peer. Before the start a share is free again when its peer is gone.
 static bool is_free(const peer *p, const run_share *s, const braid_id *who) {
     return s->index == 0 || (!p->state.started && (is_its(s, who) || member_of(p, s) == 0));
 }
@@ -81,7 +81,7 @@ void private_lead_begin(peer *p) {
     }
 }
 
-// It had the state of the last iteration, so it is ready as soon as other members are.
+// True if the owner had the state of the last iteration, so that it is ready as soon as other members are (rule P11).
 static bool keeps_up(const peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;

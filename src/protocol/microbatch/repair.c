@@ -18,7 +18,7 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
     return h->forward != WORK_DONE || send_pending(&h->on);
 }
 
-// The activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow links
+// True if the activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow links
 // that takes long. The time is limited, because that member may be sending to a replacement that was chosen earlier.
 static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
@@ -31,10 +31,10 @@ static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     return self_sends_forward(p, (uint32_t)(o - p->microbatch->owned));
 }
 
-// Members that report progress get no new orders, for a limited time: what they wait for may never come.
+// Rule R6. Members that report progress get no new orders, for a limited time: what they wait for may never come.
 static bool believed(const peer *p, const owned_microbatch *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
 
-// The holder of stage s can continue: it has the input or the output, or it is committed and must not be replaced.
+// True if the holder of stage s can continue: it has the input or the output, or it is committed and must not be replaced.
 static bool usable(const peer *p, const owned_microbatch *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
@@ -140,7 +140,7 @@ static uint64_t link_cost(const peer *p, member_id who) {
     return 0;
 }
 
-// Its free slots, less those that repairs of this owner took since its last heartbeat.
+// Free slots of a candidate, less those that repairs of this owner took since its last heartbeat.
 static uint64_t free_slots(const peer *p, const cluster_member *c) {
     uint32_t used = p->cluster->contacts[c->contact].beat.queued;
     uint64_t slots = used < c->capacity ? c->capacity - used : 0;
@@ -222,7 +222,7 @@ static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
     return true;
 }
 
-// Gaps among stages 1 .. below - 1.
+// Fills the gaps among stages 1 .. below - 1. False: one cannot be filled.
 static bool fill_gaps(peer *p, uint32_t m, uint16_t below) {
     owned_microbatch *o = &p->microbatch->owned[m];
     bool any = false;
@@ -258,14 +258,14 @@ static void repair_forward(peer *p, uint32_t m) {
     order_resend(p, m, front, PHASE_FORWARD, p->run.stages);
 }
 
-// Stage s has the gradient that stage s - 1 needs.
+// True if stage s has the gradient that stage s - 1 needs.
 static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     if (s == p->run.stages) return o->gradient != 0;
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
 }
 
-// The gradient is under way to the present holder, which may still accept it: a second copy would only fill the link.
+// True if the gradient is under way to the present holder, which may still accept it: a second copy would only fill the link.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const owned_stage *to = &o->stage[s - 1];

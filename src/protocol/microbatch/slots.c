@@ -14,7 +14,7 @@ bool inflight_slot(peer *p, inflight_microbatch *h) {
     return false;
 }
 
-// Accepted, and waiting for a slot.
+// True for a microbatch that was accepted and waits for a slot (rule M5).
 bool inflight_waits_for_slot(const inflight_microbatch *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
 
 // On slow links one microbatch is accepted before it has a slot. Otherwise each freed slot would stay empty while the next
