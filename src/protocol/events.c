@@ -1,4 +1,5 @@
-// Handlers of the changes that lower parts report (core/change.h): the parts that act on each one, in order.
+// Handlers of the changes that lower parts report (core/change.h): the parts that act on each one,
+// in order.
 #include "protocol/internal.h"
 
 #include <math.h>
@@ -13,9 +14,9 @@ static uint64_t whole_version(const peer *p) {
     return p->chunks->block_version[0];
 }
 
-// This peer's membership has ended. Its gradient sum is discarded, because other members recompute those contributions. Weights
-// and optimizer state stay for the next admission. `join_floor` makes sure that an older log received later does not revive
-// this membership.
+// This peer's membership has ended. Its gradient sum is discarded, because other members recompute
+// those contributions. Weights and optimizer state stay for the next admission. `join_floor` makes
+// sure that an older log received later does not revive this membership.
 static void forget_membership(peer *p) {
     p->cluster->join_floor = p->me;
     p->chunks->cached_version = whole_version(p);
@@ -92,7 +93,7 @@ static void run_applied(peer *p, const log_run *run, const run_change *c) {
     credit_update(p, false);
 }
 
-// ---- entries of the log -------------------------------------------------------------------------------------------
+// ---- entries of the log -------------------------------------------------------------------------
 
 static void entry_applies(peer *p, const log_entry *entry) {
     const run_change c = run_state_apply(&p->state, entry);
@@ -122,7 +123,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
     }
 }
 
-// ---- the report of each change ------------------------------------------------------------------------------------
+// ---- the report of each change ------------------------------------------------------------------
 
 static void members_changed(peer *p) {
     p->routing->stale = true;

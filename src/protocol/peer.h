@@ -1,16 +1,21 @@
-// The protocol of one peer: membership, iteration, recovery, aggregation, state transfer (docs/protocol.md).
+// The protocol of one peer: membership, iteration, recovery, aggregation, state transfer
+// (docs/protocol.md).
 //
 // Pure: one call is the whole boundary between the protocol and the world.
-//     peer_step(peer, now, event); while (peer_next_effect(peer, &effect)) do it; deadline = peer_deadline(peer)
-// No clock, socket, thread, file or global. The simulator and the real process run the same object code.
+//     peer_step(peer, now, event);
+//     while (peer_next_effect(peer, &effect)) do it;
+//     deadline = peer_deadline(peer);
+// No clock, socket, thread, file or global. The simulator and the real process run the same object
+// code.
 //
 // Rules that always hold:
 //  1. An effect's pointers are valid until the next peer_step.
-//  2. A blob that arrives in an event (payload or job output) belongs to the peer, which gives it back by
-//     EFFECT_RELEASE. A blob named in EFFECT_SEND or a job is borrowed: the host holds it until it has used it.
+//  2. A blob that arrives in an event (payload or job output) belongs to the peer, which gives it
+//     back by EFFECT_RELEASE. A blob named in EFFECT_SEND or a job is borrowed: the host holds it
+//     until it has used it.
 //  3. At most one job is outstanding; its answer always comes.
-//  4. Messages without a payload keep their order while a link lives, and so do those with one; the former may overtake
-//     the latter. A link that fell loses what it had not delivered.
+//  4. Messages without a payload keep their order while a link lives, and so do those with one; the
+//     former may overtake the latter. A link that fell loses what it had not delivered.
 #ifndef BRAID_PEER_PEER_H
 #define BRAID_PEER_PEER_H
 
@@ -195,7 +200,8 @@ typedef enum tell_kind {
     TELL_KINDS
 } tell_kind;
 
-// Units of flow through this peer: of which source, from and to which member (0: they begin or end here, or have no path yet).
+// Units of flow through this peer: of which source, from and to which member (0: they begin or end
+// here, or have no path yet).
 typedef struct peer_flow {
     member_id source, from, to;
     uint32_t units;
@@ -267,10 +273,11 @@ size_t peer_bytes(const peer_run *run, const peer_config *config);
 // Builds a peer in `memory` (peer_bytes, 64-byte aligned, zeroed). `run` and `config` are copied.
 peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns);
 
-// After a restart: the stored records of this peer, record by record in the order of EFFECT_APPEND, before the first step. An
-// entry replaces that of its index and all behind it. A LOG_BASE replaces everything before it but the newest LOG_VOTE, and
-// as many entries follow it as it says: those that peer_snapshot gave when it was stored. All of that is stored, or nothing.
-// False: the records do not belong together.
+// After a restart: the stored records of this peer, record by record in the order of EFFECT_APPEND,
+// before the first step. An entry replaces that of its index and all behind it. A LOG_BASE replaces
+// everything before it but the newest LOG_VOTE, and as many entries follow it as it says: those
+// that peer_snapshot gave when it was stored. All of that is stored, or nothing. False: the records
+// do not belong together.
 bool peer_recall(peer *p, const log_entry *record);
 // The state as entries, in ascending order: the first after `after`. False: no more.
 bool peer_snapshot(const peer *p, uint64_t after, log_entry *out);
@@ -322,7 +329,8 @@ uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
 void peer_holdings(const peer *p, member_id owner, message_holdings *out);
 // The voters, as far as this peer knows.
 const log_voters *peer_voters(const peer *p);
-// Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
+// Live members of a stage, as this peer's log says; returns their number, at most `capacity`
+// written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);
 
 #endif

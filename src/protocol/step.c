@@ -6,7 +6,7 @@
 
 enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond later
 
-// ---- dispatch -----------------------------------------------------------------------------------------------------
+// ---- dispatch -----------------------------------------------------------------------------------
 
 // True for messages about one microbatch of one iteration; those of another iteration are ignored.
 static bool speaks_of_microbatch(uint8_t kind) {
@@ -75,8 +75,8 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
-// A leader need not be a member: it may have left, or wait for readmission. It may still send BEGIN_AGGREGATION and STATE, so
-// that the present iteration can finish.
+// A leader need not be a member: it may have left, or wait for readmission. It may still send
+// BEGIN_AGGREGATION and STATE, so that the present iteration can finish.
 static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message *msg) {
     bool leads = msg->kind == MESSAGE_BEGIN_AGGREGATION || msg->kind == MESSAGE_STATE;
     return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->cluster->contacts[from].id, &p->cluster->lead.id);
@@ -91,8 +91,8 @@ static bool may_speak(const peer *p, uint32_t from, const message *msg) {
     return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
 }
 
-// True for messages that only the leader's side sends. Election messages are not among them: they name the receiver's log store, and a
-// voter with an old log must accept them from new voters.
+// True for messages that only the leader's side sends. Election messages are not among them: they
+// name the receiver's log store, and a voter with an old log must accept them from new voters.
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
 // True for messages that do not concern the aggregation.
@@ -100,7 +100,8 @@ static bool is_trifle(uint8_t kind) {
     return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
 }
 
-// A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs the path.
+// A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs
+// the path.
 static void on_suspect(peer *p, const message *msg) {
     const message_suspect *body = &msg->u.suspect;
     const cluster_member *m = member_find(p, body->member);
@@ -207,7 +208,8 @@ static bool deliver_local(peer *p) {
     return any;
 }
 
-// EVENT_DRAIN. The whole run is ended by its leader if the event says so, or if this peer began the run.
+// EVENT_DRAIN. The whole run is ended by its leader if the event says so, or if this peer began the
+// run.
 static void drain(peer *p, const event *e) {
     bool whole = e->whole;
     // the only voter will lead, or there is never a leader: remember what its user asked for
@@ -237,7 +239,8 @@ static void handle(peer *p, const event *e) {
     }
 }
 
-// This process was paused: the step comes much later than it was due. The silence of others meanwhile is not counted.
+// This process was paused: the step comes much later than it was due. The silence of others
+// meanwhile is not counted.
 static void resume_after_pause(peer *p, uint64_t late_ns) {
     contacts_compensate_pause(p, late_ns);
     rollback_compensate_pause(p, late_ns);
@@ -247,8 +250,8 @@ static void resume_after_pause(peer *p, uint64_t late_ns) {
     log_progress(p);
 }
 
-// Makes one pass over all decisions. True: a later part gave an earlier one an input (a message to this peer), or asked to continue
-// at once (peer_wake_at with a time that is not in the future).
+// Makes one pass over all decisions. True: a later part gave an earlier one an input (a message to
+// this peer), or asked to continue at once (peer_wake_at with a time that is not in the future).
 static bool decide_all(peer *p) {
     contacts_tick(p);
     lead_tick(p);
@@ -273,8 +276,9 @@ static bool decide_all(peer *p) {
     return again || p->core.deadline <= p->now;
 }
 
-// Rule D0: each decision is taken in the step of its last input. A single pass would delay a decision to the next event or
-// timer, up to TIMING_HEARTBEAT_NS later, when that input comes from a later part of the same pass.
+// Rule D0: each decision is taken in the step of its last input. A single pass would delay a
+// decision to the next event or timer, up to TIMING_HEARTBEAT_NS later, when that input comes from
+// a later part of the same pass.
 static void decide_until_settled(peer *p) {
     for (uint32_t pass = 0; pass < PEER_MOST_PASSES; pass++) {
         if (!decide_all(p) || p->over) return;

@@ -17,8 +17,8 @@ static void run_to_the_end(world *w) {
     }
 }
 
-// Rule T5a. Given max_skipped, when that many iterations in a row are skipped, then the run ends without a
-// checkpoint and fails.
+// Rule T5a. Given max_skipped, when that many iterations in a row are skipped, then the run ends
+// without a checkpoint and fails.
 static void test_skipped_iterations_in_a_row_end_the_run(void **state) {
     (void)state;
     world w;
@@ -48,8 +48,8 @@ static void test_without_a_limit_the_run_continues(void **state) {
     free(w.p);
 }
 
-// Rule T5a. Given skipped iterations, when one changes the weights, then the count starts again. A due
-// checkpoint is written after that iteration.
+// Rule T5a. Given skipped iterations, when one changes the weights, then the count starts again. A
+// due checkpoint is written after that iteration.
 static void test_a_good_iteration_resets_the_count(void **state) {
     (void)state;
     world w;
@@ -66,8 +66,8 @@ static void test_a_good_iteration_resets_the_count(void **state) {
     free(w.p);
 }
 
-// Rule T5a. Given a leader that read only a snapshot, when the next iteration is skipped, then it continues
-// the count of FINAL.
+// Rule T5a. Given a leader that read only a snapshot, when the next iteration is skipped, then it
+// continues the count of FINAL.
 static void test_a_snapshot_keeps_the_count(void **state) {
     (void)state;
     const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};

@@ -8,8 +8,8 @@ static void answer_job(world *w) {
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
 }
 
-// Rule J3. Given a cached chunk under examination and requested too, when FINAL advances it, then the
-// requested older bytes do not replace it.
+// Rule J3. Given a cached chunk under examination and requested too, when FINAL advances it, then
+// the requested older bytes do not replace it.
 static void test_advanced_chunk_is_not_replaced_by_an_older_one(void **state) {
     (void)state;
     world w = {.self = 0, .has_checkpoint = true};
@@ -43,8 +43,8 @@ static void test_advanced_chunk_is_not_replaced_by_an_older_one(void **state) {
     free(w.p);
 }
 
-// A joiner: relay `self` of stage 1. The run has `count` members, listed in `members`; the first one is the
-// leader.
+// A joiner: relay `self` of stage 1. The run has `count` members, listed in `members`; the first
+// one is the leader.
 static void open_joiner(world *w, const member_kind *members, uint32_t count, uint64_t start_version, uint32_t self) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.start_version = start_version;
@@ -56,8 +56,8 @@ static void open_joiner(world *w, const member_kind *members, uint32_t count, ui
     if (self > count) admit(w, self, MEMBER_RELAY, 1);
 }
 
-// Rule G8. Given a run that continues from a checkpoint on the second peer, when a joiner fetches, then it
-// asks that peer and not the leader.
+// Rule G8. Given a run that continues from a checkpoint on the second peer, when a joiner fetches,
+// then it asks that peer and not the leader.
 static void test_holder_of_the_initial_checkpoint_is_asked(void **state) {
     (void)state;
     world w;
@@ -73,8 +73,8 @@ static void test_holder_of_the_initial_checkpoint_is_asked(void **state) {
     free(w.p);
 }
 
-// Rule J4. Given a relay and a data peer that claim the checkpoint and send nothing, when requests time
-// out, then the real holder is asked and its hashes are used.
+// Rule J4. Given a relay and a data peer that claim the checkpoint and send nothing, when requests
+// time out, then the real holder is asked and its hashes are used.
 static void test_unhelpful_source_is_not_asked_forever(void **state) {
     (void)state;
     world w;
@@ -99,8 +99,8 @@ static void test_unhelpful_source_is_not_asked_forever(void **state) {
     free(w.p);
 }
 
-// Rule J9. Given a peer with much unread data on its link, when it sends more GETs, then it is told to ask
-// later.
+// Rule J9. Given a peer with much unread data on its link, when it sends more GETs, then it is told
+// to ask later.
 static void test_slow_reader_gets_backpressure(void **state) {
     (void)state;
     world w;
@@ -140,8 +140,8 @@ static void beat_room(world *w, uint32_t from, uint16_t free_slots) {
     deliver(w, from, &m, false);
 }
 
-// Rule J8. Given a link that accepted no tensor for a minute, when a tensor passes in 10 ms, then the
-// joiner is served at the new rate.
+// Rule J8. Given a link that accepted no tensor for a minute, when a tensor passes in 10 ms, then
+// the joiner is served at the new rate.
 static void test_rate_limit_recovers_after_a_silent_link(void **state) {
     (void)state;
     world w = {.upload_percent = 25, .run = run_of(3, 2, 1)};

@@ -38,8 +38,8 @@ static uint32_t under_way(world *w) {
     return (uint32_t)view.blobs_held;
 }
 
-// Rule C4. Given an announced transfer with a missing piece, when no piece comes for a minute, then it is
-// dropped and the sender gets UNCARRIED.
+// Rule C4. Given an announced transfer with a missing piece, when no piece comes for a minute, then
+// it is dropped and the sender gets UNCARRIED.
 static void test_incomplete_transfer_is_dropped_with_uncarried(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -56,8 +56,8 @@ static void test_incomplete_transfer_is_dropped_with_uncarried(void **state) {
     free(w.p);
 }
 
-// Rule C4. Given a piece without announcement, when a minute passes, then it is dropped and no message is
-// sent.
+// Rule C4. Given a piece without announcement, when a minute passes, then it is dropped and no
+// message is sent.
 static void test_unannounced_pieces_are_dropped(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -70,8 +70,8 @@ static void test_unannounced_pieces_are_dropped(void **state) {
     free(w.p);
 }
 
-// Rule C4. Given a transfer, when a piece has the wrong size, then receiver and forwarder refuse it with
-// UNCARRIED.
+// Rule C4. Given a transfer, when a piece has the wrong size, then receiver and forwarder refuse it
+// with UNCARRIED.
 static void test_piece_of_another_size_is_refused(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -104,8 +104,8 @@ static void test_forwarder_refuses_when_its_links_are_full(void **state) {
     free(w.p);
 }
 
-// Rule C4. Given --no-carry, when a piece for another member arrives, then it is refused; a transfer to
-// this peer is taken.
+// Rule C4. Given --no-carry, when a piece for another member arrives, then it is refused; a
+// transfer to this peer is taken.
 static void test_disabled_forwarder_refuses(void **state) {
     (void)state;
     world w = {.carries_nothing = true};

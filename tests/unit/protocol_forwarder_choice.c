@@ -11,7 +11,8 @@ static void beat(world *w, uint32_t relays) {
         if (i != w->self) deliver(w, i, &m, false);
 }
 
-// An owner's activation, while its lines to all relays are narrow, and a wide one leads to another data peer, as do theirs.
+// An owner's activation, while its lines to all relays are narrow, and a wide one leads to another
+// data peer, as do theirs.
 static void send_one(uint32_t relays, bool falls, world *w) {
     *w = (world){.run = run_of(2, 1, 1), .forward_held = 1};
     w->run.activation_bytes = 4 << 20;
@@ -43,8 +44,8 @@ static void send_one(uint32_t relays, bool falls, world *w) {
     do_job(w);
 }
 
-// Rule C1. Given slow links to all relays and a data peer with fast links, when the owner sends, then that
-// data peer forwards.
+// Rule C1. Given slow links to all relays and a data peer with fast links, when the owner sends,
+// then that data peer forwards.
 static void test_fast_third_member_is_forwarder(void **state) {
     (void)state;
     static world w;
@@ -58,8 +59,8 @@ static void test_fast_third_member_is_forwarder(void **state) {
     free(w.p);
 }
 
-// Rule C4. Given a forwarder with a lost link that still counts as alive, when the owner sends, then the
-// tensor goes directly, also against the plan.
+// Rule C4. Given a forwarder with a lost link that still counts as alive, when the owner sends,
+// then the tensor goes directly, also against the plan.
 static void test_member_with_a_lost_link_is_no_forwarder(void **state) {
     (void)state;
     for (uint32_t relays = 1; relays <= MOST_RELAYS; relays += MOST_RELAYS - 1) {

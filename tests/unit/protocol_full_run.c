@@ -1,4 +1,5 @@
-// A run with as many members as the protocol allows: admission at the limit, and many unknown peers.
+// A run with as many members as the protocol allows: admission at the limit, and many unknown
+// peers.
 #include "protocol/peer.h"
 
 #include <setjmp.h>
@@ -96,8 +97,8 @@ static void strangers_link(uint32_t first, uint32_t count) {
     }
 }
 
-// Rule J1. Given contacts filled by links of unknown peers, when a worker asks for admission, then it is
-// admitted.
+// Rule J1. Given contacts filled by links of unknown peers, when a worker asks for admission, then
+// it is admitted.
 static void test_unknown_peers_do_not_block_admission(void **state) {
     (void)state;
     begin_leader();
@@ -114,7 +115,8 @@ static void test_unknown_peers_do_not_block_admission(void **state) {
     free(w.p);
 }
 
-// Rule L3. Given contacts filled by unknown peers, when the log names a member, then this peer knows it.
+// Rule L3. Given contacts filled by unknown peers, when the log names a member, then this peer
+// knows it.
 static void test_unknown_peers_hide_no_member(void **state) {
     (void)state;
     const peer_run run = run_of_twelve();
@@ -144,8 +146,8 @@ static log_entry member_entry(uint32_t number, member_kind kind) {
     return (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(number), .kind = (uint8_t)kind, .stage = kind == MEMBER_RELAY, .capacity = 2, .incarnation = number, .store = number, .address = "a:1"}};
 }
 
-// Rule V3. Given many voters that died and were replaced, when the log names a member, then this peer knows
-// it.
+// Rule V3. Given many voters that died and were replaced, when the log names a member, then this
+// peer knows it.
 static void test_dead_voters_hide_no_member(void **state) {
     (void)state;
     const peer_run run = run_of_twelve();
@@ -178,8 +180,8 @@ static void open_full(void) {
     }
 }
 
-// Rule J1. Given one free place and two joiners, when a member leaves, then the second joiner is admitted
-// as well.
+// Rule J1. Given one free place and two joiners, when a member leaves, then the second joiner is
+// admitted as well.
 static void test_second_joiner_is_admitted_after_a_removal(void **state) {
     (void)state;
     open_full();
@@ -250,8 +252,8 @@ static void is_gone(uint32_t number) {
     step(&(event){.kind = EVENT_TICK});
 }
 
-// Rule V18. Given a returning leader and a full run, when another joiner takes the first free place, then
-// the leader is admitted at the next one.
+// Rule V18. Given a returning leader and a full run, when another joiner takes the first free
+// place, then the leader is admitted at the next one.
 static void test_returning_leader_is_admitted_when_there_is_room(void **state) {
     (void)state;
     peer_view view;

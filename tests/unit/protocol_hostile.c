@@ -3,8 +3,8 @@
 
 // ---- a shadow that brings a microbatch home
 
-// Standby replicas. Given an owner, when a standby returns an activation, then no answer names a stage of
-// the standby, since it has none.
+// Standby replicas. Given an owner, when a standby returns an activation, then no answer names a
+// stage of the standby, since it has none.
 static void test_activation_from_a_standby_is_harmless(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
@@ -27,8 +27,8 @@ static void test_activation_from_a_standby_is_harmless(void **state) {
     free(w.p);
 }
 
-// Rule L1. Given a run with three stages, when MEMBER entries name other stages, then those members do not
-// exist here.
+// Rule L1. Given a run with three stages, when MEMBER entries name other stages, then those members
+// do not exist here.
 static void test_member_of_an_unknown_stage_is_ignored(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
@@ -47,8 +47,8 @@ static void test_member_of_an_unknown_stage_is_ignored(void **state) {
 
 // ---- a joiner
 
-// Rule J4. Given a joiner that waits for hashes, when another peer sends an empty answer, then the joiner
-// still takes those of its source.
+// Rule J4. Given a joiner that waits for hashes, when another peer sends an empty answer, then the
+// joiner still takes those of its source.
 static void test_unrequested_answer_does_not_end_a_request(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
@@ -81,7 +81,8 @@ static void trace(world *w, uint32_t from, uint16_t stage, uint8_t phase, member
     deliver(w, from, &m, false);
 }
 
-// An owner, its two stages with one relay each, and a microbatch that is sent to the first. The second seems to be full.
+// An owner, its two stages with one relay each, and a microbatch that is sent to the first. The
+// second seems to be full.
 static void open_owners_world(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 4, MEMBER_DATA);
@@ -100,8 +101,8 @@ static void open_owners_world(world *w) {
     trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
 }
 
-// Sends heartbeats. Each probed member reports the contents `held` and that it works. Returns the number of
-// orders given.
+// Sends heartbeats. Each probed member reports the contents `held` and that it works. Returns the
+// number of orders given.
 static uint32_t half_seconds(world *w, uint32_t count, const message_status *held) {
     w->sent[MESSAGE_RESUME] = 0;
     for (uint32_t half_second = 0; half_second < count; half_second++) {
@@ -122,8 +123,8 @@ static uint32_t half_seconds(world *w, uint32_t count, const message_status *hel
 
 static uint32_t ten_minutes(world *w, const message_status *held) { return half_seconds(w, 1200, held); }
 
-// Rule R6. Given a relay that reports forever that it sends the activation, when two minutes pass, then the
-// owner gives orders again.
+// Rule R6. Given a relay that reports forever that it sends the activation, when two minutes pass,
+// then the owner gives orders again.
 static void test_forwarding_report_expires(void **state) {
     (void)state;
     world w;
@@ -141,8 +142,8 @@ static void open_at_home(world *w) {
     assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
 }
 
-// Rule R6. Given a relay that reports forever that it sends the gradient, when two minutes pass, then the
-// owner gives orders again.
+// Rule R6. Given a relay that reports forever that it sends the gradient, when two minutes pass,
+// then the owner gives orders again.
 static void test_gradient_report_expires(void **state) {
     (void)state;
     world w;
@@ -158,8 +159,8 @@ static void test_gradient_report_expires(void **state) {
     free(w.p);
 }
 
-// Rule R11. Given a last stage with an old log, when it denies the gradient with VERSION, then it is not
-// replaced and gets the gradient again.
+// Rule R11. Given a last stage with an old log, when it denies the gradient with VERSION, then it
+// is not replaced and gets the gradient again.
 static void test_member_with_an_old_log_keeps_its_microbatch(void **state) {
     (void)state;
     world w;
@@ -188,7 +189,8 @@ static void count_one(world *w, uint32_t m, uint32_t owner) {
 
 static log_entry close_of(uint64_t counted) { return (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {counted}, .tokens = 4}}; }
 
-// Two microbatches of a data peer that dies are in the sum of the one relay, and the first job that takes them out is under way.
+// Two microbatches of a data peer that dies are in the sum of the one relay, and the first job that
+// takes them out is under way.
 static void open_elastic_world(world *w) {
     peer_view view;
     *w = (world){.run = run_of(2, 4, 2)};
@@ -221,8 +223,8 @@ static void expect_all_taken_back(world *w) {
     free(w->p);
 }
 
-// Rule P9. Given microbatches that are being subtracted from the sum, when a repair needs a slot, then they
-// are not evicted.
+// Rule P9. Given microbatches that are being subtracted from the sum, when a repair needs a slot,
+// then they are not evicted.
 static void test_repair_does_not_evict_a_subtraction(void **state) {
     (void)state;
     world w;
@@ -232,8 +234,8 @@ static void test_repair_does_not_evict_a_subtraction(void **state) {
     expect_all_taken_back(&w);
 }
 
-// Rule P9. Given a microbatch under subtraction with an unaccepted tensor, when time passes, then the
-// tensor is not resent.
+// Rule P9. Given a microbatch under subtraction with an unaccepted tensor, when time passes, then
+// the tensor is not resent.
 static void test_subtracted_microbatch_is_not_resent(void **state) {
     (void)state;
     world w;
@@ -245,8 +247,8 @@ static void test_subtracted_microbatch_is_not_resent(void **state) {
     expect_all_taken_back(&w);
 }
 
-// Rule V23. Given a restarted voter with old addresses in its log, when another peer sends the current
-// ones, then it dials those.
+// Rule V23. Given a restarted voter with old addresses in its log, when another peer sends the
+// current ones, then it dials those.
 static void test_current_addresses_replace_those_of_the_log(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
@@ -269,8 +271,8 @@ static void test_current_addresses_replace_those_of_the_log(void **state) {
     free(w.p);
 }
 
-// Rule V23. Given no leader and voters at new addresses, when a relay knows one of them, then it sends that
-// address to the next voter.
+// Rule V23. Given no leader and voters at new addresses, when a relay knows one of them, then it
+// sends that address to the next voter.
 static void test_relay_sends_current_voter_addresses(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
@@ -338,7 +340,8 @@ static void send_half_a_state(world *w) {
     deliver(w, 1, &first, false);
 }
 
-// The voter is elected and asked for the log; or it follows, and a voter sends an admission request.
+// The voter is elected and asked for the log; or it follows, and a voter sends an admission
+// request.
 static uint32_t tells_its_log(bool half_a_state, bool elected) {
     world w = {0};
     open_one_of(&w, elected ? 1 : 2);
@@ -365,8 +368,8 @@ static uint64_t position_after(world *w, uint32_t from, uint64_t as_of, log_entr
     return view.log_position;
 }
 
-// Rule L5. Given an interrupted snapshot of one sender, when another sender starts a later one, then no
-// entries of both are combined.
+// Rule L5. Given an interrupted snapshot of one sender, when another sender starts a later one,
+// then no entries of both are combined.
 static void test_snapshots_are_not_mixed(void **state) {
     (void)state;
     world w = {0};
@@ -392,8 +395,8 @@ static bool stores_its_state(bool half_a_state) {
     return w.last_record_kind == LOG_BASE;
 }
 
-// Rule V14. Given an interrupted snapshot, when another peer asks for the log, then the partial state is
-// not sent.
+// Rule V14. Given an interrupted snapshot, when another peer asks for the log, then the partial
+// state is not sent.
 static void test_partial_snapshot_is_not_passed_on(void **state) {
     (void)state;
     for (int elected = 0; elected < 2; elected++) {
@@ -402,8 +405,8 @@ static void test_partial_snapshot_is_not_passed_on(void **state) {
     }
 }
 
-// Rule V29. Given an interrupted snapshot, when the voter would compact its log, then the partial state is
-// not stored.
+// Rule V29. Given an interrupted snapshot, when the voter would compact its log, then the partial
+// state is not stored.
 static void test_partial_snapshot_is_not_stored(void **state) {
     (void)state;
     assert_true(stores_its_state(false));

@@ -34,8 +34,8 @@ static void commit(world *w, uint32_t m) {
     deliver(w, 1, &order, false);
 }
 
-// With all slots taken, a repair evicts a microbatch that has not returned, unless a queued weight gradient
-// will free a slot.
+// With all slots taken, a repair evicts a microbatch that has not returned, unless a queued weight
+// gradient will free a slot.
 static void repair_comes(bool one_is_committed) {
     world w;
     open_relay(&w);
@@ -62,15 +62,15 @@ static void repair_comes(bool one_is_committed) {
     free(w.p);
 }
 
-// Rule R8. Given a relay with both slots taken by uncommitted microbatches, when a repair arrives, then it
-// evicts one.
+// Rule R8. Given a relay with both slots taken by uncommitted microbatches, when a repair arrives,
+// then it evicts one.
 static void test_repair_evicts_when_all_slots_are_taken(void **state) {
     (void)state;
     repair_comes(false);
 }
 
-// Rule R8. Given two accepted microbatches that are not computed yet, when a repair evicts one, then owner
-// and sender get DENY.
+// Rule R8. Given two accepted microbatches that are not computed yet, when a repair evicts one,
+// then owner and sender get DENY.
 static void test_eviction_before_compute_is_denied_to_the_sender(void **state) {
     (void)state;
     world w;
@@ -84,8 +84,8 @@ static void test_eviction_before_compute_is_denied_to_the_sender(void **state) {
     free(w.p);
 }
 
-// Rule R8. Given taken slots and a queued weight gradient, when a repair arrives, then it waits for that
-// slot and evicts nothing.
+// Rule R8. Given taken slots and a queued weight gradient, when a repair arrives, then it waits for
+// that slot and evicts nothing.
 static void test_repair_waits_for_a_queued_weight_gradient(void **state) {
     (void)state;
     repair_comes(true);
@@ -103,7 +103,8 @@ static void forward_follows(world *w, uint32_t m) {
     assert_int_equal(w->work.m, m);
 }
 
-// Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0, waits for that.
+// Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0,
+// waits for that.
 static void open_with_one_waiting(world *w) {
     open_relay(w);
     come_forward(w, 1, false);
@@ -116,8 +117,8 @@ static void open_with_one_waiting(world *w) {
     assert_int_equal(w->evictions, 0);
 }
 
-// Rule R8. Given a repair that waits for the only queued weight gradient, when a second repair arrives,
-// then it evicts.
+// Rule R8. Given a repair that waits for the only queued weight gradient, when a second repair
+// arrives, then it evicts.
 static void test_no_more_repairs_wait_than_weight_gradients_are_queued(void **state) {
     (void)state;
     world w;
@@ -130,8 +131,8 @@ static void test_no_more_repairs_wait_than_weight_gradients_are_queued(void **st
     free(w.p);
 }
 
-// Rule R8. Given a freed slot that a repair waited for, when a later repair arrives, then it is denied and
-// the first one runs.
+// Rule R8. Given a freed slot that a repair waited for, when a later repair arrives, then it is
+// denied and the first one runs.
 static void test_later_repair_does_not_take_the_slot_of_a_waiting_one(void **state) {
     (void)state;
     world w;
@@ -147,8 +148,8 @@ static void test_later_repair_does_not_take_the_slot_of_a_waiting_one(void **sta
     free(w.p);
 }
 
-// Rule R9. Given repairs of returned microbatches in both slots, when their owner dies, then a refused
-// repair of the new owner evicts one.
+// Rule R9. Given repairs of returned microbatches in both slots, when their owner dies, then a
+// refused repair of the new owner evicts one.
 static void test_return_to_a_dead_owner_does_not_protect_from_eviction(void **state) {
     (void)state;
     world w = {.run = run_of(2, 4, 2)};
@@ -177,8 +178,8 @@ static void resume(world *w, uint32_t m, uint16_t until, member_id next) {
     deliver(w, 1, &order, false);
 }
 
-// Rule R10. Given a microbatch that waits for a slot, when RESUME extends its path, then it waits on. When
-// RESUME tells it to fill a gap, then it evicts.
+// Rule R10. Given a microbatch that waits for a slot, when RESUME extends its path, then it waits
+// on. When RESUME tells it to fill a gap, then it evicts.
 static void test_resume_makes_a_waiting_microbatch_a_repair(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
@@ -200,8 +201,8 @@ static void send_back(world *w, uint32_t m, bool repair) {
     deliver(w, 3, &backward, true);
 }
 
-// Rule R10. Given two taken slots and a waiting microbatch, when its gradient arrives, in a repair or not,
-// then it evicts.
+// Rule R10. Given two taken slots and a waiting microbatch, when its gradient arrives, in a repair
+// or not, then it evicts.
 static void test_gradient_makes_a_waiting_microbatch_a_repair(void **state) {
     (void)state;
     for (int repair = 0; repair < 2; repair++) {
@@ -216,8 +217,8 @@ static void test_gradient_makes_a_waiting_microbatch_a_repair(void **state) {
     }
 }
 
-// Rule R10. Given taken slots and a gradient that arrived in a repair, when its activation arrives, then it
-// evicts.
+// Rule R10. Given taken slots and a gradient that arrived in a repair, when its activation arrives,
+// then it evicts.
 static void test_activation_after_its_gradient_is_a_repair(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
@@ -229,8 +230,8 @@ static void test_activation_after_its_gradient_is_a_repair(void **state) {
     free(w.p);
 }
 
-// Rule R9. Given slots with returned microbatches and a gradient, when an older activation with an open
-// path arrives, then the microbatch still counts as returned and evicts.
+// Rule R9. Given slots with returned microbatches and a gradient, when an older activation with an
+// open path arrives, then the microbatch still counts as returned and evicts.
 static void test_gradient_proves_that_the_microbatch_has_returned(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
@@ -246,8 +247,8 @@ static void test_gradient_proves_that_the_microbatch_has_returned(void **state) 
     free(w.p);
 }
 
-// Rule R9. Given a gradient that an older owner sent, when the new owner sends the activation with an open
-// path, then it has not returned and evicts nothing.
+// Rule R9. Given a gradient that an older owner sent, when the new owner sends the activation with
+// an open path, then it has not returned and evicts nothing.
 static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state) {
     (void)state;
     world w = {.run = run_of(3, 4, 2)};
@@ -274,8 +275,8 @@ static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state)
     free(w.p);
 }
 
-// Rule R9. Given slots with returned microbatches, when an older RESUME with an open path arrives, then a
-// less advanced repair evicts none of them.
+// Rule R9. Given slots with returned microbatches, when an older RESUME with an open path arrives,
+// then a less advanced repair evicts none of them.
 static void test_old_resume_does_not_reopen_a_returned_path(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
@@ -291,8 +292,8 @@ static void test_old_resume_does_not_reopen_a_returned_path(void **state) {
     free(w.p);
 }
 
-// Rule M2. Given an activation without a receiver, when its gradient arrives, then it is not sent, also
-// when a slot becomes free.
+// Rule M2. Given an activation without a receiver, when its gradient arrives, then it is not sent,
+// also when a slot becomes free.
 static void test_activation_is_not_sent_after_its_gradient(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -306,8 +307,8 @@ static void test_activation_is_not_sent_after_its_gradient(void **state) {
     free(w.p);
 }
 
-// Rule R9. Given a microbatch that waits in the last stage, when its holder before it is removed, then the
-// repair has an open path.
+// Rule R9. Given a microbatch that waits in the last stage, when its holder before it is removed,
+// then the repair has an open path.
 static void test_uncomputed_microbatch_in_the_last_stage_has_not_returned(void **state) {
     (void)state;
     world w = {.run = run_of(3, 1, 1)};
@@ -343,7 +344,8 @@ static void begin_to_inherit(world *w) {
     for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-// A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite. What it says from then on is counted.
+// A data peer inherits a microbatch that is home, and computes its loss once more, which is not
+// finite. What it says from then on is counted.
 static void inherit(world *w, bool told_to_count, bool closed) {
     const message_set it = {.words = {1}}, none = {.words = {0}};
     *w = (world){.run = run_of(2, 1, 1), .diverges = true};
@@ -360,8 +362,8 @@ static void inherit(world *w, bool told_to_count, bool closed) {
     deliver(w, 2, &home, true);
 }
 
-// Rule M6. Given a microbatch without COMMIT, when the loss at the new owner is not finite, then it is
-// settled as void.
+// Rule M6. Given a microbatch without COMMIT, when the loss at the new owner is not finite, then it
+// is settled as void.
 static void test_loss_that_is_not_finite_makes_void(void **state) {
     (void)state;
     world w;
@@ -371,8 +373,8 @@ static void test_loss_that_is_not_finite_makes_void(void **state) {
     free(w.p);
 }
 
-// Rule M7. Given a member with a COMMIT of the old owner, when the loss at the new owner is not finite,
-// then the microbatch is not settled as void and continues.
+// Rule M7. Given a member with a COMMIT of the old owner, when the loss at the new owner is not
+// finite, then the microbatch is not settled as void and continues.
 static void test_committed_microbatch_is_not_void(void **state) {
     (void)state;
     world w;
@@ -386,8 +388,8 @@ static void test_committed_microbatch_is_not_void(void **state) {
     free(w.p);
 }
 
-// Rule R12. Given a committed holder, when it answers RESUME with MISSING, then the owner repeats the
-// COMMIT and does not probe.
+// Rule R12. Given a committed holder, when it answers RESUME with MISSING, then the owner repeats
+// the COMMIT and does not probe.
 static void test_missing_after_resume_repeats_the_commit(void **state) {
     (void)state;
     world w;
@@ -404,8 +406,8 @@ static void test_missing_after_resume_repeats_the_commit(void **state) {
     free(w.p);
 }
 
-// Rule M7. Given a microbatch in the counted set of CLOSE, when all members that counted it are dead and
-// its loss is not finite, then it is not void.
+// Rule M7. Given a microbatch in the counted set of CLOSE, when all members that counted it are
+// dead and its loss is not finite, then it is not void.
 static void test_closed_microbatch_is_not_void(void **state) {
     (void)state;
     world w;
@@ -414,8 +416,8 @@ static void test_closed_microbatch_is_not_void(void **state) {
     free(w.p);
 }
 
-// Rule O5. Given three microbatches and two slots at a new owner, when two have only a gradient in the last
-// stage, then the computed one gets a slot first.
+// Rule O5. Given three microbatches and two slots at a new owner, when two have only a gradient in
+// the last stage, then the computed one gets a slot first.
 static void test_gradient_ahead_of_its_activation_is_no_progress(void **state) {
     (void)state;
     world w = {.run = run_of(2, 3, 1)};
@@ -437,8 +439,8 @@ static void test_gradient_ahead_of_its_activation_is_no_progress(void **state) {
     free(w.p);
 }
 
-// Rule M1. Given an F under way, when the owner cancels it and sends it again, then it is computed once and
-// completed.
+// Rule M1. Given an F under way, when the owner cancels it and sends it again, then it is computed
+// once and completed.
 static void test_cancelled_and_resent_activation_is_computed_once(void **state) {
     (void)state;
     world w;
@@ -461,8 +463,8 @@ static void test_cancelled_and_resent_activation_is_computed_once(void **state) 
     free(w.p);
 }
 
-// Rule M1. Given a B under way, when the owner cancels it and the gradient comes again, then it is computed
-// once.
+// Rule M1. Given a B under way, when the owner cancels it and the gradient comes again, then it is
+// computed once.
 static void test_cancelled_and_resent_gradient_is_computed_once(void **state) {
     (void)state;
     world w;
@@ -485,8 +487,8 @@ static void test_cancelled_and_resent_gradient_is_computed_once(void **state) {
     free(w.p);
 }
 
-// Rule O6. Given a CLOSE, when an owner dies afterwards, then the new owner cancels what is not counted and
-// keeps the rest.
+// Rule O6. Given a CLOSE, when an owner dies afterwards, then the new owner cancels what is not
+// counted and keeps the rest.
 static void test_new_owner_keeps_only_counted_microbatches(void **state) {
     (void)state;
     world w = {.run = run_of(2, 2, 1)};

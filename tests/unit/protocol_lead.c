@@ -2,7 +2,8 @@
 #include "protocol/core/timing.h"
 #include "protocol_world.h"
 
-// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store of its number and `newer`.
+// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store
+// of its number and `newer`.
 static void all_is_computed(world *w, uint64_t newer) {
     *w = (world){.run = run_of(2, 1, 1)};
     open_world(w, 4, MEMBER_RELAY);
@@ -18,7 +19,8 @@ static void all_is_computed(world *w, uint64_t newer) {
     append(w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
 }
 
-// Rule V35. Given the last FINAL and voters with silent links, when a minute passes, then the member exits.
+// Rule V35. Given the last FINAL and voters with silent links, when a minute passes, then the
+// member exits.
 static void test_silent_links_do_not_hold_a_finished_member(void **state) {
     (void)state;
     world w;
@@ -30,8 +32,8 @@ static void test_silent_links_do_not_hold_a_finished_member(void **state) {
     free(w.p);
 }
 
-// Rule V32. Given END in the log, compacted or not, when a new leader is elected, then it dismisses all
-// peers.
+// Rule V32. Given END in the log, compacted or not, when a new leader is elected, then it dismisses
+// all peers.
 static void test_new_leader_that_finds_end_sends_leave(void **state) {
     (void)state;
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
@@ -53,8 +55,8 @@ static void test_new_leader_that_finds_end_sends_leave(void **state) {
     free(w.p);
 }
 
-// Rule V32. Given END in an unfinished iteration, when its leader dies, then the next one dismisses the
-// peers.
+// Rule V32. Given END in an unfinished iteration, when its leader dies, then the next one dismisses
+// the peers.
 static void test_end_without_the_last_iteration_is_continued(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
@@ -74,8 +76,8 @@ static void test_end_without_the_last_iteration_is_continued(void **state) {
     free(w.p);
 }
 
-// Rule V35. Given a finished run, when its voters return without their logs, then they do not count as
-// present.
+// Rule V35. Given a finished run, when its voters return without their logs, then they do not count
+// as present.
 static void test_voter_without_its_log_does_not_count(void **state) {
     (void)state;
     for (uint64_t lost = 0; lost < 2; lost++) {
@@ -101,8 +103,8 @@ static void recall_all_computed(world *w) {
     recall_all(w, 2, log, sizeof log / sizeof *log);
 }
 
-// Rule V35. Given no leader for long, when a linked voter sends Raft messages, then it counts as present;
-// other messages do not suffice.
+// Rule V35. Given no leader for long, when a linked voter sends Raft messages, then it counts as
+// present; other messages do not suffice.
 static void test_raft_messages_prove_a_voter(void **state) {
     (void)state;
     for (uint32_t speaks = 0; speaks < 2; speaks++) {
@@ -120,8 +122,8 @@ static void test_raft_messages_prove_a_voter(void **state) {
     }
 }
 
-// Rule V35. Given voters with long election timeouts, when no leader is elected for a minute, then the
-// present voter is still waited for.
+// Rule V35. Given voters with long election timeouts, when no leader is elected for a minute, then
+// the present voter is still waited for.
 static void test_long_election_timeout_is_waited_for(void **state) {
     (void)state;
     world w;
@@ -138,7 +140,8 @@ static void test_long_election_timeout_is_waited_for(void **state) {
     free(w.p);
 }
 
-// One that began a run of one iteration alone has computed it, and the last checkpoint is written or not.
+// One that began a run of one iteration alone has computed it, and the last checkpoint is written
+// or not.
 static void come_to_the_end(world *w, job_kind fails) {
     *w = (world){.run = run_of(1, 1, 1), .starts_run = true, .failing_job = fails};
     w->run.start_relays = 0;
@@ -153,7 +156,8 @@ static void come_to_the_end(world *w, job_kind fails) {
     assert_int_equal(w->notifications[TELL_END], 1);
 }
 
-// Rule V34. Given a computed run, when its last checkpoint cannot be written, then END is not appended.
+// Rule V34. Given a computed run, when its last checkpoint cannot be written, then END is not
+// appended.
 static void test_no_end_without_the_last_checkpoint(void **state) {
     (void)state;
     const job_kind fails[] = {JOB_NONE, JOB_SAVE, JOB_SAVE_END};
@@ -169,8 +173,8 @@ static void pass(world *w, uint64_t seconds) {
     for (uint64_t until = w->now + seconds * 1000 * MILLISECOND; w->now < until;) tick(w);
 }
 
-// Rule V6. Given a member that was silent for 6 s or has not read the configuration, when a voter is
-// needed, then it is not chosen.
+// Rule V6. Given a member that was silent for 6 s or has not read the configuration, when a voter
+// is needed, then it is not chosen.
 static void test_silent_or_outdated_member_does_not_become_voter(void **state) {
     (void)state;
     world w = {.voters = 3};
@@ -208,8 +212,8 @@ static void write_the_end(world *w) {
     }
 }
 
-// Rule V33. Given END written but not committed, when the other voter refuses connections, then peers are
-// dismissed; when it is only silent, then not.
+// Rule V33. Given END written but not committed, when the other voter refuses connections, then
+// peers are dismissed; when it is only silent, then not.
 static void test_leader_without_quorum_dismisses_only_if_voters_are_gone(void **state) {
     (void)state;
     for (uint32_t gone = 0; gone < 2; gone++) {
@@ -230,8 +234,8 @@ static void test_leader_without_quorum_dismisses_only_if_voters_are_gone(void **
     }
 }
 
-// Rule V24. Given a leader that lost its quorum, when it steps down, then it asks its known peers for the
-// leader.
+// Rule V24. Given a leader that lost its quorum, when it steps down, then it asks its known peers
+// for the leader.
 static void test_deposed_leader_asks_for_the_new_one(void **state) {
     (void)state;
     world w = {0};
@@ -258,8 +262,8 @@ static void speak_of_votes(world *w, uint64_t store, uint32_t seconds) {
     }
 }
 
-// Rule V10. Given no leader, when the other voter is absent or returned without its log, then the user is
-// told every two minutes. Raft messages of that voter end the reports.
+// Rule V10. Given no leader, when the other voter is absent or returned without its log, then the
+// user is told every two minutes. Raft messages of that voter end the reports.
 static void test_voter_reports_missing_voters(void **state) {
     (void)state;
     world w = {.voters = 3};
@@ -301,8 +305,8 @@ static void lead_by(world *w, uint32_t voter, uint64_t term) {
 
 static void lead_in(world *w, uint64_t term) { lead_by(w, 2, term); }
 
-// Rule V18. Given a leader that owns a large iteration, when it is elected again, then it resends all
-// SETTLED to itself at once.
+// Rule V18. Given a leader that owns a large iteration, when it is elected again, then it resends
+// all SETTLED to itself at once.
 static void test_reelected_leader_gets_its_own_settled_messages(void **state) {
     (void)state;
     enum { MANY = WIRE_MAX_MICROBATCHES };
@@ -371,8 +375,8 @@ static void test_leaving_voter_counts_as_present(void **state) {
     free(w.p);
 }
 
-// A voter returns with its log and leaves, so it does not join again. It votes for a leader with a log that
-// begins after its own.
+// A voter returns with its log and leaves, so it does not join again. It votes for a leader with a
+// log that begins after its own.
 static uint32_t asks_for_the_log(bool leaves) {
     world w = {.voters = 3};
     recall(&w, 2, false);
@@ -391,16 +395,16 @@ static uint32_t asks_for_the_log(bool leaves) {
     return w.sent[MESSAGE_GET_LOG] + w.sent[MESSAGE_JOIN];
 }
 
-// Rule V7. Given a leaving voter, when the elected leader is ahead of its log, then it asks for the missing
-// entries.
+// Rule V7. Given a leaving voter, when the elected leader is ahead of its log, then it asks for the
+// missing entries.
 static void test_leaving_voter_asks_for_missing_entries(void **state) {
     (void)state;
     assert_true(asks_for_the_log(false) > 0);
     assert_true(asks_for_the_log(true) > 0);
 }
 
-// Rule V18. Given the only voter, restarted and leaving, when it leads, then it first removes its older
-// membership; only then a standby is promoted.
+// Rule V18. Given the only voter, restarted and leaving, when it leads, then it first removes its
+// older membership; only then a standby is promoted.
 static void test_leaving_leader_removes_its_older_membership(void **state) {
     (void)state;
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
@@ -422,8 +426,8 @@ static void test_leaving_leader_removes_its_older_membership(void **state) {
     free(w.p);
 }
 
-// Rule V25. Given a cut-off voter and dead known voters, when only unknown leaders are heard for a minute,
-// then it joins again.
+// Rule V25. Given a cut-off voter and dead known voters, when only unknown leaders are heard for a
+// minute, then it joins again.
 static void test_member_led_only_by_unknown_peers_rejoins(void **state) {
     (void)state;
     world w = {.voters = 3};
@@ -463,8 +467,8 @@ static void expect_dialed(world *w, uint32_t to, const char *where) {
     assert_string_equal(w->last_address[to], where);
 }
 
-// Rule V21. Given a leader at a new address, when another peer reports the old one, then both are dialled
-// and its own report wins.
+// Rule V21. Given a leader at a new address, when another peer reports the old one, then both are
+// dialled and its own report wins.
 static void test_leader_address_is_authoritative(void **state) {
     (void)state;
     for (uint32_t later = 0; later < 2; later++) {
@@ -487,8 +491,8 @@ static void test_leader_address_is_authoritative(void **state) {
     }
 }
 
-// Rule V22. Given a lost link to a leader that has moved, when the member has no leader, then it asks other
-// members.
+// Rule V22. Given a lost link to a leader that has moved, when the member has no leader, then it
+// asks other members.
 static void test_member_without_leader_asks_for_its_address(void **state) {
     (void)state;
     world w;
@@ -509,8 +513,8 @@ static void test_member_without_leader_asks_for_its_address(void **state) {
     free(w.p);
 }
 
-// Rule D3. Given a leader that knows a link for less than 10 s, when that relay is silent, then it is
-// removed later than one with a steady link.
+// Rule D3. Given a leader that knows a link for less than 10 s, when that relay is silent, then it
+// is removed later than one with a steady link.
 static void test_new_link_is_given_more_time(void **state) {
     (void)state;
     world w = {0};
@@ -530,8 +534,8 @@ static void test_new_link_is_given_more_time(void **state) {
     free(w.p);
 }
 
-// The peer continues with its log, which has the present address of another peer; the user names the older
-// address.
+// The peer continues with its log, which has the present address of another peer; the user names
+// the older address.
 static void go_on_by_the_log(world *w) {
     *w = (world){.run = run_of(2, 1, 1), .leader = 2};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .address = "new:1"}};
@@ -540,8 +544,8 @@ static void go_on_by_the_log(world *w) {
     step(w, &(event){.kind = EVENT_TICK});
 }
 
-// Rule V21. Given an address named by the user and another one in the log, when the peer dials, then it
-// tries both.
+// Rule V21. Given an address named by the user and another one in the log, when the peer dials,
+// then it tries both.
 static void test_address_of_the_log_is_dialled_too(void **state) {
     (void)state;
     world w;
@@ -560,8 +564,8 @@ static void test_address_of_the_log_is_dialled_too(void **state) {
     free(w.p);
 }
 
-// Rule V21. Given a peer with two addresses, when one refuses, then it is waited for; when both refuse,
-// then it is gone.
+// Rule V21. Given a peer with two addresses, when one refuses, then it is waited for; when both
+// refuse, then it is gone.
 static void test_refusal_at_one_of_two_addresses_is_none(void **state) {
     (void)state;
     for (uint32_t both = 0; both < 2; both++) {
@@ -587,8 +591,8 @@ static void test_refusal_at_one_of_two_addresses_is_none(void **state) {
     }
 }
 
-// Rule V20. Given a voter that returned at another address, when it is elected, then all linked peers get
-// LEADER with its address.
+// Rule V20. Given a voter that returned at another address, when it is elected, then all linked
+// peers get LEADER with its address.
 static void test_elected_leader_sends_its_address(void **state) {
     (void)state;
     world w = {.voters = 3};
@@ -610,8 +614,8 @@ static void test_elected_leader_sends_its_address(void **state) {
     free(w.p);
 }
 
-// Rule T5. Given results that only a relay reports, when that relay asks for readmission, then FINAL is not
-// appended.
+// Rule T5. Given results that only a relay reports, when that relay asks for readmission, then
+// FINAL is not appended.
 static void test_final_does_not_depend_on_a_rejoining_member(void **state) {
     (void)state;
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
@@ -639,8 +643,8 @@ static void test_final_does_not_depend_on_a_rejoining_member(void **state) {
     }
 }
 
-// Rule V37. Given a voter without its log, when the replayed log passes a complete state, then it does not
-// exit before the sender has said whether it leads.
+// Rule V37. Given a voter without its log, when the replayed log passes a complete state, then it
+// does not exit before the sender has said whether it leads.
 static void test_replayed_complete_run_does_not_end_a_peer(void **state) {
     (void)state;
     for (uint32_t leading = 0; leading < 2; leading++) {
@@ -692,8 +696,8 @@ static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
     }
 }
 
-// Rule V1. Given a dead voter, two members and a standby, when voters are replaced, then the standby is not
-// chosen.
+// Rule V1. Given a dead voter, two members and a standby, when voters are replaced, then the
+// standby is not chosen.
 static void test_standby_is_no_voter(void **state) {
     (void)state;
     world w;
@@ -718,8 +722,8 @@ static void test_voters_are_replaced_during_the_last_checkpoint(void **state) {
     free(w.p);
 }
 
-// Rule V19. Given the only voter, restarted, when it is asked to leave before it leads, then it ends the
-// run in order.
+// Rule V19. Given the only voter, restarted, when it is asked to leave before it leads, then it
+// ends the run in order.
 static void test_only_voter_asked_to_leave_ends_the_run(void **state) {
     (void)state;
     const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
@@ -748,8 +752,8 @@ static uint64_t append_by_second(world *w, uint64_t previous_term, log_entry ent
     return w->log;
 }
 
-// Rule G2. Given a readmitted peer that is checking its own copy, when it becomes leader after the last
-// other holder died, then it does not roll back.
+// Rule G2. Given a readmitted peer that is checking its own copy, when it becomes leader after the
+// last other holder died, then it does not roll back.
 static void test_new_leader_checks_its_own_state_before_rollback(void **state) {
     (void)state;
     log_voters voters = {.count = 3};

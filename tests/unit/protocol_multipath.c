@@ -1,4 +1,5 @@
-// Relayed sums: parts of a reduction that come through forwarders, at the puller, the source and the forwarder.
+// Relayed sums: parts of a reduction that come through forwarders, at the puller, the source and
+// the forwarder.
 #include "protocol_world.h"
 
 #include "base/rng.h"
@@ -16,7 +17,8 @@ static void beats(world *w) {
         deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-// One of a stage's three members adds up one segment; both others have a part. Everything is to be carried.
+// One of a stage's three members adds up one segment; both others have a part. Everything is to be
+// carried.
 static void open_stage(world *w) {
     w->run = run_of(2, 2, 1);
     open_world(w, 4, MEMBER_RELAY);
@@ -83,8 +85,8 @@ static uint64_t held_blobs(const world *w) {
     return view.blobs_held;
 }
 
-// Rule A6. Given a reduction with relayed parts, when DATA and pieces arrive in either order with the right
-// hash, then the parts are added.
+// Rule A6. Given a reduction with relayed parts, when DATA and pieces arrive in either order with
+// the right hash, then the parts are added.
 static void test_relayed_parts_are_joined_and_added(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -112,8 +114,8 @@ static void assert_asked_straight(const world *w) {
     assert_int_equal(got(w, 2)->first, got(w, 0)->first);
 }
 
-// Rule A8. Given a relayed range, when its bytes do not have the hash in DATA, then it is requested once
-// more, directly.
+// Rule A8. Given a relayed range, when its bytes do not have the hash in DATA, then it is requested
+// once more, directly.
 static void test_wrong_hash_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -129,8 +131,8 @@ static void test_wrong_hash_is_fetched_directly(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a relayed range, when its forwarder sends UNCARRIED, then it is requested directly.
-// UNCARRIED from another member has no effect.
+// Rule A8. Given a relayed range, when its forwarder sends UNCARRIED, then it is requested
+// directly. UNCARRIED from another member has no effect.
 static void test_uncarried_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -145,8 +147,8 @@ static void test_uncarried_is_fetched_directly(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a forwarder that has not read its own MEMBER entry, when it sends UNCARRIED, then the
-// range is requested directly.
+// Rule A8. Given a forwarder that has not read its own MEMBER entry, when it sends UNCARRIED, then
+// the range is requested directly.
 static void test_uncarried_without_membership_is_obeyed(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -158,7 +160,8 @@ static void test_uncarried_without_membership_is_obeyed(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a relayed range, when its limit passes without bytes, then it is requested directly.
+// Rule A8. Given a relayed range, when its limit passes without bytes, then it is requested
+// directly.
 static void test_late_range_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -177,8 +180,8 @@ static void test_late_range_is_fetched_directly(void **state) {
     free(w.p);
 }
 
-// Rule A7. Given a relayed range, when a piece has another forwarder, serial number, origin or count, or is
-// a second copy, then it is dropped.
+// Rule A7. Given a relayed range, when a piece has another forwarder, serial number, origin or
+// count, or is a second copy, then it is dropped.
 static void test_pieces_from_other_members_are_dropped(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -207,8 +210,8 @@ static void test_pieces_from_other_members_are_dropped(void **state) {
     free(w.p);
 }
 
-// Rule A7. Given relayed ranges, when DATA names another range or comes from another member, then no job
-// starts.
+// Rule A7. Given relayed ranges, when DATA names another range or comes from another member, then
+// no job starts.
 static void test_unrequested_data_is_ignored(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -229,8 +232,8 @@ static void test_unrequested_data_is_ignored(void **state) {
 
 static void fall(world *w, uint32_t who) { step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(who)}); }
 
-// Rule A8. Given a relayed range, when the link to its forwarder or source falls, then it is requested
-// directly at once.
+// Rule A8. Given a relayed range, when the link to its forwarder or source falls, then it is
+// requested directly at once.
 static void test_lost_link_is_fetched_directly_at_once(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -254,7 +257,7 @@ static void test_lost_link_is_fetched_directly_at_once(void **state) {
     free(w.p);
 }
 
-// ---- who may carry ------------------------------------------------------------------------------------------------
+// ---- who may carry ------------------------------------------------------------------------------
 
 enum { STRAIGHT_MS = 9000, CARRIED_MS = 900, NOBODY = 99 };
 
@@ -278,8 +281,8 @@ static void beat(world *w, uint32_t who) {
     deliver(w, who, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-// Rule A5. Given a forwarder with faster links, when parts are pulled, then it relays them; a standby pulls
-// directly.
+// Rule A5. Given a forwarder with faster links, when parts are pulled, then it relays them; a
+// standby pulls directly.
 static void test_faster_path_is_chosen(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -311,8 +314,8 @@ static void test_failed_forwarder_rests_for_a_minute(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a silent forwarder, when parts are pulled, then they come directly, and pending ones are
-// requested again.
+// Rule A8. Given a silent forwarder, when parts are pulled, then they come directly, and pending
+// ones are requested again.
 static void test_silent_forwarder_is_not_used(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -329,8 +332,8 @@ static void test_silent_forwarder_is_not_used(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a forwarder with a lost link, when the link is up again, then the forwarder is used at
-// once.
+// Rule A8. Given a forwarder with a lost link, when the link is up again, then the forwarder is
+// used at once.
 static void test_forwarder_with_a_lost_link_has_not_failed(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -342,8 +345,8 @@ static void test_forwarder_with_a_lost_link_has_not_failed(void **state) {
     free(w.p);
 }
 
-// Rule A9. Given relayed ranges that take as long as direct ones, when the mean reaches the limit, then the
-// forwarder rests.
+// Rule A9. Given relayed ranges that take as long as direct ones, when the mean reaches the limit,
+// then the forwarder rests.
 static void test_forwarder_without_gain_rests(void **state) {
     (void)state;
     static const uint64_t late_ms[] = {1, 4000};
@@ -367,7 +370,7 @@ static void test_forwarder_without_gain_rests(void **state) {
     }
 }
 
-// ---- at who answers -----------------------------------------------------------------------------------------------
+// ---- at who answers -----------------------------------------------------------------------------
 
 static message question(member_id by) {
     message get = {
@@ -380,8 +383,8 @@ static message question(member_id by) {
     return get;
 }
 
-// Rule A6. Given a GET that names a forwarder, when the source answers, then the bytes go to it in CARRY,
-// or directly if it is not available.
+// Rule A6. Given a GET that names a forwarder, when the source answers, then the bytes go to it in
+// CARRY, or directly if it is not available.
 static void test_source_answers_through_the_named_forwarder(void **state) {
     (void)state;
     static const struct {
@@ -412,7 +415,7 @@ static void test_source_answers_through_the_named_forwarder(void **state) {
     }
 }
 
-// ---- at the carrier -----------------------------------------------------------------------------------------------
+// ---- at the carrier -----------------------------------------------------------------------------
 
 static void open_carrier(world *w) {
     w->run = run_of(2, 1, 1);
@@ -447,8 +450,8 @@ static void test_forwarder_passes_pieces_on(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a forwarder with full links, or one that relays nothing, when a piece arrives, then the
-// puller gets UNCARRIED.
+// Rule A8. Given a forwarder with full links, or one that relays nothing, when a piece arrives,
+// then the puller gets UNCARRIED.
 static void test_forwarder_reports_to_the_puller(void **state) {
     (void)state;
     message piece = passing;

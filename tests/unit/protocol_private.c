@@ -5,8 +5,8 @@ enum { SAVED_RANGES = 6, RANGE_BLOCKS = 8 };
 
 static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
 
-// Two data peers with a shard each. The restarted one leads. In the first iteration the other one is back
-// without state and its slot has no owner; from then on each owns its slot.
+// Two data peers with a shard each. The restarted one leads. In the first iteration the other one
+// is back without state and its slot has no owner; from then on each owns its slot.
 static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2}};
@@ -23,7 +23,8 @@ static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     w->owner_term[0] = w->last_appended;
 }
 
-// How long it takes until so many iterations are over, at most twice the patience. The other one says meanwhile that it has such a state.
+// How long it takes until so many iterations are over, at most twice the patience. The other one
+// says meanwhile that it has such a state.
 static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
     const uint64_t began = w->now;
     while (w->notifications[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
@@ -33,8 +34,8 @@ static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
     return w->now - began;
 }
 
-// Rule P11. Given an elastic run and a returning owner, when it still fetches its state, then the iteration
-// does not wait; with state it does.
+// Rule P11. Given an elastic run and a returning owner, when it still fetches its state, then the
+// iteration does not wait; with state it does.
 static void test_owner_without_state_is_not_waited_for(void **state) {
     (void)state;
     for (uint64_t its_state = 0; its_state < 2; its_state++) {
@@ -58,8 +59,8 @@ static void settles(world *w, uint64_t t) {
     deliver(w, 2, &(message){.kind = MESSAGE_STATE, .iteration = t, .u.state.version = t}, false);
 }
 
-// The leader fetches the state of iterations that were computed without it. It does not wait for itself
-// repeatedly, and a process pause is no waiting.
+// The leader fetches the state of iterations that were computed without it. It does not wait for
+// itself repeatedly, and a process pause is no waiting.
 static void waits_for_itself_once(uint64_t asleep_ms) {
     world w;
     lead_two_shares(&w, true, true);
@@ -83,16 +84,16 @@ static void waits_for_itself_once(uint64_t asleep_ms) {
     free(w.p);
 }
 
-// Rule P11. Given an elastic run and a leader without state, when it fetches, then it waits for itself one
-// grace period; a pause does not count.
+// Rule P11. Given an elastic run and a leader without state, when it fetches, then it waits for
+// itself one grace period; a pause does not count.
 static void test_leader_waits_for_its_own_state_once(void **state) {
     (void)state;
     waits_for_itself_once(0);
     waits_for_itself_once(10000);
 }
 
-// Strict mode: the run is to end, and the other peer has been absent for this time, without the leader's
-// pauses. It may be about to be admitted.
+// Strict mode: the run is to end, and the other peer has been absent for this time, without the
+// leader's pauses. It may be about to be admitted.
 static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asleep_ms) {
     world w;
     lead_two_shares(&w, false, true);
@@ -119,8 +120,8 @@ static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asle
     return w.notifications[TELL_UNFINISHED];
 }
 
-// Rule P5. Given a strict run that is to end, when a shard is missing for 10 s in which the leader was not
-// paused, then the iteration is given up.
+// Rule P5. Given a strict run that is to end, when a shard is missing for 10 s in which the leader
+// was not paused, then the iteration is given up.
 static void test_missing_shard_is_given_up_at_the_end(void **state) {
     (void)state;
     assert_int_equal(given_up_after(9800, false, 0), 0);
@@ -130,7 +131,8 @@ static void test_missing_shard_is_given_up_at_the_end(void **state) {
     assert_int_equal(given_up_after(12000, true, 0), 0);
 }
 
-// The others answer what they are asked, but blocks of the relay come only when `all` does. `given`: which of its ranges have come.
+// The others answer what they are asked, but blocks of the relay come only when `all` does.
+// `given`: which of its ranges have come.
 static void answer_gets(world *w, bool all, uint32_t *given) {
     message get[MOST_GETS];
     uint32_t to[MOST_GETS], count = w->get_count;
@@ -155,7 +157,8 @@ static void state_of_one(world *w, uint32_t from, uint16_t stage) {
     deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
 }
 
-// It leads two shares and a relay, and a checkpoint is due of the state that they have and it fetches. Which of the relay's ranges have come.
+// It leads two shares and a relay, and a checkpoint is due of the state that they have and it
+// fetches. Which of the relay's ranges have come.
 static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
@@ -191,8 +194,8 @@ static void test_checkpoint_without_disk_space_is_not_read(void **state) {
     free(w.p);
 }
 
-// Rule P5. Given a checkpoint of this version under way, when the run ends without a missing peer, then it
-// becomes the last one and no chunk is read twice.
+// Rule P5. Given a checkpoint of this version under way, when the run ends without a missing peer,
+// then it becomes the last one and no chunk is read twice.
 static void test_checkpoint_under_way_becomes_the_last_one(void **state) {
     (void)state;
     world w;
@@ -220,8 +223,8 @@ static void test_checkpoint_under_way_becomes_the_last_one(void **state) {
     free(w.p);
 }
 
-// Rule P5. Given a checkpoint that failed for a moment, when the run ends, then the last checkpoint is
-// started anew.
+// Rule P5. Given a checkpoint that failed for a moment, when the run ends, then the last checkpoint
+// is started anew.
 static void test_failed_checkpoint_is_started_again(void **state) {
     (void)state;
     world w;
@@ -259,8 +262,8 @@ static bool has_saved(const world *w) { return w->notifications[TELL_CHECKPOINT]
 static bool has_ended(const world *w) { return w->exited; }
 static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
 
-// Rule J10. Given no due checkpoint, when the user asks for one, then the state before the iteration is
-// saved and the run continues.
+// Rule J10. Given no due checkpoint, when the user asks for one, then the state before the
+// iteration is saved and the run continues.
 static void test_requested_checkpoint_needs_no_final(void **state) {
     (void)state;
     world w;
@@ -275,8 +278,8 @@ static void test_requested_checkpoint_needs_no_final(void **state) {
     free(w.p);
 }
 
-// Rule J13. Given an iteration that no peer computes, when the end is wanted at once, then version 1 is
-// saved and END follows without CLOSE and FINAL.
+// Rule J13. Given an iteration that no peer computes, when the end is wanted at once, then version
+// 1 is saved and END follows without CLOSE and FINAL.
 static void test_end_without_the_iteration(void **state) {
     (void)state;
     world w;
@@ -290,8 +293,8 @@ static void test_end_without_the_iteration(void **state) {
     free(w.p);
 }
 
-// Rule J12. Given the only relay of a stage, when it asks to leave, then it is removed after CHECKPOINT of
-// its state is in the log.
+// Rule J12. Given the only relay of a stage, when it asks to leave, then it is removed after
+// CHECKPOINT of its state is in the log.
 static void test_last_member_of_a_stage_leaves_after_a_checkpoint(void **state) {
     (void)state;
     world w;

@@ -3,8 +3,8 @@
 
 enum { PARTS = 2 };
 
-// A member of a stage with two others that have contributions each; the iteration is closed. The leader
-// assigns the chunks.
+// A member of a stage with two others that have contributions each; the iteration is closed. The
+// leader assigns the chunks.
 static void open_reduction_of(world *w, bool reproducible, uint32_t blocks, member_id adds_up) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.reproducible = reproducible;
@@ -35,8 +35,8 @@ static void pass(world *w, uint64_t ns) {
     step(w, &(event){.kind = EVENT_TICK});
 }
 
-// Rule A2. Given a member that does not have a result, when another one has announced it, then that one is
-// asked next.
+// Rule A2. Given a member that does not have a result, when another one has announced it, then that
+// one is asked next.
 static void test_announcing_member_is_asked_next(void **state) {
     (void)state;
     world w;
@@ -71,8 +71,8 @@ static bool gives(world *w, uint64_t round) {
     return w->sent[MESSAGE_DATA] > before;
 }
 
-// Rule T7. Given a fast run and half of a round, when FINAL names the next round, then all of that is
-// fetched, and requests for the older one are refused.
+// Rule T7. Given a fast run and half of a round, when FINAL names the next round, then all of that
+// is fetched, and requests for the older one are refused.
 static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     (void)state;
     world w;
@@ -101,8 +101,8 @@ static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     free(w.p);
 }
 
-// Rule P10. Given parts that are being added, when a second CLOSE leaves microbatches out, then the older
-// sum is not used.
+// Rule P10. Given parts that are being added, when a second CLOSE leaves microbatches out, then the
+// older sum is not used.
 static void test_second_close_stops_older_sums(void **state) {
     (void)state;
     world w;
@@ -128,7 +128,8 @@ static uint64_t held_blobs(const world *w) {
     return view.blobs_held;
 }
 
-// Rule T6. Given one of two parts, when FINAL skips the iteration, then parts and requests are dropped.
+// Rule T6. Given one of two parts, when FINAL skips the iteration, then parts and requests are
+// dropped.
 static void test_skipped_final_drops_parts(void **state) {
     (void)state;
     world w;
@@ -144,8 +145,8 @@ static void test_skipped_final_drops_parts(void **state) {
     free(w.p);
 }
 
-// Rule A3. Given a fast and a silent source, when parts are pulled, then the number of parts in memory is
-// bounded.
+// Rule A3. Given a fast and a silent source, when parts are pulled, then the number of parts in
+// memory is bounded.
 static void test_parts_of_a_fast_member_do_not_pile_up(void **state) {
     (void)state;
     enum { SEGMENTS = 400, FEW = 160 };
@@ -167,7 +168,8 @@ static void test_parts_of_a_fast_member_do_not_pile_up(void **state) {
     free(w.p);
 }
 
-// All of it has been added up here when the log says that I am gone, and then what was decided; `root`: of the results that it is about.
+// All of it has been added up here when the log says that I am gone, and then what was decided;
+// `root`: of the results that it is about.
 static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     open_reduction_of(w, reproducible, 1, 4);
     pass(w, 300 * MILLISECOND);
@@ -185,8 +187,8 @@ static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     assert_int_equal(look(w).member, w->log);
 }
 
-// Rule J7. Given complete results, when this member is removed before FINAL, then it applies them without a
-// fetch.
+// Rule J7. Given complete results, when this member is removed before FINAL, then it applies them
+// without a fetch.
 static void test_results_outlive_a_membership(void **state) {
     (void)state;
     for (int reproducible = 0; reproducible < 2; reproducible++) {
@@ -206,8 +208,8 @@ static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index
     deliver(w, 1, &m, false);
 }
 
-// Rule J7. Given complete results, when a snapshot replaces the log and closes the iteration in the same
-// way, then they are kept.
+// Rule J7. Given complete results, when a snapshot replaces the log and closes the iteration in the
+// same way, then they are kept.
 static void test_results_outlive_a_snapshot(void **state) {
     (void)state;
     world w;

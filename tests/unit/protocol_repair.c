@@ -1,4 +1,5 @@
-// Repair and failover at the owner: probes, replacements, and the members that keep their microbatches.
+// Repair and failover at the owner: probes, replacements, and the members that keep their
+// microbatches.
 #include "protocol_world.h"
 
 static void beat(world *w, uint32_t from, bool ready) {
@@ -17,8 +18,8 @@ static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
     }
 }
 
-// The only relay of a stage has a COMMIT and is removed. Later another relay joins, gets the state, and
-// reports it by CAN TAKE or by a heartbeat.
+// The only relay of a stage has a COMMIT and is removed. Later another relay joins, gets the state,
+// and reports it by CAN TAKE or by a heartbeat.
 static void somebody_comes(bool by_heartbeat) {
     world w = {.run = run_of(2, 1, 1)};
     open_world(&w, OWNER, MEMBER_DATA);
@@ -49,16 +50,16 @@ static void somebody_comes(bool by_heartbeat) {
     free(w.p);
 }
 
-// Repair. Given a removed committed holder without replacement, when a joiner reports state by CAN TAKE or
-// heartbeat, then it is asked at once.
+// Repair. Given a removed committed holder without replacement, when a joiner reports state by CAN
+// TAKE or heartbeat, then it is asked at once.
 static void test_joiner_with_state_becomes_replacement_at_once(void **state) {
     (void)state;
     somebody_comes(true);
     somebody_comes(false);
 }
 
-// The new owner of a microbatch of data peer 2. Relay 4 is in the first stage; relays 5 (possibly dead) and 6
-// are in the last one.
+// The new owner of a microbatch of data peer 2. Relay 4 is in the first stage; relays 5 (possibly
+// dead) and 6 are in the last one.
 static void inherit(world *w, bool both_live) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 3, MEMBER_DATA);
@@ -74,8 +75,8 @@ static void inherit(world *w, bool both_live) {
     own(w, 0, 3);
 }
 
-// Rule M3. Given a gradient at the new owner and a last stage without it, when that stage is repaired, then
-// COMMIT waits until it has computed.
+// Rule M3. Given a gradient at the new owner and a last stage without it, when that stage is
+// repaired, then COMMIT waits until it has computed.
 static void test_new_owner_commits_only_members_that_computed(void **state) {
     (void)state;
     world w;
@@ -105,8 +106,8 @@ static void test_new_owner_commits_only_members_that_computed(void **state) {
     free(w.p);
 }
 
-// Rule O3. Given two holders of a stage, when the older one has computed it, then the new owner keeps that
-// one.
+// Rule O3. Given two holders of a stage, when the older one has computed it, then the new owner
+// keeps that one.
 static void test_new_owner_keeps_the_member_that_computed(void **state) {
     (void)state;
     world w;
@@ -122,8 +123,8 @@ static void test_new_owner_keeps_the_member_that_computed(void **state) {
     free(w.p);
 }
 
-// Rule O3. Given two copies in a stage, when only one holder has answered the SURVEY, then the other one is
-// not cancelled.
+// Rule O3. Given two copies in a stage, when only one holder has answered the SURVEY, then the
+// other one is not cancelled.
 static void test_new_owner_waits_for_all_holdings(void **state) {
     (void)state;
     world w;
@@ -164,8 +165,8 @@ static void waits_for_it(world *w) {
     w->probed[HOLDER] = false;
 }
 
-// Rule D8. Given a slow link, when the holder reports that it waits for the gradient, then no second copy
-// is sent.
+// Rule D8. Given a slow link, when the holder reports that it waits for the gradient, then no
+// second copy is sent.
 static void test_gradient_under_way_is_not_resent(void **state) {
     (void)state;
     world w;
@@ -180,8 +181,8 @@ static void test_gradient_under_way_is_not_resent(void **state) {
     free(w.p);
 }
 
-// The link is up and silent for this time. Then it falls, without a refusal or a removal. Returns how long
-// after that another member is asked.
+// The link is up and silent for this time. Then it falls, without a refusal or a removal. Returns
+// how long after that another member is asked.
 static uint64_t time_after_a_fall(uint32_t stands_ms) {
     world w;
     open_home(&w);
@@ -200,8 +201,8 @@ static uint64_t time_after_a_fall(uint32_t stands_ms) {
     return took;
 }
 
-// Rule D8. Given a link that was trusted for long, when it falls, then another member is asked about a
-// second later.
+// Rule D8. Given a link that was trusted for long, when it falls, then another member is asked
+// about a second later.
 static void test_lost_link_ends_the_trust_in_a_gradient(void **state) {
     (void)state;
     for (uint32_t stands_ms = 1500; stands_ms < 60000; stands_ms *= 2) {
@@ -211,7 +212,8 @@ static void test_lost_link_ends_the_trust_in_a_gradient(void **state) {
     }
 }
 
-// Rule R7. Given a counted relay and a busy owner, when the probe time passes, then no member is probed.
+// Rule R7. Given a counted relay and a busy owner, when the probe time passes, then no member is
+// probed.
 static void test_no_probe_when_only_the_owner_has_work_left(void **state) {
     (void)state;
     world w;
@@ -236,8 +238,8 @@ static void test_no_probe_when_only_the_owner_has_work_left(void **state) {
     free(w.p);
 }
 
-// Rule R3. Given five silent candidates and one that is heard, when a gap is filled, then the latter is
-// chosen.
+// Rule R3. Given five silent candidates and one that is heard, when a gap is filled, then the
+// latter is chosen.
 static void test_replacement_was_heard_recently(void **state) {
     (void)state;
     enum { FIRST = 6, HEARD = 11 };

@@ -11,8 +11,8 @@ static void open_relay(world *w) {
 
 static void run_begins(world *w, uint64_t generation) { append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = generation, .lost = 1}}); }
 
-// Rule G4. Given a run that rolled back, when a peer joins afterwards, then it is told only that the run
-// has begun.
+// Rule G4. Given a run that rolled back, when a peer joins afterwards, then it is told only that
+// the run has begun.
 static void test_joiner_after_a_rollback_sees_a_start(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -22,7 +22,8 @@ static void test_joiner_after_a_rollback_sees_a_start(void **state) {
     free(w.p);
 }
 
-// Rule G4. Given a member, when RUN of the next generation arrives, then the user is told of the rollback.
+// Rule G4. Given a member, when RUN of the next generation arrives, then the user is told of the
+// rollback.
 static void test_member_is_told_of_a_rollback(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -35,8 +36,8 @@ static void test_member_is_told_of_a_rollback(void **state) {
     free(w.p);
 }
 
-// Rule G4. Given a RUN entry on its way into the log, when the last microbatch is settled, then no CLOSE is
-// appended.
+// Rule G4. Given a RUN entry on its way into the log, when the last microbatch is settled, then no
+// CLOSE is appended.
 static void test_no_close_after_an_uncommitted_rollback(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -61,8 +62,8 @@ static void test_no_close_after_an_uncommitted_rollback(void **state) {
     free(w.p);
 }
 
-// Rule G3. Given a lost stage and no readable checkpoint, when a peer asks for admission, then it is
-// admitted.
+// Rule G3. Given a lost stage and no readable checkpoint, when a peer asks for admission, then it
+// is admitted.
 static void test_any_peer_is_admitted_while_no_checkpoint_is_readable(void **state) {
     (void)state;
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
@@ -85,8 +86,8 @@ static void test_any_peer_is_admitted_while_no_checkpoint_is_readable(void **sta
     free(w.p);
 }
 
-// Rule G3. Given half a minute without a leader, when a new one is elected, then silent members are waited
-// for 10 s from there.
+// Rule G3. Given half a minute without a leader, when a new one is elected, then silent members are
+// waited for 10 s from there.
 static void test_new_leader_restarts_the_wait_for_silent_members(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -103,8 +104,8 @@ static void test_new_leader_restarts_the_wait_for_silent_members(void **state) {
     free(w.p);
 }
 
-// Rule D4. Given FINAL decided and not stored, when the only holder of its stage is silent, then it is not
-// removed.
+// Rule D4. Given FINAL decided and not stored, when the only holder of its stage is silent, then it
+// is not removed.
 static void test_only_holder_of_the_next_version_stays(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -130,8 +131,8 @@ static void test_only_holder_of_the_next_version_stays(void **state) {
     free(w.p);
 }
 
-// Rule T5. Given a member with an uncommitted EXPEL, when its report arrives, then FINAL does not depend on
-// it.
+// Rule T5. Given a member with an uncommitted EXPEL, when its report arrives, then FINAL does not
+// depend on it.
 static void test_final_does_not_depend_on_a_member_under_removal(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -176,8 +177,8 @@ static void dies(world *w, uint32_t number) {
     }
 }
 
-// The leader of another data peer, with a settled microbatch, and of three members that keep the other stage;
-// CLOSE is applied.
+// The leader of another data peer, with a settled microbatch, and of three members that keep the
+// other stage; CLOSE is applied.
 static void lead_to_close(world *w, const member_kind kind[3]) {
     log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 5; i++)
@@ -217,8 +218,10 @@ static void test_one_of_two_standbys_leaves(void **state) {
     free(w.p);
 }
 
-// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by chance the same. The other one has these, and dies while
-// FINAL is being made of them; their shadow had only the first ones, and has thrown them away. It takes their place, and nothing is lost.
+// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by
+// chance the same. The other one has these, and dies while FINAL is being made of them; their
+// shadow had only the first ones, and has thrown them away. It takes their place, and nothing is
+// lost.
 static void shadow_had_an_older_round(uint8_t root) {
     world w = {.run = run_of(2, 1, 1)};
     w.run.reproducible = false;
@@ -242,16 +245,16 @@ static void shadow_had_an_older_round(uint8_t root) {
     free(w.p);
 }
 
-// Rule B3. Given a fast run and a standby with results of an older round, when the last relay dies, then
-// FINAL does not depend on them.
+// Rule B3. Given a fast run and a standby with results of an older round, when the last relay dies,
+// then FINAL does not depend on them.
 static void test_standby_reports_of_an_older_round_do_not_count(void **state) {
     (void)state;
     shadow_had_an_older_round(2);
     shadow_had_an_older_round(1);
 }
 
-// Rule G9. Given a stage with two relays and an empty one, when one relay is moved, then it joins the empty
-// stage.
+// Rule G9. Given a stage with two relays and an empty one, when one relay is moved, then it joins
+// the empty stage.
 static void test_moved_relay_fills_the_empty_stage(void **state) {
     (void)state;
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2},
@@ -292,8 +295,8 @@ static void test_leave_from_a_member_with_a_longer_log_is_obeyed(void **state) {
     free(w.p);
 }
 
-// LEAVE of a leader that this member never heard or read of. It is obeyed when no voter has been present for a
-// minute.
+// LEAVE of a leader that this member never heard or read of. It is obeyed when no voter has been
+// present for a minute.
 static bool goes_home(bool told, uint32_t voters_there) {
     world w = {.self = 0};
     message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
@@ -316,7 +319,8 @@ static bool goes_home(bool told, uint32_t voters_there) {
     return w.exited;
 }
 
-// Rule V38. Given an unknown leader, when no known voter is present for a minute, then its LEAVE is obeyed.
+// Rule V38. Given an unknown leader, when no known voter is present for a minute, then its LEAVE is
+// obeyed.
 static void test_leave_from_an_unknown_leader_is_obeyed_without_voters(void **state) {
     (void)state;
     assert_true(goes_home(true, 0));
@@ -337,8 +341,9 @@ static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
     }
 }
 
-// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to `version`. What was undone is no checkpoint, and
-// not the other one either, though it is read after it.
+// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to
+// `version`. What was undone is no checkpoint, and not the other one either, though it is read
+// after it.
 static void read_what_was_undone(uint64_t version) {
     const braid_hash undone = {.bytes = {1}}, valid = {.bytes = {2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
@@ -366,16 +371,16 @@ static void read_what_was_undone(uint64_t version) {
     free(w.p);
 }
 
-// Rule G5. Given a CHECKPOINT that a rollback undid, when it is read again from a snapshot, then it has no
-// effect.
+// Rule G5. Given a CHECKPOINT that a rollback undid, when it is read again from a snapshot, then it
+// has no effect.
 static void test_undone_checkpoint_read_again_is_void(void **state) {
     (void)state;
     read_what_was_undone(0);
     read_what_was_undone(4);
 }
 
-// The first leader continued from a checkpoint, and a newer one was written. No peer has the newest state. The
-// leader returns and leads.
+// The first leader continued from a checkpoint, and a newer one was written. No peer has the newest
+// state. The leader returns and leads.
 static void come_back_to_two_checkpoints(world *w) {
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
@@ -391,8 +396,8 @@ static void come_back_to_two_checkpoints(world *w) {
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
 }
 
-// Rule G1. Given a newer checkpoint that cannot be read, when the run rolls back, then it returns to the
-// initial one.
+// Rule G1. Given a newer checkpoint that cannot be read, when the run rolls back, then it returns
+// to the initial one.
 static void test_initial_checkpoint_stays_a_target(void **state) {
     (void)state;
     world w = {.failing_job = JOB_STATE_INIT};
@@ -405,8 +410,8 @@ static void test_initial_checkpoint_stays_a_target(void **state) {
     free(w.p);
 }
 
-// Rule G1. Given a slow disk, when the search for a newer checkpoint ends after the rollback was decided,
-// then the initial one still exists.
+// Rule G1. Given a slow disk, when the search for a newer checkpoint ends after the rollback was
+// decided, then the initial one still exists.
 static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state) {
     (void)state;
     const job_kind fails[] = {JOB_NONE, JOB_SAVE_FIND};
@@ -434,8 +439,8 @@ static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state
     }
 }
 
-// Rule V18. Given a returning leader, when it becomes a member while FINAL is being decided, then it
-// completes the decision.
+// Rule V18. Given a returning leader, when it becomes a member while FINAL is being decided, then
+// it completes the decision.
 static void test_leader_admitted_during_the_decision_decides(void **state) {
     (void)state;
     log_entry log[6] = {[3] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [4] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
@@ -481,7 +486,8 @@ static void test_leader_admitted_during_the_decision_decides(void **state) {
     free(w.p);
 }
 
-// Rule J11. Given two leaving standbys, when the only relay dies while FINAL is appended, then they stay.
+// Rule J11. Given two leaving standbys, when the only relay dies while FINAL is appended, then they
+// stay.
 static void test_standbys_with_the_only_next_version_stay(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
@@ -510,8 +516,8 @@ static void test_standbys_with_the_only_next_version_stay(void **state) {
     free(w.p);
 }
 
-// Rule J11. Given two data peers with the same version, when one is asked to leave, then it is removed at
-// FINAL.
+// Rule J11. Given two data peers with the same version, when one is asked to leave, then it is
+// removed at FINAL.
 static void test_other_data_peer_leaves_at_final(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -545,7 +551,8 @@ static void state_of(world *w, uint32_t from, uint16_t stage) {
     deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
 }
 
-// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the relay's last blocks have come.
+// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the
+// relay's last blocks have come.
 static void read_a_checkpoint(world *w) {
     w->run = run_of(2, 1, 1);
     w->run.save = true;
@@ -568,8 +575,8 @@ static void read_a_checkpoint(world *w) {
     assert_int_equal(w->work.kind, JOB_SAVE);
 }
 
-// Rule G2. Given a slow disk and a checkpoint with all chunks read, when the relay dies, then the run
-// continues from that checkpoint.
+// Rule G2. Given a slow disk and a checkpoint with all chunks read, when the relay dies, then the
+// run continues from that checkpoint.
 static void test_stage_in_a_checkpoint_under_way_is_not_lost(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -618,8 +625,8 @@ static void test_pause_of_the_leader_is_no_waiting(void **state) {
     assert_in_range(ticks[1], ticks[0] - 1, ticks[0] + 1);
 }
 
-// Rule J7. Given a relay with the only state of its stage, when it rejoins after a snapshot, then it is
-// admitted to the same stage.
+// Rule J7. Given a relay with the only state of its stage, when it rejoins after a snapshot, then
+// it is admitted to the same stage.
 static void test_only_holder_returns_to_its_stage(void **state) {
     (void)state;
     log_entry log[6] = {[4] = {.kind = LOG_OWNER, .u.owner = {.member = 1}}, [5] = {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}};

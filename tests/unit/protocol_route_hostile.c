@@ -1,6 +1,6 @@
-// A relay in a crowded stage among hostile members: what they say of routes, views and lines may be anything that can be
-// encoded, in any order and amid falling links. No assertion, nothing that cannot be sent, no more neighbours than there may
-// be, and no more words than were asked for.
+// A relay in a crowded stage among hostile members: what they say of routes, views and lines may be
+// anything that can be encoded, in any order and amid falling links. No assertion, nothing that
+// cannot be sent, no more neighbours than there may be, and no more words than were asked for.
 #include "protocol/peer.h"
 
 #include "base/rng.h"
@@ -249,8 +249,8 @@ static void any_thing(world *w) {
     else say_route(w, from);
 }
 
-// Transfers with few serial numbers, so that many messages concern the same one: pieces of any size, count and
-// receiver, repeated, and pieces that were not announced.
+// Transfers with few serial numbers, so that many messages concern the same one: pieces of any
+// size, count and receiver, repeated, and pieces that were not announced.
 static void say_parcel(world *w, uint32_t from) {
     static message m;
     memset(&m, 0, sizeof m);
@@ -271,8 +271,8 @@ static void say_parcel(world *w, uint32_t from) {
     deliver_with(w, from, &m, chance(w, 20) ? 1 + below(w, ACTIVATION_BYTES) : bytes);
 }
 
-// Rule C5. Given random pieces and announcements, when they arrive in any order, then memory is bounded and
-// is freed afterwards.
+// Rule C5. Given random pieces and announcements, when they arrive in any order, then memory is
+// bounded and is freed afterwards.
 static void test_any_piece_at_any_time(void **state) {
     (void)state;
     static world w;
@@ -296,8 +296,8 @@ static void test_any_piece_at_any_time(void **state) {
     free(w.p);
 }
 
-// Rule C4. Given incomplete transfers, when this member is removed, readmitted or not, then no piece is
-// kept.
+// Rule C4. Given incomplete transfers, when this member is removed, readmitted or not, then no
+// piece is kept.
 static void test_removed_member_keeps_no_piece(void **state) {
     (void)state;
     static world w;
@@ -320,8 +320,8 @@ static void say_forward(world *w, uint64_t iteration, uint32_t serial) {
     deliver_with(w, 2, &m, serial != 0 ? 0 : ACTIVATION_BYTES);
 }
 
-// Rule C4. Given a transfer, when a late announcement of the older iteration arrives, then it stays; one of
-// this iteration replaces it.
+// Rule C4. Given a transfer, when a late announcement of the older iteration arrives, then it
+// stays; one of this iteration replaces it.
 static void test_announcement_of_an_older_iteration_replaces_nothing(void **state) {
     (void)state;
     static world w;
@@ -338,8 +338,8 @@ static void test_announcement_of_an_older_iteration_replaces_nothing(void **stat
     free(w.p);
 }
 
-// Rule N4. Given random ROUTE, VIEW and LINES messages amid lost links, when they arrive in any order, then
-// all limits hold.
+// Rule N4. Given random ROUTE, VIEW and LINES messages amid lost links, when they arrive in any
+// order, then all limits hold.
 static void test_any_message_at_any_time(void **state) {
     (void)state;
     static world w;
@@ -356,8 +356,8 @@ static void test_any_message_at_any_time(void **state) {
     }
 }
 
-// Rule S2. Given a neighbour with the largest cost to the owner, when it is passed on, then the sum still
-// fits or is omitted.
+// Rule S2. Given a neighbour with the largest cost to the owner, when it is passed on, then the sum
+// still fits or is omitted.
 static void test_largest_home_cost_stays_encodable(void **state) {
     (void)state;
     static world w;
@@ -383,8 +383,8 @@ static void test_largest_home_cost_stays_encodable(void **state) {
     free(w.p);
 }
 
-// Rule W5. Given a peer that sends ten times the allowed VIEWs, when they arrive, then it gets as many
-// answers as an ordinary one.
+// Rule W5. Given a peer that sends ten times the allowed VIEWs, when they arrive, then it gets as
+// many answers as an ordinary one.
 static void test_gossip_above_the_rate_is_dropped(void **state) {
     (void)state;
     static world w;
@@ -406,8 +406,8 @@ static uint64_t log_position_of(const world *w) {
     return view.log_position;
 }
 
-// Rule V24. Given a peer that no entry and no member named, when it sends LOG or LEADER, then neither has
-// an effect.
+// Rule V24. Given a peer that no entry and no member named, when it sends LOG or LEADER, then
+// neither has an effect.
 static void test_unknown_peer_does_not_lead(void **state) {
     (void)state;
     static world w;

@@ -8,7 +8,8 @@ static void beat(world *w, uint32_t from) {
     deliver(w, from, &m, false);
 }
 
-// A relay between an owner and two relays of the next stage. It has computed a microbatch and sent it to the first of them.
+// A relay between an owner and two relays of the next stage. It has computed a microbatch and sent
+// it to the first of them.
 static void open_relay(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 2, MEMBER_RELAY);
@@ -29,7 +30,8 @@ static void resume(world *w, member_id next) {
     deliver(w, 1, &m, false);
 }
 
-// Rule R1. Given an activation under way, when the owner sends RESUME, then it is not sent a second time.
+// Rule R1. Given an activation under way, when the owner sends RESUME, then it is not sent a second
+// time.
 static void test_tensor_under_way_is_not_resent(void **state) {
     (void)state;
     world w;
@@ -41,8 +43,8 @@ static void test_tensor_under_way_is_not_resent(void **state) {
     free(w.p);
 }
 
-// Number of sends of a microbatch after a time in which all peers send heartbeats, and none accepts or
-// completes it.
+// Number of sends of a microbatch after a time in which all peers send heartbeats, and none accepts
+// or completes it.
 static uint32_t sent_after(world *w, uint32_t ms) {
     for (uint32_t i = 0; i < ms / STEP_MS; i++) {
         w->now += STEP_MS * MILLISECOND;
@@ -55,8 +57,8 @@ static uint32_t sent_after(world *w, uint32_t ms) {
 
 enum { GUARDED_MS = 4000 };
 
-// The gradient from the next stage, which proves that its sender has computed. `of_it`: it comes from the
-// receiver of the activation.
+// The gradient from the next stage, which proves that its sender has computed. `of_it`: it comes
+// from the receiver of the activation.
 static uint32_t sent_after_gradient(bool of_it) {
     world w;
     open_relay(&w);
@@ -68,8 +70,8 @@ static uint32_t sent_after_gradient(bool of_it) {
     return sent;
 }
 
-// Rule M2. Given an unanswered activation, when its gradient arrives from the receiver, then it is not
-// resent.
+// Rule M2. Given an unanswered activation, when its gradient arrives from the receiver, then it is
+// not resent.
 static void test_gradient_proves_the_arrival_of_the_activation(void **state) {
     (void)state;
     assert_int_equal(sent_after_gradient(true), 1);
@@ -81,8 +83,8 @@ static void deny(world *w, uint32_t by, uint16_t stage, uint8_t reason) {
     deliver(w, by, &m, false);
 }
 
-// Rule R11. Given two members that refused with an old log, when they announce slots, then they are asked
-// again.
+// Rule R11. Given two members that refused with an old log, when they announce slots, then they are
+// asked again.
 static void test_refusing_members_are_asked_again(void **state) {
     (void)state;
     world w;
@@ -98,8 +100,8 @@ static void test_refusing_members_are_asked_again(void **state) {
     free(w.p);
 }
 
-// Rule R11. Given a member that refuses always, when many messages arrive, then the number of attempts is
-// limited.
+// Rule R11. Given a member that refuses always, when many messages arrive, then the number of
+// attempts is limited.
 static void test_refusing_member_is_not_asked_at_every_step(void **state) {
     (void)state;
     world w;
@@ -133,8 +135,8 @@ static void open_owner(world *w) {
     beat(w, 2);
 }
 
-// Rule R8. Given a receiver that evicts an accepted microbatch, when its DENY arrives, then the sender
-// resends at once.
+// Rule R8. Given a receiver that evicts an accepted microbatch, when its DENY arrives, then the
+// sender resends at once.
 static void test_evicted_microbatch_is_resent_at_once(void **state) {
     (void)state;
     world w;
@@ -164,8 +166,8 @@ static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
     return sent;
 }
 
-// Rule M2. Given an owner with an unanswered activation, when TRACE of the first stage arrives, then it is
-// not resent.
+// Rule M2. Given an owner with an unanswered activation, when TRACE of the first stage arrives,
+// then it is not resent.
 static void test_trace_proves_the_arrival_of_the_activation(void **state) {
     (void)state;
     assert_int_equal(sent_after_trace(2, TRACE_FORWARD_DONE), 1);
@@ -199,8 +201,8 @@ static uint64_t time_of_the_second(bool falls) {
     return sent_ns[3] - sent_ns[2];
 }
 
-// Rule D9. Given a copy that was lost with its link, when the tensor is resent, then neither the queue nor
-// the rate counts that copy.
+// Rule D9. Given a copy that was lost with its link, when the tensor is resent, then neither the
+// queue nor the rate counts that copy.
 static void test_copy_on_a_lost_link_is_not_waited_for(void **state) {
     (void)state;
     uint64_t stands = time_of_the_second(false), falls = time_of_the_second(true);
@@ -214,7 +216,8 @@ static void fall_and_rise(world *w, uint32_t who) {
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(who)});
 }
 
-// Rule D9. Given an unaccepted tensor on a lost link, when the link is up again, then it is resent once.
+// Rule D9. Given an unaccepted tensor on a lost link, when the link is up again, then it is resent
+// once.
 static void test_unaccepted_tensor_is_resent_after_reconnect(void **state) {
     (void)state;
     world w;
@@ -249,8 +252,8 @@ static void wait_for_dial(world *w, uint32_t to, const char *address) {
     assert_string_equal(w->last_address[to], address);
 }
 
-// Rule V21. Given a receiver that has moved, when its old port refuses, then the tensor is not given to
-// another member.
+// Rule V21. Given a receiver that has moved, when its old port refuses, then the tensor is not
+// given to another member.
 static void test_refusal_at_an_old_address_is_none(void **state) {
     (void)state;
     world w;
@@ -299,8 +302,8 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     return w.notifications[TELL_REPAIR];
 }
 
-// Rule R12. Given a committed relay, when another member or an unknown peer denies the COMMIT for it, then
-// the relay is not replaced.
+// Rule R12. Given a committed relay, when another member or an unknown peer denies the COMMIT for
+// it, then the relay is not replaced.
 static void test_refusal_on_behalf_of_another_member_is_ignored(void **state) {
     (void)state;
     assert_int_equal(repairs_after_a_refusal(true, true), 1);

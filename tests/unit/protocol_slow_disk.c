@@ -96,8 +96,8 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
     return -1;
 }
 
-// Rule V15. Given a slow disk, when the voter stands for election, then it waits for its own vote to be
-// durable and is elected.
+// Rule V15. Given a slow disk, when the voter stands for election, then it waits for its own vote
+// to be durable and is elected.
 static void test_voter_with_a_slow_disk_is_elected(void **state) {
     (void)state;
     for (uint64_t ms = 0; ms <= 5000; ms += 500) {

@@ -29,7 +29,8 @@ static uint64_t limit_of(const timing_link *link) {
     return silence;
 }
 
-// Rule D2. Given regular messages, when silence grows, then φ rises and passes the limit of suspicion.
+// Rule D2. Given regular messages, when silence grows, then φ rises and passes the limit of
+// suspicion.
 static void test_silence_grows_suspicious(void **state) {
     (void)state;
     uint64_t now;
@@ -48,8 +49,8 @@ static void test_silence_grows_suspicious(void **state) {
 
 static void hear_after(timing_link *link, uint64_t silence_ns) { timing_heard(link, link->heard_ns + silence_ns); }
 
-// Rule D3. Given a link with long silences, when its peer is silent, then removal waits longer, at most 10
-// s, and 10 s on a new link.
+// Rule D3. Given a link with long silences, when its peer is silent, then removal waits longer, at
+// most 10 s, and 10 s on a new link.
 static void test_removal_waits_for_the_longest_silence(void **state) {
     (void)state;
     uint64_t now;
@@ -80,8 +81,8 @@ static void test_peer_without_history_is_not_suspected(void **state) {
     assert_false(timing_suspect(&heard, now - TIMING_S));  // a clock that went back
 }
 
-// Rule D8. Given a live peer that does not answer, when waits end in vain, then the limit doubles; later
-// measurements lower it.
+// Rule D8. Given a live peer that does not answer, when waits end in vain, then the limit doubles;
+// later measurements lower it.
 static void test_limits_adapt_to_slow_links(void **state) {
     (void)state;
     timing_link link = {0};
@@ -131,8 +132,8 @@ static void test_false_suspicions_are_counted(void **state) {
     assert_int_equal(link.false_alarms, 0);  // late, and not suspected
 }
 
-// Rule D2. Given irregular gaps, when the peer is silent, then suspicion comes later than with regular
-// ones.
+// Rule D2. Given irregular gaps, when the peer is silent, then suspicion comes later than with
+// regular ones.
 static void test_irregular_links_are_given_more_time(void **state) {
     (void)state;
     uint64_t now;
@@ -147,8 +148,8 @@ static void test_irregular_links_are_given_more_time(void **state) {
     assert_true(limit_of(&irregular) > limit_of(&regular));
 }
 
-// Rule D7. Given sizes, measured times and promises, when they grow, then the limits grow and stay above
-// them.
+// Rule D7. Given sizes, measured times and promises, when they grow, then the limits grow and stay
+// above them.
 static void test_limits_grow_with_expected_times(void **state) {
     (void)state;
     timing_link link = {0};
@@ -176,8 +177,8 @@ static void test_measurements_are_smoothed(void **state) {
     assert_in_range(value, 1580, 1600);
 }
 
-// Rule D2. Given a doubled limit, when an hour passes without a false suspicion, then it halves, down to
-// the original one.
+// Rule D2. Given a doubled limit, when an hour passes without a false suspicion, then it halves,
+// down to the original one.
 static void test_quiet_hours_lower_the_limit(void **state) {
     (void)state;
     uint64_t now;
@@ -193,7 +194,8 @@ static void test_quiet_hours_lower_the_limit(void **state) {
     assert_in_range(limit_of(&link), first - TIMING_MS, first + TIMING_MS * 50);
 }
 
-// Rule D7. Given a receiver that promises a very long time, when the limit is computed, then it is bounded.
+// Rule D7. Given a receiver that promises a very long time, when the limit is computed, then it is
+// bounded.
 static void test_reported_times_are_bounded(void **state) {
     (void)state;
     const timing_link link = {0};

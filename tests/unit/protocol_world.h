@@ -198,7 +198,8 @@ static inline void recall_all(world *w, uint16_t voters, const log_entry *state,
     }
 }
 
-// The first of `voters` data peers, which began with another one and a relay. Iteration 0 may be over.
+// The first of `voters` data peers, which began with another one and a relay. Iteration 0 may be
+// over.
 static inline void recall(world *w, uint16_t voters, bool one_is_over) {
     const log_member three[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3, .store = 3}};

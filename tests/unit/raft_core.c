@@ -73,8 +73,8 @@ static int begin(void **state) {
 
 static void stored(uint32_t record) { raft_stored(&w.machine, 10 * SECOND, &w.record[record]); }
 
-// Raft 5.2. Given a request for a vote, when only the record of the new term is durable, then the vote is
-// not sent.
+// Raft 5.2. Given a request for a vote, when only the record of the new term is durable, then the
+// vote is not sent.
 static void test_vote_waits_for_its_record(void **state) {
     (void)state;
     ask(2, 5);
@@ -88,8 +88,8 @@ static void test_vote_waits_for_its_record(void **state) {
     assert_int_equal(w.granted, 1);
 }
 
-// Raft 5.2. Given a vote, when the candidate asks again, then the answer is the same; another candidate is
-// refused.
+// Raft 5.2. Given a vote, when the candidate asks again, then the answer is the same; another
+// candidate is refused.
 static void test_one_vote_per_term(void **state) {
     (void)state;
     ask(2, 5);
@@ -107,8 +107,8 @@ static void test_one_vote_per_term(void **state) {
     assert_int_equal(w.records, 2);
 }
 
-// Rule V10. Given a crash between the records of term and vote, when the voter restarts, then it has only
-// what was durable.
+// Rule V10. Given a crash between the records of term and vote, when the voter restarts, then it
+// has only what was durable.
 static void test_restart_keeps_the_stored_vote(void **state) {
     ask(2, 5);
     stored(0);
@@ -129,7 +129,8 @@ static void append(uint64_t term, uint64_t previous, uint64_t previous_term) {
     raft_receive(&w.machine, 10 * SECOND, &from, &msg);
 }
 
-// Rule V16. Given a new leader, when its term is not durable here, then the log position is not reported.
+// Rule V16. Given a new leader, when its term is not durable here, then the log position is not
+// reported.
 static void test_match_waits_for_the_durable_term(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = {.count = 2, .voter = {{.id = named(1), .store = 1}, {.id = named(2), .store = 2}}}};
@@ -184,8 +185,8 @@ static log_voters voters_up_to(uint8_t count) {
     return all;
 }
 
-// A leader of `before` voters with a committed first entry appends a change to `after` voters, and hears none
-// of them any more.
+// A leader of `before` voters with a committed first entry appends a change to `after` voters, and
+// hears none of them any more.
 static void change_and_be_left(uint8_t before, uint8_t after) {
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(before)};
     log_entry change = {.kind = LOG_VOTERS, .u.voters = voters_up_to(after)}, other = {.kind = LOG_EXPEL};
@@ -208,8 +209,8 @@ static void change_and_be_left(uint8_t before, uint8_t after) {
     assert_false(raft_leads(&w.machine));
 }
 
-// Rule V5. Given an uncommitted change from three voters, when too few remain to commit it, then the leader
-// takes it back.
+// Rule V5. Given an uncommitted change from three voters, when too few remain to commit it, then
+// the leader takes it back.
 static void test_uncommitted_change_is_truncated(void **state) {
     (void)state;
     change_and_be_left(3, 2);
@@ -220,7 +221,8 @@ static void test_uncommitted_change_is_truncated(void **state) {
     assert_int_equal(w.machine.last, 2);
 }
 
-// Rule V5. Given an uncommitted change from four voters, when the leader is cut off, then the change stays.
+// Rule V5. Given an uncommitted change from four voters, when the leader is cut off, then the
+// change stays.
 static void test_change_of_an_even_configuration_stays(void **state) {
     (void)state;
     change_and_be_left(4, 3);
@@ -229,7 +231,8 @@ static void test_change_of_an_even_configuration_stays(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
-// Rule V5. Given a change that was taken back, when the voter restarts, then the older configuration holds.
+// Rule V5. Given a change that was taken back, when the voter restarts, then the older
+// configuration holds.
 static void test_truncated_change_stays_truncated_after_restart(void **state) {
     static log_entry kept[KEPT];
     change_and_be_left(3, 2);
@@ -244,8 +247,8 @@ static void test_truncated_change_stays_truncated_after_restart(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
-// Rule V5. Given a compacted log, when the change after it is taken back, then the older configuration
-// holds after a restart.
+// Rule V5. Given a compacted log, when the change after it is taken back, then the older
+// configuration holds after a restart.
 static void test_truncated_change_stays_truncated_after_compaction(void **state) {
     static log_entry kept[KEPT];
     change_and_be_left(3, 2);
@@ -263,8 +266,8 @@ static void test_truncated_change_stays_truncated_after_compaction(void **state)
     assert_false(raft_restore(&w.machine, &other));  // that is another one
 }
 
-// Rule V2. Given a first configuration that adds several voters at once, when the leader hears none, then
-// it is not taken back.
+// Rule V2. Given a first configuration that adds several voters at once, when the leader hears
+// none, then it is not taken back.
 static void test_change_by_several_voters_is_not_truncated(void **state) {
     (void)state;
     change_and_be_left(1, 3);
@@ -274,7 +277,8 @@ static void test_change_by_several_voters_is_not_truncated(void **state) {
     assert_false(raft_leads(&w.machine));
 }
 
-// Rule V14. Given an interrupted snapshot, when the election timeout passes, then no election starts.
+// Rule V14. Given an interrupted snapshot, when the election timeout passes, then no election
+// starts.
 static void test_voter_without_state_stands_for_no_election(void **state) {
     (void)state;
     log_entry base = {.kind = LOG_BASE, .index = 5, .term = 1, .u.base.voters.count = 3};
@@ -315,8 +319,8 @@ static void test_only_voter_leads_after_a_pause(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
-// Rule V31. Given a half window of entries and first entries of leaders that died, when the log is read
-// again, then only proven entries count as committed.
+// Rule V31. Given a half window of entries and first entries of leaders that died, when the log is
+// read again, then only proven entries count as committed.
 static void test_first_entries_of_leaders_prove_fewer_commits(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};

@@ -18,7 +18,8 @@ enum {
 
 typedef struct chunk_pull chunk_pull;
 
-// A client of the table of pulls: state transfer, aggregation or checkpoint. Functions that it does not need are NULL.
+// A client of the table of pulls: state transfer, aggregation or checkpoint. Functions that it does
+// not need are NULL.
 typedef struct chunk_client {
     void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
     void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
@@ -75,7 +76,8 @@ typedef struct multipath_choice {
     uint64_t us;            // for the tensors under way on it and one more
 } multipath_choice;
 
-// State transfer to this peer: content hashes that the host has, and chunks that may be in its local cache.
+// State transfer to this peer: content hashes that the host has, and chunks that may be in its
+// local cache.
 typedef struct state_fetch {
     struct {
         bool known;
@@ -97,7 +99,8 @@ typedef struct state_fetch {
 
 typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
 
-// Consecutive chunks that are moved and added up together. There are many and all are read often, so the struct is small.
+// Consecutive chunks that are moved and added up together. There are many and all are read often,
+// so the struct is small.
 typedef struct chunk_group {
     uint8_t state;
     bool mine;              // this peer adds it up
@@ -172,9 +175,10 @@ typedef struct peer_chunks {
     bool (*agreed_state)(const peer *p, braid_hash *root);  // set by the leader's part: the state hash that members of this stage agree on
 } peer_chunks;
 
-// ---- multipath.c ---------------------------------------------------------------------------------------------------
+// ---- multipath.c --------------------------------------------------------------------------------
 void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-// Chooses the fastest path for one more GET to that member. False: enough are under way on all paths. `straight`: directly only.
+// Chooses the fastest path for one more GET to that member. False: enough are under way on all
+// paths. `straight`: directly only.
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out);
 void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way);
 bool multipath_send(peer *p, const core_job *t, blob_id out);  // sends the answer to the forwarder that GET named; false: send it directly
@@ -185,7 +189,7 @@ void multipath_link_lost(peer *p, chunk_pull *q, member_id to);
 bool multipath_goes_on(peer *p, chunk_pull *q);  // false: handled here, the direct rules do not apply
 void multipath_joined(peer *p, const core_job *t, const job_result *r);
 
-// ---- reduce.c ------------------------------------------------------------------------------------------------------
+// ---- reduce.c -----------------------------------------------------------------------------------
 void on_begin(peer *p, const message *msg);
 void on_result(peer *p, const message *msg);
 void reduce_tick(peer *p);
@@ -203,7 +207,7 @@ uint64_t reduce_close(const peer *p);  // index of the CLOSE of the results that
 uint32_t chunk_group_first(uint32_t segment_index);
 uint32_t chunk_group_count(const peer *p, uint32_t segment_index);
 
-// ---- versions.c ----------------------------------------------------------------------------------------------------
+// ---- versions.c ---------------------------------------------------------------------------------
 // The version that this peer can reach without other peers; false: its state is incomplete.
 bool versions_reach(const peer *p, uint64_t *version);
 uint64_t versions_results_left(const peer *p);  // 1 + the iteration of complete results; 0: they are incomplete
@@ -212,11 +216,11 @@ bool versions_are_behind(const peer *p, uint64_t version);
 bool versions_results_complete(const peer *p); // all results of the collected iteration are here
 void versions_check_ready(peer *p);
 
-// ---- serve.c -------------------------------------------------------------------------------------------------------
+// ---- serve.c ------------------------------------------------------------------------------------
 void on_get(peer *p, uint32_t from, const message *msg);
 void serve_done(peer *p, const core_job *t, const job_result *r);
 
-// ---- pulls.c -------------------------------------------------------------------------------------------------------
+// ---- pulls.c ------------------------------------------------------------------------------------
 void on_data(peer *p, const message *msg, blob_id blob);
 bool pull_overlaps(const chunk_pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count);
 void pulls_denied(peer *p, const message *msg);
@@ -230,12 +234,12 @@ void pulls_link_lost(peer *p, member_id from);
 bool pulls_may_start(peer *p);
 void pulls_pause_standby(peer *p, uint64_t took_ns);
 
-// ---- transfer.c ----------------------------------------------------------------------------------------------------
+// ---- transfer.c ---------------------------------------------------------------------------------
 void transfer_tick(peer *p);
 void transfer_init_done(peer *p, const job_result *r);
 void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root);
 
-// ---- fetch.c -------------------------------------------------------------------------------------------------------
+// ---- fetch.c ------------------------------------------------------------------------------------
 void fetch_reset(peer *p);           // this peer has become a member
 void fetch_own_root(peer *p, const core_job *t, const job_result *r);
 void fetch_own_names(peer *p, const core_job *t, const job_result *r);
@@ -247,7 +251,7 @@ void fetch_job_done(peer *p, const core_job *t, const job_result *r);
 void fetch_note_corrupt(peer *p, uint32_t contact_index, uint16_t stage);
 void fetch_attested(peer *p, uint32_t from, const message *msg);  // the leader attests the hash of this stage's state
 
-// ---- stored.c ------------------------------------------------------------------------------------------------------
+// ---- stored.c -----------------------------------------------------------------------------------
 void stored_open(peer *p);
 uint64_t stored_at_least(const peer *p);
 bool stored_compares(const peer *p, uint64_t version, braid_hash *root);  // the hash that a stored checkpoint of that version must have; false: it is not compared

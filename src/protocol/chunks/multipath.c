@@ -1,6 +1,7 @@
-// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs over its own link and over
-// forwarders. DATA comes directly and names the hash; the bytes come by the forwarder. The source and the forwarder keep no
-// state of it: after any failure the puller asks again, directly.
+// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs
+// over its own link and over forwarders. DATA comes directly and names the hash; the bytes come by
+// the forwarder. The source and the forwarder keep no state of it: after any failure the puller
+// asks again, directly.
 #include "routing/schedule/forwarding.h"
 #include "protocol/chunks/chunks.h"
 
@@ -16,7 +17,7 @@ enum {
     BLOCK_BYTES = 4 << 16,  // about
 };
 
-// ---- which way ----------------------------------------------------------------------------------------------------
+// ---- which way ----------------------------------------------------------------------------------
 
 static multipath_rest *rest_of(peer *p, member_id by) {
     for (uint32_t i = 0; i < CHUNK_RESTING_FORWARDERS; i++)
@@ -78,8 +79,8 @@ static uint64_t blocks_ns(const peer *p, uint64_t us, uint32_t blocks) {
     return bytes_ns(p, us, (uint64_t)blocks * BLOCK_BYTES);
 }
 
-// How many GETs may be under way on a path: fewer on slower ones, so that none holds up the end; more where a round trip takes
-// longer than a chunk.
+// How many GETs may be under way on a path: fewer on slower ones, so that none holds up the end;
+// more where a round trip takes longer than a chunk.
 static uint32_t most_on(const peer *p, const multipath_paths *w, const multipath_path *way, uint64_t quickest_us) {
     if (w->count == 1 || way->us == 0) return OF_ONE_WAY;
     uint64_t share = (OF_ONE_WAY * quickest_us + way->us - 1) / way->us;
@@ -126,7 +127,7 @@ void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way) {
     q->timeout_ns = TIMING_FORWARD_NS + TIMEOUT_FACTOR * blocks_ns(p, way->us, q->count);
 }
 
-// ---- the source --------------------------------------------------------------------------------------------------
+// ---- the source ---------------------------------------------------------------------------------
 
 bool multipath_send(peer *p, const core_job *t, blob_id out) {
     const message_get *get = &t->get;
@@ -143,7 +144,7 @@ bool multipath_send(peer *p, const core_job *t, blob_id out) {
     return peer_send_member(p, by->id, out);
 }
 
-// ---- the puller ---------------------------------------------------------------------------------------------------
+// ---- the puller ---------------------------------------------------------------------------------
 
 static chunk_pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
@@ -233,9 +234,10 @@ bool multipath_goes_on(peer *p, chunk_pull *q) {
     return !q->joining;
 }
 
-// Measures a path by the time of this chunk, in percent of the most that it may need: the direct time, or half as much again as
-// expected where the path is no faster. Paths may share a bottleneck and all be slow. So one of them rests, and later chunks
-// show whether the others are fast enough without it.
+// Measures a path by the time of this chunk, in percent of the most that it may need: the direct
+// time, or half as much again as expected where the path is no faster. Paths may share a bottleneck
+// and all be slow. So one of them rests, and later chunks show whether the others are fast enough
+// without it.
 static void note_came(peer *p, const chunk_pull *q) {
     multipath_paths *w = ways_known(p, q->from);
     for (uint32_t i = 1; w != NULL && i < w->count; i++) {

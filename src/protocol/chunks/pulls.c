@@ -1,10 +1,11 @@
-// Pulls: chunks that are asked for by GET, their answers and time limits. What they are for is known to their client
-// (chunk_client, chunks.h).
+// Pulls: chunks that are asked for by GET, their answers and time limits. What they are for is
+// known to their client (chunk_client, chunks.h).
 #include "protocol/chunks/chunks.h"
 
 enum { LINE_SHARE = 4 };  // a standby pulls during this fraction of the time
 
-// Rule B2. A standby has one pull at a time. Then it pauses three times as long as the pull took, so that working members come first.
+// Rule B2. A standby has one pull at a time. Then it pauses three times as long as the pull took,
+// so that working members come first.
 bool pulls_may_start(peer *p) {
     if (!p->standby) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
@@ -66,7 +67,8 @@ void pull_end(peer *p, chunk_pull *q) {
 
 static bool waits_for_the_dead(const peer *p, const chunk_pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
 
-// A link fell: what it had not delivered is lost. The pulls end at once, and the source is not counted as slow.
+// A link fell: what it had not delivered is lost. The pulls end at once, and the source is not
+// counted as slow.
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];

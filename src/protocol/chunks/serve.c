@@ -1,4 +1,5 @@
-// The server of GET: parts of the sum, results, state and content hashes, with admission control and a rate limit.
+// The server of GET: parts of the sum, results, state and content hashes, with admission control
+// and a rate limit.
 #include "protocol/chunks/chunks.h"
 
 // For smaller tensors the time to ACCEPT measures the delay of the link and not its rate.
@@ -16,8 +17,8 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
     peer_send(p, to, 0);
 }
 
-// The digest names the contribution set, so the part may be served before BEGIN arrives here: served jobs run before new weight
-// gradients.
+// The digest names the contribution set, so the part may be served before BEGIN arrives here:
+// served jobs run before new weight gradients.
 static bool serves_part(const peer *p, const message_get *get) {
     return get->stage == p->stage && get->version == p->state.iteration && (get->digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
 }
@@ -31,7 +32,8 @@ static bool serves_result(const peer *p, const message_get *get) {
     return true;
 }
 
-// True if all requested blocks can be served. They must have one version; a checkpoint's reader names it.
+// True if all requested blocks can be served. They must have one version; a checkpoint's reader
+// names it.
 static bool serves_state(const peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
@@ -39,7 +41,8 @@ static bool serves_state(const peer *p, const message_get *get) {
     return get->version == UINT64_MAX || p->chunks->block_version[get->first] == get->version;
 }
 
-// True if this peer has the content hashes. Before the first FINAL a holder of the start checkpoint serves every stage.
+// True if this peer has the content hashes. Before the first FINAL a holder of the start checkpoint
+// serves every stage.
 static bool serves_names(peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
@@ -58,7 +61,8 @@ static uint64_t line_rate(const peer *p) {
     return p->run.activation_bytes < TELLING_BYTES && most < UNMEASURED_RATE ? UNMEASURED_RATE : most;
 }
 
-// True if most of this stage's capacity waits for its state. Then state transfer has no rate limit (rule J8).
+// True if most of this stage's capacity waits for its state. Then state transfer has no rate limit
+// (rule J8).
 static bool stage_is_short(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -80,9 +84,9 @@ static bool line_is_wanted(const peer *p) {
     return false;
 }
 
-// Rate limit of state transfer: a share of the link while the iteration needs it. A checkpoint's reader has no limit, because
-// FINAL waits for it. Returns how long to wait; 0: the chunks may go, and are booked. The rate is read anew each time, because
-// it may have been measured since.
+// Rate limit of state transfer: a share of the link while the iteration needs it. A checkpoint's
+// reader has no limit, because FINAL waits for it. Returns how long to wait; 0: the chunks may go,
+// and are booked. The rate is read anew each time, because it may have been measured since.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const cluster_member *to = member_find(p, p->cluster->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;

@@ -1,4 +1,5 @@
-// Checkpoints at this peer's host: which of those in the log it has, and whether the run can start from one.
+// Checkpoints at this peer's host: which of those in the log it has, and whether the run can start
+// from one.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>

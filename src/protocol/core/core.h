@@ -1,5 +1,6 @@
-// The peer, as all parts of the protocol see it, and what each of them uses: effects, the outbox, the deadline, jobs, reports.
-// The parts themselves are defined in the header of their folder, and a folder sees only those below it.
+// The peer, as all parts of the protocol see it, and what each of them uses: effects, the outbox,
+// the deadline, jobs, reports. The parts themselves are defined in the header of their folder, and
+// a folder sees only those below it.
 #ifndef BRAID_PROTOCOL_CORE_CORE_H
 #define BRAID_PROTOCOL_CORE_CORE_H
 
@@ -88,7 +89,7 @@ struct peer {
     struct peer_leader *leader;
 };
 
-// ---- core.c --------------------------------------------------------------------------------------------------------
+// ---- core.c -------------------------------------------------------------------------------------
 message *peer_compose(peer *p, message_kind kind);
 void peer_release(peer *p, blob_id *blob);
 effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
@@ -104,7 +105,7 @@ bool core_send_local(peer *p, blob_id blob);
 bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
 uint64_t message_set_digest(const message_set *set);
 
-// ---- jobs.c --------------------------------------------------------------------------------------------------------
+// ---- jobs.c -------------------------------------------------------------------------------------
 core_job *jobs_add(peer *p, job_kind kind);  // NULL: too many wait
 void jobs_drop(peer *p);               // those that have not begun
 void jobs_release_inputs(peer *p, const core_job *t);

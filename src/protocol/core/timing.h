@@ -1,12 +1,13 @@
-// Every timeout of the protocol (docs/protocol.md, Time); the election timeout is in raft/raft.h. Most limits follow from
-// what was measured on the link or at the peer in question, and the constants are floors and factors. In the order in which
-// they take effect:
-//     heartbeat (0.5 s) < removal of a silent member on a steady link (1.5 s) < ACCEPT limit < COMPLETE limit < probe
-//     < removal of a silent member on any link (10 s)
+// Every timeout of the protocol (docs/protocol.md, Time); the election timeout is in raft/raft.h.
+// Most limits follow from what was measured on the link or at the peer in question, and the
+// constants are floors and factors. In the order in which they take effect:
+//     heartbeat (0.5 s) < removal of a silent member on a steady link (1.5 s) < ACCEPT limit <
+//     COMPLETE limit < probe < removal of a silent member on any link (10 s)
 //
-// The failure detector is phi accrual (Hayashibara et al. 2004): it estimates how improbable the present silence is, from
-// the gaps between messages on this link, because a fixed limit is either late on fast links or wrong on slow ones. A false
-// alarm costs one repeated forward pass; each doubles the limit of its link.
+// The failure detector is phi accrual (Hayashibara et al. 2004): it estimates how improbable the
+// present silence is, from the gaps between messages on this link, because a fixed limit is either
+// late on fast links or wrong on slow ones. A false alarm costs one repeated forward pass; each
+// doubles the limit of its link.
 #ifndef BRAID_PEER_TIMING_H
 #define BRAID_PEER_TIMING_H
 
@@ -17,7 +18,7 @@
 #define TIMING_S ((uint64_t)1000000000)
 #define TIMING_NEVER UINT64_MAX
 
-// ---- links and the failure detector -------------------------------------------------------------------------------
+// ---- links and the failure detector -------------------------------------------------------------
 #define TIMING_HEARTBEAT_NS (500 * TIMING_MS)      // longest silence on a link
 #define TIMING_BEAT_NS (2 * TIMING_S)              // a heartbeat goes out this often even between other messages: only it has readiness
 #define TIMING_LEAST_WAKE_NS TIMING_MS             // a deadline is never nearer than this
@@ -33,7 +34,7 @@
 #define TIMING_EXPEL_STEADY_NS (1500 * TIMING_MS)  // ... or for so long, on a link that was never silent for nearly as long
 #define TIMING_QUIET_NS (3600 * TIMING_S)          // a false alarm is forgotten after an hour without another one
 
-// ---- the log and its leader ---------------------------------------------------------------------------------------
+// ---- the log and its leader ---------------------------------------------------------------------
 #define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered message to the owner or the leader is sent again
 #define TIMING_RETRY_NS (TIMING_REPEAT_NS / 10)    // retry of messages and requests that could not be sent
 #define TIMING_ASK_LOG_NS (100 * TIMING_MS)        // between two GET LOG
@@ -43,7 +44,7 @@
 #define TIMING_HOME_NS (60 * TIMING_S)             // the run is complete: how long a silent voter is waited for, at least
 #define TIMING_AWAITED_NS (10 * TIMING_S)          // the user asked for the end, and private data have been away for so long: it ends unfinished
 
-// ---- microbatches -------------------------------------------------------------------------------------------------
+// ---- microbatches -------------------------------------------------------------------------------
 #define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits reports to its owner, so that a lost CANCEL cannot keep a slot
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
 #define TIMING_FILL_NS (2 * TIMING_S)              // a replacement must get its activation within this, or another one is chosen,
@@ -51,7 +52,7 @@
 #define TIMING_STARVED_NS (4 * TIMING_S)           // a new owner finds no slot for so long: a less advanced microbatch gives up its own
 #define TIMING_NO_PEER_NS (2 * TIMING_S)           // the next stage is empty for so long: DENY(NO_PEER) upstream
 
-// ---- forwarded transfers ------------------------------------------------------------------------------------------
+// ---- forwarded transfers ------------------------------------------------------------------------
 #define TIMING_FORWARD_NS (5 * TIMING_S)           // a forwarded transfer is taken for lost after this and a multiple of the expected time
 #define TIMING_FORWARDING_NS (2 * TIMING_S)        // a forwarder's link counts as busy for so long after each piece
 #define TIMING_PIECES_NS (60 * TIMING_S)           // incomplete transfers are dropped after so long without another piece
@@ -59,7 +60,7 @@
 #define TIMING_FORWARDER_REST_NS (60 * TIMING_S)   // a forwarder that failed is not used for so long,
 #define TIMING_FORWARDER_SLOW_NS (600 * TIMING_S)  // ... and one that brought nearly no gain for so long
 
-// ---- state and results --------------------------------------------------------------------------------------------
+// ---- state and results --------------------------------------------------------------------------
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
 #define TIMING_ANNOUNCED_NS (TIMING_REPEAT_NS / 5) // a result is asked for without its announcement after so long
 #define TIMING_SOURCE_REST_NS (100 * TIMING_MS)    // a source that lacks the state is asked again after this,
@@ -68,11 +69,11 @@
 #define TIMING_ATTEST_NS (100 * TIMING_MS)          // how often the leader looks for members that need the hash of their state
 #define TIMING_STANDBY_NS (50 * TIMING_MS)          // FINAL waits so long for a standby, in short iterations
 
-// ---- rollback -----------------------------------------------------------------------------------------------------
+// ---- rollback -----------------------------------------------------------------------------------
 #define TIMING_LOST_NS (2 * TIMING_S)              // no member reports a stage's state for so long: the run rolls back
 #define TIMING_BACK_MOST_NS (600 * TIMING_S)       // how long a silent member that may have it is waited for, at most
 
-// ---- routing ------------------------------------------------------------------------------------------------------
+// ---- routing ------------------------------------------------------------------------------------
 #define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: the unit of the router's waiting
 #define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // the router gathers messages for so long before it answers
 #define TIMING_ROUTE_UPDATE_NS (500 * TIMING_MS)     // how often costs and capacity are looked at
@@ -114,19 +115,21 @@ uint64_t timing_sure_until(const timing_link *link);
 void timing_accepted(timing_link *link, uint64_t delay_ns);
 
 void timing_got(timing_link *link, uint64_t delay_ns);
-// No answer after so long, and the peer is alive: its link is slow, and to ask again sooner would only fill it. The next limit
-// is about twice as long.
+// No answer after so long, and the peer is alive: its link is slow, and to ask again sooner would
+// only fill it. The next limit is about twice as long.
 void timing_accept_overdue(timing_link *link, uint64_t waited_ns);
 void timing_get_overdue(timing_link *link, uint64_t waited_ns);
 
-// Rule D3: the silence after which a member is removed. Three times the longest silence of the link, once it is known for a while.
+// Rule D3: the silence after which a member is removed. Three times the longest silence of the
+// link, once it is known for a while.
 uint64_t timing_expel_limit(const timing_link *link);
 
 // How long DATA is waited for after GET.
 uint64_t timing_get_limit(const timing_link *link);
 // How long a sender waits for ACCEPT after it sent a tensor of `bytes`.
 uint64_t timing_accept_limit(const timing_link *link, uint64_t bytes);
-// How long a sender waits for COMPLETE after an ACCEPT that promised `eta_ns`. This is the timeout of COMPLETE.
+// How long a sender waits for COMPLETE after an ACCEPT that promised `eta_ns`. This is the timeout
+// of COMPLETE.
 uint64_t timing_complete_limit(const timing_link *link, uint64_t eta_ns);
 // How long an owner lets a microbatch be silent before it probes the path.
 uint64_t timing_owner_limit(uint64_t slowest_step_ns);

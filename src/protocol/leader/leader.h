@@ -1,4 +1,5 @@
-// The leader: admission, the end of an iteration, voters, checkpoints, rollback. Joining and leaving too.
+// The leader: admission, the end of an iteration, voters, checkpoints, rollback. Joining and
+// leaving too.
 #ifndef BRAID_PROTOCOL_LEADER_LEADER_H
 #define BRAID_PROTOCOL_LEADER_LEADER_H
 
@@ -41,7 +42,8 @@ typedef struct stage_round {
 
 typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
 
-// State of the decision about a rollback. All peers measure the iterations; the rest is the leader's.
+// State of the decision about a rollback. All peers measure the iterations; the rest is the
+// leader's.
 typedef struct leader_rollback {
     uint64_t began_ns, iteration_ns;    // when the present iteration began; how long the one before took
     uint64_t lost_ns[WIRE_MAX_STAGES];  // since when no member has the stage's state, 0: one may
@@ -84,7 +86,7 @@ typedef struct peer_leader {
     leader_rollback rollback;
 } peer_leader;
 
-// ---- standby.c ------------------------------------------------------------------------------------------------------
+// ---- standby.c ----------------------------------------------------------------------------------
 void standby_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
 // At the leader: the stage that a joining standby shall keep; false: none needs one now.
 bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
@@ -94,16 +96,18 @@ void standby_tick(peer *p);
 // Rule B3. True: FINAL need not wait for this stage's standbys.
 bool standby_lets_final_go(peer *p, uint16_t stage);
 bool standby_keeps(const peer *p, member_id who, uint16_t stage);
-// True if a member works for the stage or is being admitted to it; it may still be fetching the state.
+// True if a member works for the stage or is being admitted to it; it may still be fetching the
+// state.
 bool stage_has_workers(const peer *p, uint16_t stage);
 void standby_on_reduced(peer *p, const message *msg);
 void standby_on_state(peer *p, const message *msg);
 
-// ---- rollback.c ----------------------------------------------------------------------------------------------------
+// ---- rollback.c ---------------------------------------------------------------------------------
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
 uint64_t rollback_grace_ns(const peer *p);  // how long a member that may make the rollback unnecessary is waited for
 bool rollback_to_be_had(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
-// True if the log has a checkpoint of this version that a present peer can read, or the run began from it.
+// True if the log has a checkpoint of this version that a present peer can read, or the run began
+// from it.
 bool rollback_is_saved(const peer *p, uint64_t version);
 bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights);  // of such a checkpoint
 bool rollback_is_given(const peer *p);  // nothing was applied yet: a joiner can get its state from outside its stage
@@ -115,7 +119,7 @@ bool rollback_nears(const peer *p);  // a stage seems lost: a joiner may bring a
 bool rollback_under_way(const peer *p);  // RUN is appended and not applied: decisions about the work must wait
 void rollback_lead_again(peer *p);
 
-// ---- join.c --------------------------------------------------------------------------------------------------------
+// ---- join.c -------------------------------------------------------------------------------------
 void on_join(peer *p, uint32_t from, const message *msg);
 void on_leave(peer *p, uint32_t from, const message *msg);
 void leave_when_free(peer *p);
@@ -126,12 +130,13 @@ void leader_remove_silent(peer *p, member_id who);  // the failure detector's ve
 bool stage_has_another(const peer *p, const cluster_member *m);
 bool member_is_whole(const peer *p, const cluster_member *m);  // it answers and has the newest state of its stage
 void leader_begin_iteration(peer *p);
-// Members that asked to leave: before the start at once, later at FINAL. The last one with its stage's state stays.
+// Members that asked to leave: before the start at once, later at FINAL. The last one with its
+// stage's state stays.
 void leader_release_leaving(peer *p);
 void leader_release_last(peer *p);
 void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 
-// ---- close.c -------------------------------------------------------------------------------------------------------
+// ---- close.c ------------------------------------------------------------------------------------
 void on_settled(peer *p, const message *msg);
 void on_mismatch(peer *p, const message *msg);
 void on_reduced(peer *p, const message *msg);
@@ -144,7 +149,7 @@ void leader_decided(peer *p, const core_job *t, const job_result *r);
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 
-// ---- lead.c --------------------------------------------------------------------------------------------------------
+// ---- lead.c -------------------------------------------------------------------------------------
 void leader_attest(peer *p);  // attests the state hash to members that fetch it
 bool leader_agreed_state(const peer *p, braid_hash *root);
 void leader_begin(peer *p);
@@ -152,7 +157,7 @@ void leader_end(peer *p);
 void lead_tick(peer *p);
 bool lead_run_is_over(const peer *p);
 
-// ---- save.c --------------------------------------------------------------------------------------------------------
+// ---- save.c -------------------------------------------------------------------------------------
 void save_begin(peer *p, uint64_t version);
 void leader_save_when_due(peer *p);  // after FINAL
 void save_tick(peer *p);

@@ -1,10 +1,10 @@
-// Rollback (docs/protocol.md, Rollback). When all copies of a stage's state are lost, the whole run returns to a checkpoint that
-// can still be read, in a new generation.
+// Rollback (docs/protocol.md, Rollback). When all copies of a stage's state are lost, the whole run
+// returns to a checkpoint that can still be read, in a new generation.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
 
-// ---- effects of RUN in the log (rule G4) ---------------------------------------------------------------------------------------------
+// ---- effects of RUN in the log (rule G4) --------------------------------------------------------
 
 static void tell_rolled_back(peer *p, const log_run *run) {
     tell t = {.kind = TELL_ROLLED_BACK, .iteration = run->start_version, .stage = run->lost, .generation = run->generation};
@@ -67,7 +67,7 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
     credit_refresh(p);
 }
 
-// ---- the leader ----------------------------------------------------------------------------------------------------
+// ---- the leader ---------------------------------------------------------------------------------
 
 // True if a live member can read the checkpoint of this version.
 static bool readable(const peer *p, uint64_t version) {
@@ -135,7 +135,8 @@ bool rollback_is_given(const peer *p) {
     return p->state.start_version == 0 || p->state.fence == 0 || readable(p, p->state.start_version);
 }
 
-// Time to recompute from `version` to `from`: so long members that may make the rollback unnecessary are waited for.
+// Time to recompute from `version` to `from`: so long members that may make the rollback
+// unnecessary are waited for.
 static uint64_t recompute_ns(const peer *p, uint64_t from, uint64_t version) {
     double cost_ns = (double)(from - version) * (double)p->leader->rollback.iteration_ns;
     if (cost_ns < (double)TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
@@ -166,7 +167,8 @@ static bool is_lost(peer *p, uint16_t stage, uint64_t grace) {
     return !one;
 }
 
-// The checkpoint being written has all of this stage, so it can be rolled back to soon, or the run is over.
+// The checkpoint being written has all of this stage, so it can be rolled back to soon, or the run
+// is over.
 static bool is_read(const peer *p, uint16_t stage) {
     const peer_leader *l = p->leader;
     return l->saving && l->save_version == p->state.iteration && stage < l->save_stage;
@@ -201,14 +203,15 @@ bool rollback_nears(const peer *p) {
     return false;
 }
 
-// True if a standby could take over the work of `m`, the only member of its stage. A promoted standby is not moved: it would join as a
-// standby again.
+// True if a standby could take over the work of `m`, the only member of its stage. A promoted
+// standby is not moved: it would join as a standby again.
 static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
     return standby_can_take_over(p, m->stage) && (m->promoted == 0 || !standby_exists(p, empty));
 }
 
-// Chooses the relay to move into the empty stage: the newest member of the most populated stage, never the leader itself. A
-// stage with one relay qualifies only if one of its standbys can take over.
+// Chooses the relay to move into the empty stage: the newest member of the most populated stage,
+// never the leader itself. A stage with one relay qualifies only if one of its standbys can take
+// over.
 static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;
@@ -223,7 +226,8 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
     return newest;
 }
 
-// Before the first FINAL any relay can be moved without loss: fill empty stages from populated ones.
+// Before the first FINAL any relay can be moved without loss: fill empty stages from populated
+// ones.
 static void fill_the_empty(peer *p) {
     leader_rollback *b = &p->leader->rollback;
     for (uint16_t s = 1; s < p->run.stages; s++) {

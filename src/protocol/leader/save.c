@@ -1,6 +1,7 @@
-// A checkpoint, written by the leader's host from blocks that members of every stage serve. State changes only by FINAL, so the
-// version stays while FINAL waits: it is read without a copy, and is never a mix of two versions. The content hashes of a
-// stage come first, and their root must be the one that its members agree on. A corrupt block is asked of another member.
+// A checkpoint, written by the leader's host from blocks that members of every stage serve. State
+// changes only by FINAL, so the version stays while FINAL waits: it is read without a copy, and is
+// never a mix of two versions. The content hashes of a stage come first, and their root must be the
+// one that its members agree on. A corrupt block is asked of another member.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -31,8 +32,9 @@ void save_begin(peer *p, uint64_t version) {
     l->save_under_way = 0;
 }
 
-// A version after skipped iterations has the weights of the version before them. Saving it would push out an older checkpoint,
-// which may be the newest one that the run can recover from. A save that fell due meanwhile comes after the next step.
+// A version after skipped iterations has the weights of the version before them. Saving it would
+// push out an older checkpoint, which may be the newest one that the run can recover from. A save
+// that fell due meanwhile comes after the next step.
 static bool save_is_due(const peer *p) {
     const log_final *f = &p->state.final.u.final;
     uint64_t every = p->run.save ? p->run.checkpoint_every : 0, version = f->iteration + 1, since = f->iteration;
@@ -89,7 +91,7 @@ static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, ui
     return false;
 }
 
-// ---- names --------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 // True if two members report this hash, or if there is only one member (rule J10).
 static bool state_is_sure(const peer *p, uint16_t stage) {
@@ -120,7 +122,8 @@ static void ask_names(peer *p, uint16_t stage) {
     peer_wake_at(p, next_ns);
 }
 
-// True if all members of the stage are corrupt sources: the checkpoint is given up, and the run goes on.
+// True if all members of the stage are corrupt sources: the checkpoint is given up, and the run
+// goes on.
 static bool all_lie(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -144,7 +147,7 @@ static void names_saved(peer *p, const core_job *t, const job_result *r) {
     at->named_root = r->hash;
 }
 
-// ---- blocks -------------------------------------------------------------------------------------------------------
+// ---- blocks -------------------------------------------------------------------------------------
 
 static bool ask(peer *p, uint16_t stage, uint32_t first) {
     return stage == 0 ? ask_myself(p, first) : ask_member(p, GET_STATE, stage, first, blocks_at(p, stage, first));
@@ -161,7 +164,8 @@ static void save_end(peer *p, bool give_up) {
     l->save_ending = true;
 }
 
-// The first stage with content hashes other than those that its members agree on now; `stages`: none.
+// The first stage with content hashes other than those that its members agree on now; `stages`:
+// none.
 static uint16_t misnamed(const peer *p) {
     uint16_t s = 0;
     while (s < p->run.stages && named_rightly(p, s)) s++;
@@ -182,14 +186,15 @@ static void save_tell_log(peer *p) {
     peer_wake_at(p, p->now);  // FINAL waited for it
 }
 
-// True if the checkpoint cannot be written, or a stage gives no valid blocks. The last one is read to its end all the same, because its
-// hash is the result of the run.
+// True if the checkpoint cannot be written, or a stage gives no valid blocks. The last one is read
+// to its end all the same, because its hash is the result of the run.
 static bool is_in_vain(const peer *p) {
     const peer_leader *l = p->leader;
     return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
 }
 
-// Between two FINALs the state does not change, so a requested checkpoint need not wait for the iteration's end.
+// Between two FINALs the state does not change, so a requested checkpoint need not wait for the
+// iteration's end.
 static void begin_wanted(peer *p) {
     peer_leader *l = p->leader;
     bool between = l->phase >= LEADER_RUNNING && l->phase <= LEADER_DECIDED;
@@ -255,7 +260,8 @@ static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from
 static void ask_again(peer *p, uint16_t stage, uint32_t first) {
     if (!p->leader->saving) return;
     if (ask(p, stage, first)) return;
-    // no member can now: continue from here later; ranges behind it are fetched twice, which only costs time
+    // no member can now: continue from here later; ranges behind it are fetched twice, which only
+    // costs time
     peer_leader *l = p->leader;
     l->save_under_way--;
     if (stage < l->save_stage || (stage == l->save_stage && first < l->save_next)) {

@@ -1,5 +1,6 @@
-// Standbys: members that keep the state of a stage and do none of its work (docs/protocol.md, Standby replicas). Each is on the
-// machine of a worker of another stage, so the state survives the loss of all working members.
+// Standbys: members that keep the state of a stage and do none of its work (docs/protocol.md,
+// Standby replicas). Each is on the machine of a worker of another stage, so the state survives the
+// loss of all working members.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ enum {
     WAIT_PART = 10,  // FINAL waits for standbys for 1/10 of the iteration's time, or TIMING_STANDBY_NS
 };
 
-// ---- every member -------------------------------------------------------------------------------------------------
+// ---- every member -------------------------------------------------------------------------------
 
 void standby_promote(peer *p, uint64_t index, member_id who) {
     cluster_member *m = member_find(p, who);
@@ -29,7 +30,7 @@ void standby_promote(peer *p, uint64_t index, member_id who) {
     credit_update(p, false);
 }
 
-// ---- the leader: placement (rule B1) -----------------------------------------------------------------------------------
+// ---- the leader: placement (rule B1) ------------------------------------------------------------
 
 static uint32_t standbys_of(const peer *p, uint16_t stage, uint32_t but) {
     uint32_t count = 0;
@@ -57,7 +58,8 @@ static bool works_alone(const braid_id *host) {
     return id_equal(host, &nobody);
 }
 
-// Chooses the stage with the fewest standbys, then the fewest members, but not the stage of the same machine's worker.
+// Chooses the stage with the fewest standbys, then the fewest members, but not the stage of the
+// same machine's worker.
 bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     const cluster_member *host = member_of(p, &join->host);
     uint64_t least = UINT64_MAX;
@@ -72,7 +74,7 @@ bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join
     return least != UINT64_MAX;
 }
 
-// ---- the leader: promotion (B4)------------------------------------------------------------------------------------
+// ---- the leader: promotion (B4)------------------------------------------------------------------
 
 bool stage_has_workers(const peer *p, uint16_t stage) {
     if (member_count_stage(p, stage) > 0) return true;
@@ -103,8 +105,8 @@ static bool shares_its_fate(const peer *p, const cluster_member *m) {
     return host != NULL && host->stage == m->keeps && stage_has_another(p, m);
 }
 
-// Waits while entries are being appended, since they may change the members, and until the leader's own earlier incarnation is
-// removed.
+// Waits while entries are being appended, since they may change the members, and until the leader's
+// own earlier incarnation is removed.
 void standby_tick(peer *p) {
     if (p->run.standbys == 0 || !p->state.started || p->raft.last != p->state.position || member_before(p) != 0) return;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -119,7 +121,7 @@ void standby_tick(peer *p) {
     }
 }
 
-// ---- the leader: the end of an iteration --------------------------------------------------------------------------
+// ---- the leader: the end of an iteration --------------------------------------------------------
 
 bool standby_keeps(const peer *p, member_id who, uint16_t stage) {
     const cluster_member *m = member_find(p, who);
@@ -143,8 +145,8 @@ static bool has_results(const stage_round *r, member_id who) {
     return false;
 }
 
-// True if FINAL may be appended. A standby at the present version should have the results before the parts are discarded; it is
-// waited for briefly. A standby that is behind is not waited for.
+// True if FINAL may be appended. A standby at the present version should have the results before
+// the parts are discarded; it is waited for briefly. A standby that is behind is not waited for.
 bool standby_lets_final_go(peer *p, uint16_t stage) {
     stage_round *r = &p->leader->round[stage];
     bool waits = false;
@@ -162,7 +164,8 @@ bool standby_lets_final_go(peer *p, uint16_t stage) {
     return !waits;
 }
 
-// Compares the state hash of a standby with that of its stage, so that a wrong one is removed before it is needed.
+// Compares the state hash of a standby with that of its stage, so that a wrong one is removed
+// before it is needed.
 void standby_on_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
     stage_round *r = &p->leader->round[body->stage];

@@ -29,7 +29,7 @@ typedef struct peer_log {
     } afresh;                 // a snapshot comes, entry by entry, in place of what was known up to `floor`
 } peer_log;
 
-// ---- log.c ---------------------------------------------------------------------------------------------------------
+// ---- log.c --------------------------------------------------------------------------------------
 bool log_append(peer *p, const log_entry *entry);  // false: too many are under way, try later
 uint32_t log_room(const peer *p);                   // how many may be appended now
 void log_open(peer *p);

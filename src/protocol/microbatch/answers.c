@@ -13,8 +13,8 @@ static tensor_sending *waiting_for(peer *p, const message *msg, const message_su
     return waits && s->to == msg->sender ? s : NULL;
 }
 
-// A receiver that has computed nothing yet gives no estimate. Assume this peer's own speed for all tensors that it has from
-// here.
+// A receiver that has computed nothing yet gives no estimate. Assume this peer's own speed for all
+// tensors that it has from here.
 static uint64_t newcomers_eta(peer *p, member_id to) {
     uint64_t given = 0;
     EACH_INFLIGHT(p, m) given += send_waits_at(&p->microbatch->inflight[m].on, to) || send_waits_at(&p->microbatch->inflight[m].back, to);
@@ -73,7 +73,8 @@ void on_deny(peer *p, const message *msg) {
     uint32_t m = body->subject.m;
     if (!member_live(p, msg->sender)) return;
     if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
-        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT itself
+        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT
+        // itself
         if (microbatch_is_mine(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
@@ -104,12 +105,14 @@ void on_deny(peer *p, const message *msg) {
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
     if (p->stage > 0) send_tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
-    // Rule R12: a committed holder is replaced only when it refuses the COMMIT, so it is probed. Rule R11: a member with a log that
-    // is behind has lost nothing; it is asked again until the time limit, and then replaced.
+    // Rule R12: a committed holder is replaced only when it refuses the COMMIT, so it is probed.
+    // Rule R11: a member with a log that is behind has lost nothing; it is asked again until the
+    // time limit, and then replaced.
     else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
-// Rule D9: true if the tensor was sent over a link that has fallen since. The tensor or its answer was lost.
+// Rule D9: true if the tensor was sent over a link that has fallen since. The tensor or its answer
+// was lost.
 static bool fell(const peer *p, const tensor_sending *s, member_id to) {
     return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != send_links_of(p, to);
 }

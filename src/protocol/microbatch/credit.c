@@ -22,8 +22,8 @@ void credit_refresh(peer *p) {
     }
 }
 
-// CAN TAKE(t): sent by members of the last stage at version t, and by others once a member of the next stage has sent it.
-// Repeated whenever a slot becomes free.
+// CAN TAKE(t): sent by members of the last stage at version t, and by others once a member of the
+// next stage has sent it. Repeated whenever a slot becomes free.
 void credit_update(peer *p, bool again) {
     bool may = p->ready && p->me != 0 && !p->standby && run_state_goes_on(&p->state) && p->version == p->state.iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {

@@ -1,4 +1,5 @@
-// The forwarder's part: tensors and chunks of other peers, passed on in pieces. It keeps no state of them.
+// The forwarder's part: tensors and chunks of other peers, passed on in pieces. It keeps no state
+// of them.
 #include "protocol/microbatch/microbatch.h"
 
 

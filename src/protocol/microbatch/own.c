@@ -1,5 +1,5 @@
-// A microbatch at its owner: launch, completion of the forward pass, loss, gradient, commit, settled. Only the owner changes a
-// path after the forward pass, so repairs do not race.
+// A microbatch at its owner: launch, completion of the forward pass, loss, gradient, commit,
+// settled. Only the owner changes a path after the forward pass, so repairs do not race.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -27,8 +27,9 @@ static bool wanted(const peer *p, uint32_t m) {
     return microbatch_planned(p, m);
 }
 
-// The furthest stage that has computed it; `stages` if it was complete at an owner once and the last stage still has it. A last
-// stage that lost it must compute it again, and may wait there for a slot that others hold.
+// The furthest stage that has computed it; `stages` if it was complete at an owner once and the
+// last stage still has it. A last stage that lost it must compute it again, and may wait there for
+// a slot that others hold.
 static uint32_t front_of(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     uint32_t front = 0;
@@ -42,7 +43,8 @@ static uint32_t front_of(const peer *p, uint32_t m) {
     return past ? p->run.stages : front;
 }
 
-// Microbatches of a dead owner hold slots of other members, so they come first, the furthest before all.
+// Microbatches of a dead owner hold slots of other members, so they come first, the furthest before
+// all.
 static uint32_t next_to_launch(const peer *p) {
     uint32_t best = UINT32_MAX, best_front = 0;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -61,8 +63,8 @@ void own_restart(peer *p, uint32_t m) {
     inflight_free(p, m);  // the free slot launches the next one
 }
 
-// No slot became free for long: members may hold slots for microbatches that wait for a slot here. The least advanced one in
-// its forward pass gives up its slot and begins again later.
+// No slot became free for long: members may hold slots for microbatches that wait for a slot here.
+// The least advanced one in its forward pass gives up its slot and begins again later.
 static void give_up_one(peer *p, uint32_t for_m) {
     uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
     for (uint32_t m = p->microbatches; m-- > 0;) {
@@ -138,7 +140,7 @@ void own_free_all(peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++) owned_clear(p, m);
 }
 
-// ---- completed at the owner ---------------------------------------------------------------------------------------
+// ---- completed at the owner ---------------------------------------------------------------------
 
 static void answer_home(peer *p, const message *msg, bool accepted) {
     if (msg->sender == p->me) return;
@@ -220,7 +222,8 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     peer_release(p, &o->home);
     o->loss = r->loss;
     o->tokens = r->tokens;
-    // in fast mode the new owner's kernels may differ from those that gave a finite loss: then the iteration is skipped
+    // in fast mode the new owner's kernels may differ from those that gave a finite loss: then the
+    // iteration is skipped
     bool counts = !microbatch_is_eval(p, m) && (r->finite || was_told_to_count(p, m));
     o->overflow |= counts && !r->finite;
     if (!counts) {
@@ -254,7 +257,7 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     h->backward = WORK_QUEUED;
 }
 
-// ---- commit -------------------------------------------------------------------------------------------------------
+// ---- commit -------------------------------------------------------------------------------------
 
 static void send_commit(peer *p, uint32_t m, uint16_t s) {
     owned_microbatch *o = &p->microbatch->owned[m];
@@ -269,9 +272,9 @@ static void send_commit(peer *p, uint32_t m, uint16_t s) {
     peer_send_member(p, o->stage[s].member, 0);
 }
 
-// A microbatch with a finite loss counts whatever happens to its path. So a member with its input gradient is committed at once
-// and need not keep its slot until all others have theirs. A microbatch that may begin again, or be left out, is committed
-// as a whole.
+// A microbatch with a finite loss counts whatever happens to its path. So a member with its input
+// gradient is committed at once and need not keep its slot until all others have theirs. A
+// microbatch that may begin again, or be left out, is committed as a whole.
 static bool commits(const peer *p, const owned_microbatch *o) {
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
 }
@@ -285,7 +288,8 @@ void own_commit(peer *p, uint32_t m) {
     }
 }
 
-// In any phase, also after a failover: a member that had a COMMIT may have begun to count, and learns no more than that it may.
+// In any phase, also after a failover: a member that had a COMMIT may have begun to count, and
+// learns no more than that it may.
 void own_commit_again(peer *p, uint32_t m, member_id who) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
@@ -342,13 +346,13 @@ void own_settle(peer *p, uint32_t m) {
     peer_send_leader(p);
 }
 
-// ---- TRACE --------------------------------------------------------------------------------------------------------
+// ---- TRACE --------------------------------------------------------------------------------------
 
 // In a repair the gradient may come before the activation.
 static bool says_forward(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
 
-// Of two copies in a stage the more advanced one is recorded. If each replaced the other with every TRACE, waiting would look
-// like progress, and a loss behind them would not be repaired.
+// Of two copies in a stage the more advanced one is recorded. If each replaced the other with every
+// TRACE, waiting would look like progress, and a loss behind them would not be repaired.
 static bool trace_further(const owned_stage *st, const message_trace *body) {
     bool forward = says_forward(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
     if (st->backward_done || st->committed) return false;
@@ -366,7 +370,8 @@ static bool trace_progress(owned_stage *st, const message_trace *body) {
     return news;
 }
 
-// A TRACE during a probe also answers it; a member that became known after the probe began was not asked.
+// A TRACE during a probe also answers it; a member that became known after the probe began was not
+// asked.
 static void trace_answers(owned_stage *st, const message_trace *body) {
     if (!st->answered) st->forwarding = st->working = true;
     st->answered = true;
@@ -406,9 +411,10 @@ void on_trace(peer *p, const message *msg) {
     if (commits(p, o) && st->backward_done && !st->counted) send_commit(p, m, s);
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
-// All other members have counted it and its gradient is here: only this peer's own work is left, so no probe is needed.
+// All other members have counted it and its gradient is here: only this peer's own work is left, so
+// no probe is needed.
 static bool only_mine_is_left(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const inflight_microbatch *h = &p->microbatch->inflight[m];

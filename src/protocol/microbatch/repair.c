@@ -1,9 +1,11 @@
-// Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the path, waits one silence
-// limit, and acts on what they hold:
+// Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the
+// path, waits one silence limit, and acts on what they hold:
 //   - a forward that no member carries on is resent by the last member that has it (R1);
-//   - a gap (stages without a usable member) is filled from the left: y goes through replacements, and the last waits for dy (R2);
+//   - a gap (stages without a usable member) is filled from the left: y goes through replacements,
+//     and the last waits for dy (R2);
 //   - a gradient that no member carries on is resent from the right (R5).
-// Every order may be given twice without harm, so a wrong suspicion costs work and never the result.
+// Every order may be given twice without harm, so a wrong suspicion costs work and never the
+// result.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -18,8 +20,9 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
     return h->forward != WORK_DONE || send_pending(&h->on);
 }
 
-// True if the activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow links
-// that takes long. The time is limited, because that member may be sending to a replacement that was chosen earlier.
+// True if the activation for a replacement is under way: the last member on the left that has it
+// reports that it is sending. On slow links that takes long. The time is limited, because that
+// member may be sending to a replacement that was chosen earlier.
 static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
     while (s-- > 1) {
@@ -31,10 +34,12 @@ static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     return self_sends_forward(p, (uint32_t)(o - p->microbatch->owned));
 }
 
-// Rule R6. Members that report progress get no new orders, for a limited time: what they wait for may never come.
+// Rule R6. Members that report progress get no new orders, for a limited time: what they wait for
+// may never come.
 static bool believed(const peer *p, const owned_microbatch *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
 
-// True if the holder of stage s can continue: it has the input or the output, or it is committed and must not be replaced.
+// True if the holder of stage s can continue: it has the input or the output, or it is committed
+// and must not be replaced.
 static bool usable(const peer *p, const owned_microbatch *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
@@ -51,7 +56,7 @@ static void forget_holder(owned_stage *st) {
     *st = (owned_stage){.rev = st->rev + (st->committed ? 1 : 0)};
 }
 
-// ---- probing ------------------------------------------------------------------------------------------------------
+// ---- probing ------------------------------------------------------------------------------------
 
 void repair_begin(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
@@ -102,10 +107,10 @@ void on_status(peer *p, const message *msg) {
     o->probe_ns = p->now;  // every member has answered
 }
 
-// ---- acting -------------------------------------------------------------------------------------------------------
+// ---- acting -------------------------------------------------------------------------------------
 
-// The path in orders. While the forward pass is incomplete it has no member for the last stage: that is how members recognise
-// a microbatch that may be evicted.
+// The path in orders. While the forward pass is incomplete it has no member for the last stage:
+// that is how members recognise a microbatch that may be evicted.
 static void path_of(const peer *p, const owned_microbatch *o, message_path *path) {
     memset(path, 0, sizeof *path);
     path->stages = p->run.stages;
@@ -163,7 +168,8 @@ static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id
     return crowd;
 }
 
-// Cost of bringing a microbatch to `c` from both sides, where link bandwidths are advertised; 0: they are not.
+// Cost of bringing a microbatch to `c` from both sides, where link bandwidths are advertised; 0:
+// they are not.
 static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     uint16_t before = (uint16_t)(c->stage - 1), behind = (uint16_t)((c->stage + 1) % p->run.stages);
@@ -173,8 +179,8 @@ static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) 
     return right == 0 ? cost : cost + route_linkstate_cost(p, c->id, right) * crowd_on(p, c->id, c->stage, right, behind);
 }
 
-// Chooses the replacement in a stage: a member at this iteration that answers, has a free slot, and is the cheapest. Without a
-// free slot any will do, since a repair may evict.
+// Chooses the replacement in a stage: a member at this iteration that answers, has a free slot, and
+// is the cheapest. Without a free slot any will do, since a repair may evict.
 static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_id instead_of, uint64_t salt) {
     member_id best = 0;
     uint64_t best_score = 0;
@@ -202,7 +208,8 @@ static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
     peer_tell(p, &t);
 }
 
-// Fills stages first .. last, none of which has a usable member. False: a stage has no possible replacement.
+// Fills stages first .. last, none of which has a usable member. False: a stage has no possible
+// replacement.
 static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = first; s <= last; s++)
@@ -265,7 +272,8 @@ static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
 }
 
-// True if the gradient is under way to the present holder, which may still accept it: a second copy would only fill the link.
+// True if the gradient is under way to the present holder, which may still accept it: a second copy
+// would only fill the link.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const owned_stage *to = &o->stage[s - 1];
@@ -318,7 +326,7 @@ void repair_tick(peer *p, uint32_t m) {
     else peer_wake_at(p, o->probe_ns);
 }
 
-// ---- triggers of a repair ---------------------------------------------------------------------------------------------
+// ---- triggers of a repair -----------------------------------------------------------------------
 
 // The known holder of `stage` no longer has microbatch m: it evicted it, or answered MISSING.
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
@@ -332,7 +340,8 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     repair_begin(p, m);
 }
 
-// A member of the stage has become ready: repairs that found no replacement there begin at once, whatever their backoff.
+// A member of the stage has become ready: repairs that found no replacement there begin at once,
+// whatever their backoff.
 void repair_stage_filled(peer *p, uint16_t stage) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || stage >= p->run.stages) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -344,7 +353,8 @@ void repair_stage_filled(peer *p, uint16_t stage) {
     }
 }
 
-// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed to it may move.
+// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed
+// to it may move.
 void repair_member_gone(peer *p, member_id gone, bool expelled) {
     if (p->config.kind != MEMBER_DATA || p->me == 0) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {

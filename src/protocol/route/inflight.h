@@ -1,5 +1,5 @@
-// Records of microbatches: in flight at a member, under way to it, and at their owner. The folder microbatch owns them; they
-// are defined here because routing reads them.
+// Records of microbatches: in flight at a member, under way to it, and at their owner. The folder
+// microbatch owns them; they are defined here because routing reads them.
 #ifndef BRAID_PROTOCOL_ROUTE_INFLIGHT_H
 #define BRAID_PROTOCOL_ROUTE_INFLIGHT_H
 
@@ -36,7 +36,8 @@ typedef struct tensor_sending {
     member_id tried[PEER_MAX_TRIED];
 } tensor_sending;
 
-// The member at the other end of the link that the tensor occupies: its forwarder or its receiver; 0: none.
+// The member at the other end of the link that the tensor occupies: its forwarder or its receiver;
+// 0: none.
 static inline member_id send_first_hop(const tensor_sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
 static inline bool send_pending(const tensor_sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
 
@@ -126,8 +127,8 @@ typedef struct owned_microbatch {
     owned_stage *stage;          // [stages]
 } owned_microbatch;
 
-// Slots of a dead owner that moved to this peer within an iteration. It gives no order before every member has sent HOLDINGS
-// (rules O2, O3).
+// Slots of a dead owner that moved to this peer within an iteration. It gives no order before every
+// member has sent HOLDINGS (rules O2, O3).
 typedef struct failover_state {
     bool open;
     uint64_t term;               // of the newest OWNER entry
@@ -137,7 +138,8 @@ typedef struct failover_state {
     member_id *answer;           // [WIRE_MAX_MEMBERS]
 } failover_state;
 
-// Private data: presence of the peer of one data shard (rules P2, P7). The assignment of shards is in run_state.
+// Private data: presence of the peer of one data shard (rules P2, P7). The assignment of shards is
+// in run_state.
 typedef struct share_state {
     bool awaited;          // its peer is no member, and the user knows
     uint64_t awaited_ns;   // since when
@@ -170,7 +172,8 @@ typedef struct peer_microbatches {
     uint64_t carried_until_ns;  // the link may be busy with transfers for others until then
 } peer_microbatches;
 
-// Iterates over the microbatches in flight at this member, ascending. The body may free the present one.
+// Iterates over the microbatches in flight at this member, ascending. The body may free the present
+// one.
 #define EACH_INFLIGHT(p, m) \
     for (uint32_t m = bitset_next((p)->microbatch->inflight_set, 0, (p)->microbatches); m < (p)->microbatches; m = bitset_next((p)->microbatch->inflight_set, m + 1, (p)->microbatches))
 

@@ -1,5 +1,6 @@
-// The router in this peer: neighbours, capacity, link costs, and the choice of the next member for a microbatch
-// (docs/protocol.md, Routing). No microbatch waits for the router, and the router never moves one that is under way.
+// The router in this peer: neighbours, capacity, link costs, and the choice of the next member for
+// a microbatch (docs/protocol.md, Routing). No microbatch waits for the router, and the router
+// never moves one that is under way.
 #include "protocol/route/routing.h"
 
 #include <string.h>
@@ -11,11 +12,12 @@ enum { SHORT_LABELS = 24, FEW_STAGES = 8, LATE_FACTOR = 2 };
 
 static bool has_router_number(member_id id) { return id != 0 && id < (member_id)1 << 31; }
 
-// ---- memory and start ---------------------------------------------------------------------------------------------
+// ---- memory and start ---------------------------------------------------------------------------
 
 _Static_assert((int)WIRE_MAX_MEMBERS <= (int)ROUTER_PLANNED_RELAYS, "data peers plan with all relays of any run");
 
-// Rule N1: a data peer has all relays of the first and the last stage as neighbours, because a relay without one is useless.
+// Rule N1: a data peer has all relays of the first and the last stage as neighbours, because a
+// relay without one is useless.
 static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
     uint32_t neighbours = kind == MEMBER_DATA ? WIRE_MAX_STAGE_MEMBERS : ROUTE_NEIGHBOURS;
     return (router_config){
@@ -33,15 +35,16 @@ static size_t router_bytes_for(const peer_run *run, const peer_config *config, u
     return router_bytes(&c);
 }
 
-// The number of data peers may change during a run. A router with a single data peer has longer labels than one with several.
+// The number of data peers may change during a run. A router with a single data peer has longer
+// labels than one with several.
 size_t route_bytes(const peer_run *run, const peer_config *config) {
     if (!has_routers(run)) return 0;
     size_t one = router_bytes_for(run, config, 1), many = router_bytes_for(run, config, ROUTER_MAX_SOURCES);
     return one > many ? one : many;
 }
 
-// Rule N3: the commodities are the data peers with the lowest numbers, at most ROUTER_MAX_SOURCES. Microbatches of other data
-// peers use the fallback choice.
+// Rule N3: the commodities are the data peers with the lowest numbers, at most ROUTER_MAX_SOURCES.
+// Microbatches of other data peers use the fallback choice.
 static uint64_t find_sources(const peer *p, router_peer *source, uint32_t *count) {
     uint64_t epoch = 1;
     *count = 0;
@@ -74,7 +77,7 @@ static void stop_router(peer *p) {
     r->serves = false;
 }
 
-// ---- capacity (rule N2) -------------------------------------------------------------------------------------------
+// ---- capacity (rule N2) -------------------------------------------------------------------------
 
 // Compute time of one microbatch at a member, from its heartbeat; 0: not known.
 uint64_t route_time_at(const peer *p, const cluster_member *m) {
@@ -101,15 +104,16 @@ static uint64_t median_time(const peer *p) {
     return count == 0 ? 0 : time[(count - 1) / 2];
 }
 
-// Speed in 1/1024 of the median member. A time within half of the median counts as the median, because other load on a machine
-// distorts it.
+// Speed in 1/1024 of the median member. A time within half of the median counts as the median,
+// because other load on a machine distorts it.
 static uint64_t speed_of(uint64_t time, uint64_t median) {
     if (time == 0 || median == 0 || (time * 2 <= median * 3 && time * 3 >= median * 2)) return 1024;
     uint64_t speed = median * 1024 / time;
     return speed == 0 ? 1 : speed;
 }
 
-// The number of microbatches that this relay computes during one transfer on its cheapest link to the next stage.
+// The number of microbatches that this relay computes during one transfer on its cheapest link to
+// the next stage.
 static uint64_t computed_per_transfer(const peer *p) {
     uint64_t least = UINT64_MAX, own_us = (p->microbatch->forward_ns + p->microbatch->backward_ns) / MEASURE_UNIT_NS;
     for (uint32_t i = 0; i < p->routing->links; i++) {
@@ -120,9 +124,10 @@ static uint64_t computed_per_transfer(const peer *p) {
     return (least - own_us) / own_us;
 }
 
-// Rule N2. A data peer: the number of microbatches that it owns. A relay: its share of all microbatches, in proportion to the speeds
-// of the members of its stage. If transfers take much longer than computing, the share is in proportion to slots, because a
-// slot is taken until the gradient returns.
+// Rule N2. A data peer: the number of microbatches that it owns. A relay: its share of all
+// microbatches, in proportion to the speeds of the members of its stage. If transfers take much
+// longer than computing, the share is in proportion to slots, because a slot is taken until the
+// gradient returns.
 static uint32_t capacity_now(const peer *p) {
     if (p->stage == 0) {
         uint32_t mine = 0;
@@ -155,7 +160,7 @@ static void update_capacity(peer *p) {
     route_flush(p);
 }
 
-// ---- neighbours ---------------------------------------------------------------------------------------------------
+// ---- neighbours ---------------------------------------------------------------------------------
 
 bool route_is_next(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
@@ -167,7 +172,8 @@ bool route_is_previous(const peer *p, member_id id) {
     return m != NULL && !member_is_standby(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
 }
 
-// True if `other` is among the first ROUTE_NEIGHBOURS of its stage in a pseudo-random order that depends on `self` only.
+// True if `other` is among the first ROUTE_NEIGHBOURS of its stage in a pseudo-random order that
+// depends on `self` only.
 static bool ranks_among_first(const peer *p, member_id self, const cluster_member *other) {
     uint64_t rank = rng_seed(self, other->id);
     uint32_t before = 0;
@@ -178,7 +184,8 @@ static bool ranks_among_first(const peer *p, member_id self, const cluster_membe
     return before < ROUTE_NEIGHBOURS;
 }
 
-// The algorithm gwtf also talks to members of its own stage. In a large stage both ends choose each other by member numbers alone.
+// The algorithm gwtf also talks to members of its own stage. In a large stage both ends choose each
+// other by member numbers alone.
 static bool is_neighbour_in_stage(const peer *p, const cluster_member *m) {
     if (p->run.routing != ROUTER_GWTF || p->stage == 0) return false;
     return ranks_among_first(p, p->me, m) && ranks_among_first(p, m->id, member_find(p, p->me));
@@ -223,7 +230,8 @@ static void choose_neighbours(peer *p) {
     }
 }
 
-// Starts, restarts or stops the router. It restarts when this peer is another member, or when the data peers change (rule N3).
+// Starts, restarts or stops the router. It restarts when this peer is another member, or when the
+// data peers change (rule N3).
 static void refresh_router(peer *p) {
     peer_routing *r = p->routing;
     router_peer source[ROUTER_MAX_SOURCES] = {0};
@@ -260,12 +268,13 @@ static void refresh_router(peer *p) {
     choose_neighbours(p);
 }
 
-// ---- costs --------------------------------------------------------------------------------------------------------
+// ---- costs --------------------------------------------------------------------------------------
 
 int64_t route_hop_cost(const route_link *l) { return l->hop_cost != 0 ? l->hop_cost : route_cost_of(l); }
 int64_t route_cost_of(const route_link *l) { return l->measured.cost != 0 ? l->measured.cost : unknown_cost; }
 
-// A tensor that waited behind another one on this link started when that one was accepted. The wait is no property of the link.
+// A tensor that waited behind another one on this link started when that one was accepted. The wait
+// is no property of the link.
 void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     route_link *l = route_find(p, to);
     if (l == NULL) return;
@@ -274,8 +283,8 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     l->taken_ns = p->now;
 }
 
-// Rule N5: a link without tensors so far gets the rate of this peer's link with the most similar round trip. If its own round trip is
-// longer, the rate is reduced in proportion, by at most half.
+// Rule N5: a link without tensors so far gets the rate of this peer's link with the most similar
+// round trip. If its own round trip is longer, the rate is reduced in proportion, by at most half.
 static int64_t guess_rate(const peer_routing *r, const route_link *of) {
     int64_t trip = measure_value(&of->measured.round_trip), best = 0, rate = 0;
     if (trip == 0) return 0;
@@ -311,7 +320,7 @@ static void update_costs(peer *p) {
     }
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 void route_tick(peer *p) {
     peer_routing *r = p->routing;
@@ -341,7 +350,7 @@ void route_tick(peer *p) {
     peer_wake_at(p, r->updated_ns + TIMING_ROUTE_UPDATE_NS);
 }
 
-// ---- choice of the next member (rule N6) --------------------------------------------------------------------------
+// ---- choice of the next member (rule N6) --------------------------------------------------------
 
 static void reset_shares(peer *p) {
     peer_routing *r = p->routing;
@@ -351,7 +360,8 @@ static void reset_shares(peer *p) {
         for (uint32_t k = 0; k < ROUTER_MAX_SOURCES; k++) r->link[i].share[k] = 0;
 }
 
-// True if the queue at `f` is so much longer than another one that waiting there costs more than a detour.
+// True if the queue at `f` is so much longer than another one that waiting there costs more than a
+// detour.
 static bool queue_is_too_long(const peer *p, const pick_peer *f, const inflight_microbatch *h) {
     for (uint32_t i = 0; i < p->microbatch->flow.count; i++) {
         const pick_peer *other = &p->microbatch->flow.peer[i];

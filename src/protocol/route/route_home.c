@@ -1,8 +1,10 @@
-// Cost to the owner (*home*), and the choice by it on slow links (docs/protocol.md, Slow links, S2 and S5).
+// Cost to the owner (*home*), and the choice by it on slow links (docs/protocol.md, Slow links, S2
+// and S5).
 //
-// Units of flow describe a steady state. If a transfer takes much longer than a relay's computation, few microbatches are under
-// way, and an iteration ends before routers settle after a crash. There a peer sends to the member with the earliest expected
-// return to the owner: pending transfers on the link, the link itself, and the cheapest path from there.
+// Units of flow describe a steady state. If a transfer takes much longer than a relay's
+// computation, few microbatches are under way, and an iteration ends before routers settle after a
+// crash. There a peer sends to the member with the earliest expected return to the owner: pending
+// transfers on the link, the link itself, and the cheapest path from there.
 #include "protocol/route/routing.h"
 
 enum { HOME_BAND = 16 };  // relative changes below 1/16 are not advertised
@@ -58,8 +60,8 @@ void route_home_heard(peer *p, route_link *l, const route_part *part) {
         if (r->source[k] == part->source) l->home[k] = part->cost;
 }
 
-// True on slow links: a transfer on the fastest link to the next stage takes longer than its receiver needs to compute as many
-// microbatches as it has slots.
+// True on slow links: a transfer on the fastest link to the next stage takes longer than its
+// receiver needs to compute as many microbatches as it has slots.
 bool route_by_time(const peer *p) {
     const peer_routing *r = p->routing;
     if (p->run.routing != ROUTER_MINCOST || !route_worth_probing(&p->run)) return false;
@@ -74,7 +76,8 @@ bool route_by_time(const peer *p) {
     return has_link;
 }
 
-// Time until the tensors that were sent on this link and are not accepted yet are through, in microseconds.
+// Time until the tensors that were sent on this link and are not accepted yet are through, in
+// microseconds.
 static int64_t link_wait(const peer *p, const route_link *l) {
     int64_t waiting = 0, since = (int64_t)l->taken_ns;
     uint64_t first = UINT64_MAX;
@@ -90,7 +93,8 @@ static int64_t link_wait(const peer *p, const route_link *l) {
     return left > 0 ? left : 0;
 }
 
-// Expected time until the microbatch is back at its owner by this link, in microseconds. The link has advertised its cost to the owner.
+// Expected time until the microbatch is back at its owner by this link, in microseconds. The link
+// has advertised its cost to the owner.
 int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { return link_wait(p, l) + route_hop_cost(l) + l->home[source]; }
 
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time) {

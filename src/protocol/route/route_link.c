@@ -1,9 +1,11 @@
-// Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md, Routing, N4).
+// Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md,
+// Routing, N4).
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-// The largest path cost that is accepted from a peer. Sums of two such costs still fit into a ROUTE.
+// The largest path cost that is accepted from a peer. Sums of two such costs still fit into a
+// ROUTE.
 #define MAX_COST (WIRE_MAX_ROUTE_COST / 2)
 
 static const uint32_t longest_echo_us = 60 * 1000 * 1000;
@@ -30,7 +32,7 @@ void route_link_open(peer *p, route_link *l) {
     route_send_clock(p, l);
 }
 
-// ---- frames out ---------------------------------------------------------------------------------------------------
+// ---- frames out ---------------------------------------------------------------------------------
 
 static uint32_t clock_us(const peer *p) { return (uint32_t)(p->now / 1000) | 1; }
 
@@ -49,7 +51,8 @@ message_route *route_frame_begin(peer *p, const route_link *l) {
     return frame;
 }
 
-// Sends p->core.scratch. A frame with parts that cannot be sent leaves a gap at the other end, so a new session must begin.
+// Sends p->core.scratch. A frame with parts that cannot be sent leaves a gap at the other end, so a
+// new session must begin.
 void route_frame_send(peer *p, route_link *l) {
     message_route *frame = &p->core.scratch.u.route;
     if (frame->parts > 0) frame->sequence = ++l->sent;
@@ -153,7 +156,7 @@ void route_flush(peer *p) {
     if (to != NULL) route_frame_send(p, to);
 }
 
-// ---- frames in ----------------------------------------------------------------------------------------------------
+// ---- frames in ----------------------------------------------------------------------------------
 
 static router_kind kind_of(uint8_t part) {
     if (part == ROUTE_FLOW_OF_TOKEN || part == ROUTE_FLOW_OF_BID) return ROUTER_FLOW;
@@ -259,7 +262,7 @@ void on_route(peer *p, const message *msg) {
     take_parts(p, l, frame);
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 static uint64_t link_due(const route_link *l) { return l->last_frame_ns + (l->up ? TIMING_ROUTE_CLOCK_NS : TIMING_REPEAT_NS); }
 

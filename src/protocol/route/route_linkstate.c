@@ -1,8 +1,10 @@
-// Link bandwidth where tensors are large (docs/protocol.md, Slow links, S1 and S3, and Relayed transfers, C1). Links are probed
-// before tensors cross them. In a small swarm every peer advertises the state of its links (LINES), so that each peer can
-// compute which forwarder is faster than its direct link.
+// Link bandwidth where tensors are large (docs/protocol.md, Slow links, S1 and S3, and Relayed
+// transfers, C1). Links are probed before tensors cross them. In a small swarm every peer
+// advertises the state of its links (LINES), so that each peer can compute which forwarder is
+// faster than its direct link.
 //
-// A bandwidth probe is a packet train (SOUND): the spacing of its messages at the receiver gives the bandwidth.
+// A bandwidth probe is a packet train (SOUND): the spacing of its messages at the receiver gives
+// the bandwidth.
 #include "routing/schedule/forwarding.h"
 #include "protocol/route/routing.h"
 
@@ -38,7 +40,7 @@ size_t route_linkstate_bytes(const peer_run *run) {
 
 static bool swarm_is_small(const peer *p) { return p->cluster->member_count <= SCHEDULE_MAX_PEERS; }
 
-// ---- links of this peer -------------------------------------------------------------------------------------------
+// ---- links of this peer -------------------------------------------------------------------------
 
 static link_bandwidth *bandwidth_find(const peer *p, member_id id) {
     route_linkstate *r = p->routing->linkstate;
@@ -60,7 +62,8 @@ static link_bandwidth *bandwidth_entry(peer *p, member_id id) {
 
 static bool link_is_up(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP; }
 
-// Rule S1: the best of the first probes counts, since other traffic or a busy machine may disturb one; later a moving mean.
+// Rule S1: the best of the first probes counts, since other traffic or a busy machine may disturb
+// one; later a moving mean.
 static void record_rate(link_bandwidth *l, uint64_t bytes, int64_t ns) {
     int64_t rate = (int64_t)((double)bytes * 1e9 / (double)(ns < 1 ? 1 : ns));
     l->probes++;
@@ -69,7 +72,7 @@ static void record_rate(link_bandwidth *l, uint64_t bytes, int64_t ns) {
     if (l->rate < 1) l->rate = 1;
 }
 
-// ---- bandwidth probes (rule S1) -----------------------------------------------------------------------------------
+// ---- bandwidth probes (rule S1) -----------------------------------------------------------------
 
 static void send_train(peer *p, link_bandwidth *l, uint16_t count, uint16_t bytes) {
     l->train = (uint32_t)rng_next(&p->random) | 1;
@@ -145,7 +148,7 @@ void on_sounded(peer *p, const message *msg) {
     route_probe_tick(p);
 }
 
-// ---- link-state advertisements (rule S3) --------------------------------------------------------------------------
+// ---- link-state advertisements (rule S3) --------------------------------------------------------
 
 static uint32_t capped_cost(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us : WIRE_MAX_LINK_COST; }
 
@@ -223,7 +226,7 @@ uint64_t route_linkstate_cost(const peer *p, member_id from, member_id to) {
     return unknown_link_cost;
 }
 
-// ---- choice of a forwarder (rules C1, A5) -------------------------------------------------------------------------
+// ---- choice of a forwarder (rules C1, A5) -------------------------------------------------------
 
 static int64_t transfer_time(const message_lines *advertised, member_id to) {
     for (uint32_t i = 0; advertised != NULL && i < advertised->count; i++)
@@ -246,9 +249,9 @@ int64_t route_queued_on_link(const peer *p, member_id to) {
     return count;
 }
 
-// The least transfer time between two members in microseconds, and the forwarder of that path (0: direct). With `busy` the
-// queues on this peer's own links count as well. A free path with the bandwidth of the direct link does not qualify, because
-// both may share one bottleneck.
+// The least transfer time between two members in microseconds, and the forwarder of that path (0:
+// direct). With `busy` the queues on this peer's own links count as well. A free path with the
+// bandwidth of the direct link does not qualify, because both may share one bottleneck.
 static int64_t quickest_transfer(const peer *p, member_id from, member_id to, bool busy, member_id but, member_id *forwarder) {
     const message_lines *first = route_linkstate_of(p, from);
     int64_t direct = transfer_time(first, to);
@@ -290,9 +293,10 @@ static int64_t quickest_uplink(const peer *p, const message_lines *first) {
     return out > in ? out : in;
 }
 
-// Rule A5. Chunks follow each other, so both links of a path are busy all the time and the slower one decides. A path that is no
-// faster than the direct link may share its bottleneck. Such a path is used only while all paths together stay below the rate of
-// the fastest known link out of the sender and into this peer.
+// Rule A5. Chunks follow each other, so both links of a path are busy all the time and the slower
+// one decides. A path that is no faster than the direct link may share its bottleneck. Such a path
+// is used only while all paths together stay below the rate of the fastest known link out of the
+// sender and into this peer.
 uint32_t route_paths_from(const peer *p, member_id from, int64_t *direct_us, route_forwarding *path, uint32_t capacity) {
     const message_lines *first = swarm_is_small(p) ? route_linkstate_of(p, from) : NULL;
     route_forwarding found[ROUTE_MAX_PATHS];
@@ -340,8 +344,8 @@ bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_fo
     return true;
 }
 
-// Rule C1: if relayed transfers take about as long as direct ones, the links share a bottleneck (an access link, a machine), and
-// none is relayed for a while.
+// Rule C1: if relayed transfers take about as long as direct ones, the links share a bottleneck (an
+// access link, a machine), and none is relayed for a while.
 void route_forwarded(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
     link_bandwidth *l = bandwidth_find(p, to);
     if (l == NULL) return;

@@ -1,11 +1,12 @@
-// Planned paths of an iteration on slow links (docs/protocol.md, Slow links, S4). Peers advertise their links (route_linkstate.c),
-// and data peers plan with them (routing/schedule/schedule.h). A plan binds no member: if the planned receiver is gone or has no
-// slot for too long, the holder chooses another one (route_home.c, rule S5).
+// Planned paths of an iteration on slow links (docs/protocol.md, Slow links, S4). Peers advertise
+// their links (route_linkstate.c), and data peers plan with them (routing/schedule/schedule.h). A
+// plan binds no member: if the planned receiver is gone or has no slot for too long, the holder
+// chooses another one (route_home.c, rule S5).
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-// ---- memory -------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static bool makes_plans(const peer_run *run, const peer_config *config) {
     return config->kind == MEMBER_DATA && run->routing == ROUTER_MINCOST && run->stages > 1 && run->stages <= SCHEDULE_MAX_STAGES &&
@@ -18,7 +19,7 @@ size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
 
 _Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a planned path names every stage but the first, and the owner");
 
-// ---- the plan -----------------------------------------------------------------------------------------------------
+// ---- the plan -----------------------------------------------------------------------------------
 
 // The members of a plan in the order of their numbers; the planner names them by index.
 typedef struct plan_peers {
@@ -114,15 +115,17 @@ member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
     return way != NULL && way[p->run.stages - 1].member == to ? way[p->run.stages].back_by : 0;
 }
 
-// Departure times count from the beginning of the iteration. A member that was admitted later does not know it, and sends at once.
+// Departure times count from the beginning of the iteration. A member that was admitted later does
+// not know it, and sends at once.
 static bool was_member_at_start(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
 
 uint64_t route_plan_time(const peer *p, const inflight_microbatch *h) {
     return h->ahead_count > 0 && was_member_at_start(p) ? p->microbatch->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
 }
 
-// Rules S4 and S5. A microbatch never leaves before its planned time: a free slot or link may belong to another one that is still on
-// its way. After that time it waits for the planned member while waiting is cheaper than the best other path, there and back.
+// Rules S4 and S5. A microbatch never leaves before its planned time: a free slot or link may
+// belong to another one that is still on its way. After that time it waits for the planned member
+// while waiting is cheaper than the best other path, there and back.
 static bool waits_for_planned(const peer *p, const inflight_microbatch *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
     if (p->now < from) return true;

@@ -1,6 +1,7 @@
-// The choice of a relay's neighbours in a stage with more members than a router may have: a partial view (routing/view/view.h;
-// docs/protocol.md, Partial views). The log names all members, so gossip spreads estimates only: link costs and network
-// coordinates. Between small stages there is no view and no gossip.
+// The choice of a relay's neighbours in a stage with more members than a router may have: a partial
+// view (routing/view/view.h; docs/protocol.md, Partial views). The log names all members, so gossip
+// spreads estimates only: link costs and network coordinates. Between small stages there is no view
+// and no gossip.
 #include "routing/view/view.h"
 #include "protocol/route/routing.h"
 
@@ -12,7 +13,7 @@ _Static_assert((int)GOSSIP_KINDS == (int)VIEW_KIND_COUNT && (int)GOSSIP_SAMPLE =
                "the wire's kinds of gossip are the view's");
 _Static_assert((int)WIRE_MAX_VIEW_CARDS == (int)VIEW_DESCRIPTORS && (int)WIRE_VIEW_AXES == (int)VIEW_AXES, "a VIEW has room for a message of the view");
 
-// ---- memory and start ---------------------------------------------------------------------------------------------
+// ---- memory and start ---------------------------------------------------------------------------
 
 static view_config config_of(const peer_run *run, member_id me, uint16_t stage, uint64_t seed) {
     return (view_config){.self = (router_peer)me, .stage = stage, .stages = (uint16_t)(run->stages - 1), .links = ROUTE_NEIGHBOURS,
@@ -38,7 +39,8 @@ static bool side_of(const peer *p, uint16_t stage, router_side *side) {
     return stage != 0 && (*side != ROUTER_NEXT || stage == p->stage + 1);
 }
 
-// Rule W4. Both ends of a link compute the same answer, because it depends on the sizes of both stages.
+// Rule W4. Both ends of a link compute the same answer, because it depends on the sizes of both
+// stages.
 static bool is_crowded(const peer *p, uint16_t stage) {
     if (stage == 0 || stage >= p->run.stages) return false;
     return member_count_stage(p, stage) > ROUTE_NEIGHBOURS || member_count_stage(p, p->stage) > ROUTE_NEIGHBOURS;
@@ -50,7 +52,8 @@ static route_known *known_find(peer *p, member_id id) {
     return NULL;
 }
 
-// True for a relay that the view may choose or measure: a linked member of the own stage or of a crowded side.
+// True for a relay that the view may choose or measure: a linked member of the own stage or of a
+// crowded side.
 static bool is_candidate(const peer *p, const cluster_member *m) {
     router_side side;
     if (m->contact == NO_CONTACT || m->id >= (member_id)1 << 31 || !side_of(p, m->stage, &side)) return false;
@@ -81,7 +84,7 @@ static void add_candidates(peer *p) {
     }
 }
 
-// ---- link costs (rule W2) -----------------------------------------------------------------------------------------
+// ---- link costs (rule W2) -----------------------------------------------------------------------
 
 static uint32_t per_ms(int64_t bytes_per_s) {
     int64_t rate = bytes_per_s / 1000;
@@ -92,7 +95,8 @@ static uint32_t rate_to(const measure_link *l) { return per_ms(measure_value(&l-
 
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-// The highest rate that this peer's outgoing transfers have reached, in bytes per millisecond; 0: none yet.
+// The highest rate that this peer's outgoing transfers have reached, in bytes per millisecond; 0:
+// none yet.
 static uint32_t my_rate_out(const peer *p) {
     const peer_routing *r = p->routing;
     uint32_t most = 0;
@@ -109,7 +113,8 @@ static uint32_t my_rate_in(const peer *p) {
     return most;
 }
 
-// The rate of a link without tensors: the slower of the rates that the two ends have reached on other links.
+// The rate of a link without tensors: the slower of the rates that the two ends have reached on
+// other links.
 static int64_t guess_rate(const peer *p, const route_known *k) {
     bool before = k->stage + 1 == p->stage;
     if (before && k->rate_here > 0) return (int64_t)k->rate_here * 1000;
@@ -124,7 +129,8 @@ static int64_t compute_time_at(const peer *p, member_id id) {
     return m == NULL ? 0 : (int64_t)route_time_at(p, m);
 }
 
-// The cost that both routers use, if the two have a link. Otherwise the same formula with this peer's estimates.
+// The cost that both routers use, if the two have a link. Otherwise the same formula with this
+// peer's estimates.
 static int64_t cost_of(peer *p, const route_known *k) {
     const route_link *l = route_find(p, k->member);
     if (l != NULL && l->told != 0 && k->stage + 1 == p->stage) return l->told;
@@ -161,7 +167,7 @@ void route_view_look(peer *p) {
     }
 }
 
-// ---- the view's neighbours ----------------------------------------------------------------------------------------
+// ---- the view's neighbours ----------------------------------------------------------------------
 
 // Reports the units on each link to the view, since a link with units must stay (rule W4).
 static void report_units(peer *p) {
@@ -227,7 +233,7 @@ bool route_view_wants(const peer *p, const cluster_member *m) {
     return false;
 }
 
-// ---- VIEW messages (rules W1, W5) ---------------------------------------------------------------------------------
+// ---- VIEW messages (rules W1, W5) ---------------------------------------------------------------
 
 static uint32_t clock_us(const peer *p) { return (uint32_t)(p->now / 1000) | 1; }
 

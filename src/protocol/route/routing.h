@@ -1,4 +1,5 @@
-// Routing in a peer: links between routers, partial views, link state, planned paths, and the functions that other parts call.
+// Routing in a peer: links between routers, partial views, link state, planned paths, and the
+// functions that other parts call.
 #ifndef BRAID_PROTOCOL_ROUTE_ROUTING_H
 #define BRAID_PROTOCOL_ROUTE_ROUTING_H
 
@@ -17,8 +18,8 @@ enum {
     ROUTE_MAX_FLOWS = 32,           // in one report to the user
 };
 
-// One end of a link between two routers (rule N4). It is up only while both ends know each other's session, so both forget what
-// they learned over a lost session.
+// One end of a link between two routers (rule N4). It is up only while both ends know each other's
+// session, so both forget what they learned over a lost session.
 typedef struct route_link {
     member_id member;
     bool up;                  // the router has it as a neighbour
@@ -64,7 +65,8 @@ typedef struct route_known {
     uint32_t rate_here;          // rate from it to this peer, from its VIEW
 } route_known;
 
-// At a data peer: planned paths of an iteration's microbatches on slow links (rule S4; routing/schedule/schedule.h).
+// At a data peer: planned paths of an iteration's microbatches on slow links (rule S4;
+// routing/schedule/schedule.h).
 typedef struct route_plan {
     uint64_t planned;  // 1 + the iteration of these paths
     bool found;
@@ -99,11 +101,12 @@ typedef struct peer_routing {
     peer_flow flow[ROUTE_MAX_FLOWS];  // the last report
 } peer_routing;
 
-// ---- route.c: the router in this peer; route_link.c: its links; route_view.c: its neighbours ---------------------
+// ---- route.c: the router in this peer; route_link.c: its links; route_view.c: its neighbours ----
 void route_tick(peer *p);
 void on_route(peer *p, const message *msg);
-// Rule N6. The member of the next stage for microbatch m by the units of flow; 0: no unit, or no such member can take it.
-// `wait`: the planned member has no free slot now, and waiting for it is cheaper.
+// Rule N6. The member of the next stage for microbatch m by the units of flow; 0: no unit, or no
+// such member can take it. `wait`: the planned member has no free slot now, and waiting for it is
+// cheaper.
 member_id route_pick(peer *p, uint32_t m, bool *wait);
 void route_sent(peer *p, uint32_t m, member_id to, bool by_unit);
 // A tensor that was sent at `sent_ns` was accepted there.
@@ -144,10 +147,12 @@ typedef struct route_forwarding {
 } route_forwarding;
 int64_t route_queued_on_link(const peer *p, member_id to);  // number of this peer's tensors that occupy the link
 route_forwarding route_forwarder(const peer *p, member_id to, member_id but);
-// The planned choice: through `by`, or directly if that is `to`. False: the forwarder is not usable now.
+// The planned choice: through `by`, or directly if that is `to`. False: the forwarder is not usable
+// now.
 bool route_forwarder_planned(const peer *p, member_id to, member_id by, route_forwarding *d);
-// Paths from that member to this peer that can be used at the same time (rule A5): the direct transfer time in microseconds (0: not
-// known), and up to `capacity` forwarders, the fastest first. Returns their number.
+// Paths from that member to this peer that can be used at the same time (rule A5): the direct
+// transfer time in microseconds (0: not known), and up to `capacity` forwarders, the fastest first.
+// Returns their number.
 uint32_t route_paths_from(const peer *p, member_id from, int64_t *direct_us, route_forwarding *path, uint32_t capacity);
 uint64_t route_round_trip(const peer *p, member_id to);  // 0: not known
 int64_t route_best_hop(const peer *p, const route_link *l);  // cost of the hop by the best paths in both directions
