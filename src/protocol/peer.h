@@ -46,7 +46,7 @@ typedef struct peer_run {
     uint16_t slots;             // m belongs to slot m mod slots
     uint16_t shares;            // private data: slot s belongs to share s mod shares, and each share to one peer. 0: all peers have the same data
     bool elastic;               // private data: an iteration goes on without the microbatches of a data peer that is away
-    uint64_t patience_ns;       // ... after so long
+    uint64_t patience_ns;       // elastic: grace period for an absent owner
     bool reproducible;
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch is sent to the cheapest peer
     uint8_t objective;          // router_objective
@@ -118,7 +118,7 @@ typedef struct peer_config {
     char address[WIRE_MAX_ADDRESS];
     member_kind kind;
     bool leader;                // begins the run: its first leader, and its only voter until there are others
-    bool lacks_start;           // ... long ago: the state from which that run began does not lie at its host any more
+    bool lacks_start;           // the host no longer has the state from which the run began
     braid_id leader_id;         // the leader to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
     braid_id named_id;          // the peer that the user named, which named the leader; the leader may have died since. Zero: the leader itself
@@ -136,7 +136,7 @@ typedef struct peer_config {
     uint8_t upload_percent;     // most of its link that state may take while the run goes on; 0 and 100: all of it
     uint64_t mutants;           // bit i: peer_mutant i; 0 outside of tests
     uint8_t carried_percent;    // of tensors that are forwarded however fast the link is; 0 outside of tests
-    bool carries_nothing;       // of others' tensors
+    bool carries_nothing;       // relays no tensors of others
     peer_view_mutant view_mutant;
 } peer_config;
 
@@ -165,8 +165,8 @@ typedef struct event {
     const job_result *result;
     const log_entry *entry;
     bool whole;          // EVENT_DRAIN: the run is to end so, if this peer leads it; else nothing
-    bool drop;           // ... without the iteration under way: the present version is saved
-    // ... and the log takes no more entries. For the only voter: nothing that is not stored holds
+    bool drop;           // end without the iteration under way: the present version is saved
+    // The log takes no more entries. For the only voter: entries that are not durable do not count.
     bool unlogged;
 } event;
 
@@ -226,7 +226,7 @@ typedef struct tell {
     uint64_t generation;  // TELL_ROLLED_BACK: of the run, from now on
     uint32_t left_out;  // TELL_ITERATION: planned, and of data that was not there in time
     uint64_t wasted, wasted_ns, useful_ns;  // TELL_ITERATION: this peer's so far, as in peer_view
-    uint64_t carried, carried_bytes;        // ... and these
+    uint64_t carried, carried_bytes;        // relayed ones of these
     uint64_t done, total;
     braid_hash hash;
     const char *text;
@@ -310,14 +310,14 @@ typedef struct peer_view {
     uint64_t wasted;                // microbatches that were computed here, wholly or in part, and given up
     uint64_t carried;               // tensors that were sent by a forwarder
     uint64_t carried_bytes;         // of others' tensors, forwarded here
-    bool routes;                    // it has a router, and the rest is the router's
-    bool route_linked;              // it and all its neighbours know each other
+    bool routes;                    // true: this peer has a router; the fields below are its state
+    bool route_linked;              // sessions with all neighbours are up
     bool route_settled;             // nothing of its is under way
-    bool route_waits;               // it will say or do something later by itself
+    bool route_waits;               // the router has a deadline
     uint32_t route_units, route_capacity;
     uint32_t route_bound;           // after the capacity fell: what it may still carry until the rest is given up
     uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
-    uint64_t route_changes;         // of what passes here, so far
+    uint64_t route_changes;         // changes of the flow through this peer so far
 } peer_view;
 
 // Whether that peer is a member in the log, as far as it was read here.

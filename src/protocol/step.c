@@ -41,14 +41,14 @@ static bool is_order(uint8_t kind) {
     return kind == MESSAGE_CANCEL || kind == MESSAGE_PROBE || kind == MESSAGE_RESUME || kind == MESSAGE_COMMIT;
 }
 
-static bool obeys_anybody(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
+static bool obeys_any_owner(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
 
 static void dispatch_microbatch(peer *p, const message *msg) {
     // DENY that answers GET has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
     if (!about_get && msg->iteration != p->state.iteration) return;
-    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_anybody(p, msg->kind)) return;
+    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
@@ -88,7 +88,7 @@ static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) 
 }
 
 static bool may_speak(const peer *p, uint32_t from, const message *msg) {
-    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
+    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_any_owner(p, msg->kind);
 }
 
 // True for messages that only the leader's side sends. Election messages are not among them: they
@@ -96,7 +96,7 @@ static bool may_speak(const peer *p, uint32_t from, const message *msg) {
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
 // True for messages that do not concern the aggregation.
-static bool is_trifle(uint8_t kind) {
+static bool leaves_aggregation_alone(uint8_t kind) {
     return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
 }
 
@@ -114,7 +114,7 @@ static void on_suspect(peer *p, const message *msg) {
 }
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
-    if (!is_trifle(msg->kind)) reduce_invalidate(p);
+    if (!leaves_aggregation_alone(msg->kind)) reduce_invalidate(p);
     if (blob != 0) p->core.blobs_held++;
     if (core_outdates(p, msg)) {
         peer_release(p, &blob);
@@ -246,7 +246,7 @@ static void resume_after_pause(peer *p, uint64_t late_ns) {
     rollback_compensate_pause(p, late_ns);
     private_compensate_pause(p, late_ns);
     raft_compensate_pause(&p->raft, p->now, late_ns);
-    p->woke_ns = p->now;
+    p->resumed_ns = p->now;
     log_progress(p);
 }
 
@@ -296,7 +296,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
     p->log->step_appends = 0;
     p->core.waiting_bytes = e->waiting_bytes;
     p->core.deadline = p->now + TIMING_HEARTBEAT_NS;
-    if (late_ns > TIMING_ASLEEP_NS) resume_after_pause(p, late_ns);
+    if (late_ns > TIMING_PAUSE_NS) resume_after_pause(p, late_ns);
     handle(p, e);
     log_progress(p);
     deliver_local(p);

@@ -7,8 +7,8 @@
 enum {
     PEER_MAX_PULLS = 96,            // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
-    PEER_WAITING_PARTS = 256,       // of groups being added up: about so many may wait here for the others
-    PEER_LEAST_COLLECTED = 16,      // ... and so many groups are collected at once in any case
+    PEER_WAITING_PARTS = 256,       // parts of incomplete chunk groups in memory, about
+    PEER_LEAST_COLLECTED = 16,      // chunk groups that are collected at once in any case
     PEER_MOST_ASKED = 64,           // unserved GETs of one peer, and
     PEER_MOST_SERVED_MIB = 128,     // MiB that wait on its link; beyond that it is refused for a while (backpressure)
     CHUNK_MAX_PATHS = 4,              // forwarders used for one member at once
@@ -23,10 +23,10 @@ typedef struct chunk_pull chunk_pull;
 typedef struct chunk_client {
     void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
     void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
-    void (*failed)(peer *p, const chunk_pull *was);                           // it ended without its chunks
+    void (*failed)(peer *p, const chunk_pull *was);                           // the pull ended without its chunks
     void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob
     void (*again)(peer *p, chunk_pull *q);      // the forwarder failed: ask once more, without one
-    void (*needless)(peer *p, chunk_pull *q);   // its chunks are not needed any more
+    void (*needless)(peer *p, chunk_pull *q);   // true if the chunks of the pull are not needed any more
 } chunk_client;
 
 struct chunk_pull {
@@ -42,25 +42,25 @@ struct chunk_pull {
     uint32_t part;          // GET_PART: index of the contributor in the round's list
     member_id by;           // forwarder of the answer, as transfer `serial`; 0: none
     uint32_t serial;
-    bool announced, joining;  // its DATA came with `hash`; JOB_JOIN checks the bytes
+    bool announced, joining;  // DATA came with `hash`; JOB_JOIN checks the bytes
     uint64_t hash;
     blob_id piece;          // `bytes` of it
     uint64_t bytes;
-    uint64_t timeout_ns;    // of a forwarded answer
+    uint64_t timeout_ns;    // time limit of a relayed answer
 };
 
 // A path for chunks of one member. The first one is direct.
 typedef struct multipath_path {
     member_id by;
-    uint64_t us;            // of a tensor; 0: not known
-    uint32_t percent;       // of the expected time, needed by recent chunks; 0: none came
+    uint64_t us;            // transfer time of a tensor; 0: not known
+    uint32_t percent;       // time of recent chunks in percent of the expected time; 0: none came
     uint64_t came_ns;       // when the newest chunks came
 } multipath_path;
 
 typedef struct multipath_paths {
     member_id from;         // 0: none
     uint64_t until_ns;      // when paths are chosen again
-    uint64_t fewer_ns;      // since when one path rests, because all together were slow
+    uint64_t fewer_ns;      // start of the rest of one path, because all together were slow
     uint32_t count;
     multipath_path way[1 + CHUNK_MAX_PATHS];
 } multipath_paths;
@@ -73,7 +73,7 @@ typedef struct multipath_rest {
 // A path, and the expected arrival of what is asked for now.
 typedef struct multipath_choice {
     member_id by;
-    uint64_t us;            // for the tensors under way on it and one more
+    uint64_t us;            // arrival time of one more tensor behind those under way
 } multipath_choice;
 
 // State transfer to this peer: content hashes that the host has, and chunks that may be in its
@@ -116,7 +116,7 @@ _Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= 64, "the parts of a group are bits
 
 typedef struct chunk_aggregation {
     bool begun;             // `begin` is this iteration's newest round
-    bool adopted;           // its CLOSE is applied here, and this peer's part is as the manifest says
+    bool adopted;           // CLOSE is applied here, and this peer's part equals the manifest's
     bool normed, norm_asked;
     message_begin begin;
     uint64_t begun_ns;      // when BEGIN came
@@ -128,10 +128,10 @@ typedef struct chunk_aggregation {
     uint64_t results;       // iteration of the result blocks
     uint32_t done;          // finished groups
     uint64_t idle_until_ns; // reduce_tick has nothing to do before, unless a message or job invalidates this
-    uint64_t idle_wake_ns;  // ... but must wake then
+    uint64_t idle_wake_ns;  // when the next check is due at the latest
     member_id asked_of;     // cached within a reduce_tick: the member asked about last, and the answer; 0: none
     bool it_answers;
-    member_id full;        // ... and a member with no free pull
+    member_id full;        // cached: a member without a free pull
     bool candidates_known;  // in this reduce_tick
     uint32_t candidates;
     member_id candidate[WIRE_MAX_STAGE_MEMBERS];  // members of the stage that could have a result

@@ -405,7 +405,7 @@ void fetch_tick(peer *p) {
 }
 
 // True if this peer has none of these blocks at that version or a later one.
-static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
+static bool is_newer(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
     for (uint32_t b = first; b < first + count; b++)
         if (p->chunks->block_version[b] != UINT64_MAX && p->chunks->block_version[b] >= version) return false;
     return true;
@@ -413,12 +413,12 @@ static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t vers
 
 // True if a chunk that waits to be stored is still new; otherwise the host would go back to an
 // older version.
-bool fetch_counts(const peer *p, const core_job *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
+bool fetch_counts(const peer *p, const core_job *t) { return is_newer(p, t->work.first, t->work.count, t->work.version); }
 
 static bool wanted(const peer *p, const message_get *get) {
     bool useful = get->version == p->state.iteration || get->version + 1 == p->state.iteration;
     if (p->ready || !useful || !names_known(p, get->version) || get->count > PEER_SEGMENT_BLOCKS || put_waits(p, get->first, get->count)) return false;
-    return is_news(p, get->first, get->count, get->version);
+    return is_newer(p, get->first, get->count, get->version);
 }
 
 // Takes a chunk of state. Chunks of pulls that have ended are used as well.

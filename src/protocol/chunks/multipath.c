@@ -10,8 +10,8 @@
 enum {
     OF_ONE_WAY = 4,        // GETs under way on the fastest path from one member
     MOST_OF_ONE_WAY = 12,  // ... where a round trip is long beside a chunk
-    HOPED = 66,            // percent; these three as for tensors (route_linkstate.c)
-    HARDLY_LESS = 95,
+    EXPECTED_PERCENT = 66,            // percent; these three as for tensors (route_linkstate.c)
+    USELESS_PERCENT = 95,
     MOST_PERCENT = 180,
     TIMEOUT_FACTOR = 6,      // times the expected time, and TIMING_FORWARD_NS: then a forwarded chunk is taken for lost
     BLOCK_BYTES = 4 << 16,  // about
@@ -116,7 +116,7 @@ bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *
     }
     if (least == UINT64_MAX) return false;
     bool forced = !straight && p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
-    if (forced) *out = (multipath_choice){.by = forward_anybody(p, from)};
+    if (forced) *out = (multipath_choice){.by = forward_random(p, from)};
     return true;
 }
 
@@ -250,10 +250,10 @@ static void note_came(peer *p, const chunk_pull *q) {
         uint64_t percent = (p->now - since) / (most_ns / 100 + 1);
         way->came_ns = p->now;
         if (q->asked_ns < w->fewer_ns) return;
-        way->percent = (3 * (way->percent == 0 ? HOPED : way->percent) +
+        way->percent = (3 * (way->percent == 0 ? EXPECTED_PERCENT : way->percent) +
                         (uint32_t)(percent < MOST_PERCENT ? percent : MOST_PERCENT)) /
                        4;
-        if (way->percent < HARDLY_LESS) return;
+        if (way->percent < USELESS_PERCENT) return;
         let_rest(p, q->by, TIMING_FORWARDER_SLOW_NS);
         w->fewer_ns = p->now;
         for (uint32_t k = 1; k < w->count; k++) w->way[k].percent = 0;

@@ -2,7 +2,7 @@
 // known to their client (chunk_client, chunks.h).
 #include "protocol/chunks/chunks.h"
 
-enum { LINE_SHARE = 4 };  // a standby pulls during this fraction of the time
+enum { STANDBY_LINK_SHARE = 4 };  // a standby pulls during this fraction of the time
 
 // Rule B2. A standby has one pull at a time. Then it pauses three times as long as the pull took,
 // so that working members come first.
@@ -16,7 +16,7 @@ bool pulls_may_start(peer *p) {
 }
 
 void pulls_pause_standby(peer *p, uint64_t took_ns) {
-    if (p->standby) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
+    if (p->standby) p->chunks->rest_until_ns = p->now + (STANDBY_LINK_SHARE - 1) * took_ns;
 }
 
 chunk_pull *pull_start(peer *p, const chunk_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {

@@ -63,7 +63,7 @@ static uint64_t line_rate(const peer *p) {
 
 // True if most of this stage's capacity waits for its state. Then state transfer has no rate limit
 // (rule J8).
-static bool stage_is_short(const peer *p) {
+static bool stage_lacks_state(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -75,7 +75,7 @@ static bool stage_is_short(const peer *p) {
 }
 
 // True if the iteration needs the link: for tensors, relayed ones included, or for an aggregation.
-static bool line_is_wanted(const peer *p) {
+static bool link_is_needed(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_INFLIGHT(p, m) {
         if (send_first_hop(&p->microbatch->inflight[m].on) != 0 || send_first_hop(&p->microbatch->inflight[m].back) != 0) return true;
@@ -90,8 +90,8 @@ static bool line_is_wanted(const peer *p) {
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const cluster_member *to = member_find(p, p->cluster->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;
-    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
-    if (!line_is_wanted(p)) return 0;
+    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_lacks_state(p)) return 0;
+    if (!link_is_needed(p)) return 0;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
     uint64_t gone_ns = p->chunks->upload.ns + (rate == 0 ? 0 : (uint64_t)((double)p->chunks->upload.bytes / (double)rate * (double)TIMING_S));
     if (p->now < gone_ns) return gone_ns - p->now;
@@ -112,7 +112,7 @@ static job_kind serves(peer *p, const message_get *get) {
 }
 
 // Backpressure (rule J9): true if the contact sends GETs faster than its link takes the answers.
-static bool is_clogged(const peer *p, uint32_t from) {
+static bool exceeds_backlog(const peer *p, uint32_t from) {
     uint32_t asked = 0;
     for (uint32_t i = 0; i < p->core.task_count; i++) {
         const core_job *t = &p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS];
@@ -124,7 +124,7 @@ static bool is_clogged(const peer *p, uint32_t from) {
 void on_get(peer *p, uint32_t from, const message *msg) {
     const message_get *get = &msg->u.get;
     job_kind kind = serves(p, get);
-    uint64_t wait_ns = is_clogged(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
+    uint64_t wait_ns = exceeds_backlog(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for this peer's own jobs
     bool can = kind != JOB_NONE && wait_ns == 0 && p->core.task_count <= PEER_MAX_TASKS / 2;
     core_job *t = can ? jobs_add(p, kind) : NULL;

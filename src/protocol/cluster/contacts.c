@@ -33,7 +33,7 @@ static void index_contacts(peer *p) {
     }
 }
 
-static bool is_sought(const peer *p, const cluster_contact *c);
+static bool must_be_kept(const peer *p, const cluster_contact *c);
 
 
 // Makes room by closing the oldest link to a peer that the run does not need: any peer may connect
@@ -42,7 +42,7 @@ static uint32_t stranger_leaves(peer *p) {
     uint32_t oldest = NO_CONTACT;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
-        if (c->member != 0 || c->joining || c->link != LINK_UP || is_sought(p, c)) continue;
+        if (c->member != 0 || c->joining || c->link != LINK_UP || must_be_kept(p, c)) continue;
         if (oldest == NO_CONTACT || c->up_ns < p->cluster->contacts[oldest].up_ns) oldest = i;
     }
     effect *e = oldest == NO_CONTACT ? NULL : peer_effect(p, EFFECT_CLOSE);
@@ -97,7 +97,7 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
 // True for a contact that is no member and must be kept: the leader, a voter, or, for a joiner, a
 // peer that its user named. Reason for the last: the address of the leader may be outdated, and
 // then the named peer is all that a joiner knows.
-static bool is_sought(const peer *p, const cluster_contact *c) {
+static bool must_be_kept(const peer *p, const cluster_contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id);
     return leads || (p->me == 0 && contact_is_named(p, &c->id)) || lead_is_voter(p, &c->id);
 }
@@ -112,7 +112,7 @@ void contacts_add_named(peer *p) {
 
 // Forgets a contact without a link that is no member, is not being admitted and is not sought.
 void contact_forget(peer *p, cluster_contact *c) {
-    if (c->member == 0 && !c->joining && c->link == LINK_NONE && !is_sought(p, c)) c->used = false;
+    if (c->member == 0 && !c->joining && c->link == LINK_NONE && !must_be_kept(p, c)) c->used = false;
 }
 
 void contact_up(peer *p, const braid_id *id) {
@@ -217,7 +217,7 @@ static bool hears_most(const peer *p) {
 
 static uint64_t dial_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
-    if (c->member == 0 && !is_sought(p, c)) return UINT64_MAX;
+    if (c->member == 0 && !must_be_kept(p, c)) return UINT64_MAX;
     // of two members the newer one dials; the older one only after two redial delays
     bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0 && !c->moved;
     return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;

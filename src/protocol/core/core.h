@@ -66,7 +66,7 @@ struct peer {
     peer_run run;
     peer_config config;
     uint64_t now;
-    uint64_t woke_ns;       // when this process last resumed after a pause
+    uint64_t resumed_ns;       // when this process last resumed after a pause
     rng random;
     uint32_t microbatches;  // of an iteration, planned and held-out
     member_id me;           // 0: not a member

@@ -25,7 +25,7 @@
 #define TIMING_REDIAL_FIRST_NS (200 * TIMING_MS)   // a fallen link is dialled at once, then after this, doubling
 #define TIMING_REDIAL_MOST_NS (5 * TIMING_S)
 #define TIMING_LINK_GRACE_NS (1 * TIMING_S)        // a link that fell this recently may come back: its peer still counts as answering
-#define TIMING_ASLEEP_NS (1 * TIMING_S)            // a step this late means that this process was paused
+#define TIMING_PAUSE_NS (1 * TIMING_S)            // a step this late means that this process was paused
 #define TIMING_FRESH_NS (2 * TIMING_S)             // heard within this: alive, for decisions that cannot be undone
 #define TIMING_SUSPECT_PHI 4.0                     // suspected: one false alarm in 10^4
 #define TIMING_EXPEL_REFUSED_NS (400 * TIMING_MS)  // removed: its port has refused connections for so long

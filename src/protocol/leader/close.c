@@ -372,7 +372,7 @@ static bool must_be_made(peer *p, uint32_t m) {
 
 // True if the weights are those of the start or of a complete checkpoint, so that no checkpoint is
 // needed.
-static bool end_without_news(peer *p) {
+static bool nothing_to_save(peer *p) {
     tell t = {.kind = TELL_END, .iteration = p->state.iteration};
     bool saved = p->run.save && !p->leader->saving && rollback_weights(p, p->state.iteration, &t.hash);
     if (!saved && (p->state.iteration != p->state.start_version || p->state.fence != 0)) return false;
@@ -393,32 +393,32 @@ static void end_unfinished(peer *p) {
     bool given_up = m < p->microbatches;
     if ((!given_up && !p->leader->drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     if (given_up) private_tell_unfinished(p, m);
-    if (!given_up && end_without_news(p)) return;
+    if (!given_up && nothing_to_save(p)) return;
     p->leader->phase = LEADER_SAVING_LAST;
     // a checkpoint that has begun continues: restarted, late answers would be taken for new ones
     if (!p->leader->saving || p->leader->save_ending) save_begin(p, p->state.iteration);
 }
 
-static bool stays(const peer *p, member_id id) {
+static bool remains_member(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
     return m != NULL && !goes(p, m);
 }
 
 // True if each stage has a member that stays and can make the next version. Otherwise the
 // aggregation is repeated.
-static bool is_made(const peer *p, uint16_t s) {
+static bool next_version_is_safe(const peer *p, uint16_t s) {
     const stage_round *r = &p->leader->round[s];
     if (p->leader->close.tokens == 0) return somebody_stays(p, s);
     for (uint32_t i = 0; i < r->reports; i++)
-        if (stays(p, r->reporter[i])) return true;
+        if (remains_member(p, r->reporter[i])) return true;
     for (uint32_t i = 0; i < r->standbys; i++)
-        if (stays(p, r->standby[i]) && hash_equal(&r->standby_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
+        if (remains_member(p, r->standby[i]) && hash_equal(&r->standby_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
     return false;
 }
 
 static bool all_are_made(const peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++)
-        if (!is_made(p, s)) return false;
+        if (!next_version_is_safe(p, s)) return false;
     return true;
 }
 

@@ -30,7 +30,7 @@ static uint16_t stage_before(const peer *p, uint32_t from, const message_join *j
 static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     uint16_t was = stage_before(p, from, join);
     uint32_t count = 0;
-    bool given = rollback_is_given(p) && rollback_to_be_had(p);
+    bool given = rollback_is_given(p) && rollback_start_available(p);
     if (was == 0 || !p->state.started || (join->kind == MEMBER_RELAY && given)) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -250,7 +250,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     }
     uint16_t stage;
     // the run is ending: it is dismissed when all is saved; a rollback may need it until then
-    if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
+    if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_is_likely(p)) {
         if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);
         return;
     }
@@ -358,7 +358,7 @@ static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
 // FINAL is being appended, and `m` is the only member that can make the next version: it reported
 // the results, or, if nothing counts, has this version. Before that the aggregation is repeated
 // without a removed member.
-static bool makes_the_next(const peer *p, const cluster_member *m) {
+static bool is_only_source_of_next_version(const peer *p, const cluster_member *m) {
     const peer_leader *l = p->leader;
     if (l->phase != LEADER_FINISHING || member_is_standby(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
@@ -375,9 +375,9 @@ static bool makes_the_next(const peer *p, const cluster_member *m) {
 void leader_remove_silent(peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     bool refused = p->cluster->contacts[m->contact].refused_ns != 0;
-    bool at_start = p->state.iteration == p->state.start_version && rollback_to_be_had(p);
+    bool at_start = p->state.iteration == p->state.start_version && rollback_start_available(p);
     bool replaceable = (at_start && failover_has_successor(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
-    if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_remove(p, who, EXPEL_DEAD);
+    if (refused || !p->state.started || (replaceable && !is_only_source_of_next_version(p, m))) leader_remove(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {

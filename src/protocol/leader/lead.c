@@ -222,7 +222,7 @@ static bool some_voter_relays(const peer *p) {
 }
 
 // Rule V9: true if a relay leads and every data peer among the voters is leaving.
-static bool nobody_follows(const peer *p) {
+static bool all_data_voters_leave(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
         if (c != NULL && p->cluster->members[i].kind == MEMBER_DATA && votes(p, &p->cluster->members[i]) && !c->departing) return false;
@@ -262,7 +262,7 @@ static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
 }
 
 // A single voter that must hand over leadership: two voters, until the next leader removes it.
-static bool heir_too(const peer *p, log_voters *v) {
+static bool add_successor_voter(const peer *p, log_voters *v) {
     const cluster_member *m = leads_for_good(p) ? NULL : candidate(p, v, true);
     if (m != NULL) add_voter(p, m, v);
     return m != NULL;
@@ -292,11 +292,11 @@ static bool other_voters(const peer *p, log_voters *v) {
     *v = p->raft.voters;
     if (v->count > target) return drop_voter(p, v);
     if (v->count == 1 && several_voters(p, target, v)) return true;
-    if (v->count == 1) return heir_too(p, v);
+    if (v->count == 1) return add_successor_voter(p, v);
     bool left = some_voter_has_left(p), silence = some_voter_is_silent(p), full = v->count == target;
     const cluster_member *m = candidate(p, v, full && !silence && !left);
     if (left && (m == NULL || silence)) return drop_voter(p, v);
-    if (m == NULL || (full && !silence && !left && !some_voter_relays(p) && !nobody_follows(p))) return false;
+    if (m == NULL || (full && !silence && !left && !some_voter_relays(p) && !all_data_voters_leave(p))) return false;
     if (full && silence) return drop_voter(p, v);
     add_voter(p, m, v);
     return true;
@@ -304,8 +304,8 @@ static bool other_voters(const peer *p, log_voters *v) {
 
 // Rule V4: true if a majority of `v` was heard within half an election timeout (voters answer four
 // times in one), and since this process last resumed from a pause.
-static bool would_hold(const peer *p, const log_voters *v) {
-    uint64_t awake_ns = p->now - p->woke_ns, moment_ns = p->raft.election_timeout_ns / 2;
+static bool has_recent_majority(const peer *p, const log_voters *v) {
+    uint64_t awake_ns = p->now - p->resumed_ns, moment_ns = p->raft.election_timeout_ns / 2;
     uint32_t answer = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
@@ -320,7 +320,7 @@ static bool would_hold(const peer *p, const log_voters *v) {
 // An odd number of voters needs no larger majority than one voter less or more. So undoing a change
 // to it is never worse, even if some are unreachable now: they may return after this leader steps
 // down, and only this leader can undo the change.
-static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || would_hold(p, before); }
+static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || has_recent_majority(p, before); }
 
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
@@ -328,8 +328,8 @@ static void choose_voters(peer *p) {
     if (p->config.voters <= 1 || !p->state.started) return;
     if (log_room(p) == 0) return;
     // a voter died during a change, and the new configuration has no quorum
-    if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
-    else if (!over && raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) {
+    if (raft_may_undo(&p->raft, &entry.u.voters) && !has_recent_majority(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
+    else if (!over && raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && has_recent_majority(p, &entry.u.voters)) {
         lead_renew_addresses(p, &entry.u.voters);
         log_append(p, &entry);
     }

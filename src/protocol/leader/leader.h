@@ -105,7 +105,7 @@ void standby_on_state(peer *p, const message *msg);
 // ---- rollback.c ---------------------------------------------------------------------------------
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
 uint64_t rollback_grace_ns(const peer *p);  // how long a member that may make the rollback unnecessary is waited for
-bool rollback_to_be_had(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
+bool rollback_start_available(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
 // True if the log has a checkpoint of this version that a present peer can read, or the run began
 // from it.
 bool rollback_is_saved(const peer *p, uint64_t version);
@@ -115,7 +115,7 @@ bool rollback_needs(const peer *p, const cluster_member *m);  // `m` alone can r
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
 void rollback_compensate_pause(peer *p, uint64_t late_ns);  // this process was paused
-bool rollback_nears(const peer *p);  // a stage seems lost: a joiner may bring a checkpoint
+bool rollback_is_likely(const peer *p);  // a stage seems lost: a joiner may bring a checkpoint
 bool rollback_under_way(const peer *p);  // RUN is appended and not applied: decisions about the work must wait
 void rollback_lead_again(peer *p);
 

@@ -32,7 +32,7 @@ static void forget_work(peer *p) {
 }
 
 // Discards the heartbeats of members from before the rollback (rule G4).
-static void forget_words(peer *p) {
+static void discard_heartbeats(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         cluster_contact *c = &p->cluster->contacts[i];
         uint64_t saved = c->beat.saved;
@@ -55,7 +55,7 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
     }
     p->version = run->start_version;
     forget_work(p);
-    forget_words(p);
+    discard_heartbeats(p);
     p->chunks->cached_version = UINT64_MAX;
     memset(p->cluster->former, 0, sizeof p->cluster->former);
     if (p->me != 0) {
@@ -82,7 +82,7 @@ static bool readable(const peer *p, uint64_t version) {
 }
 
 // True if the state from which the present generation began is available.
-bool rollback_to_be_had(const peer *p) {
+bool rollback_start_available(const peer *p) {
     return p->state.start_version == 0 || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
 
@@ -102,7 +102,7 @@ bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights) {
 
 bool rollback_is_saved(const peer *p, uint64_t version) {
     if (readable_checkpoint(p, version) != NULL) return true;
-    return version == p->state.start_version && rollback_to_be_had(p);
+    return version == p->state.start_version && rollback_start_available(p);
 }
 
 static bool is_fetched(const peer *p, uint16_t stage) {
@@ -121,7 +121,7 @@ bool rollback_needs(const peer *p, const cluster_member *m) {
 }
 
 // Finds the newest version that every stage still has. False: there is none.
-static bool back_to(const peer *p, uint64_t *version) {
+static bool newest_common_version(const peer *p, uint64_t *version) {
     for (uint32_t i = p->state.checkpoint_count; i-- > 0;) {
         *version = p->state.checkpoint[i].entry.version;
         if (*version <= p->state.iteration && readable(p, *version)) return true;
@@ -197,7 +197,7 @@ void rollback_compensate_pause(peer *p, uint64_t late_ns) {
         if (p->leader->rollback.lost_ns[s] != 0) p->leader->rollback.lost_ns[s] += late_ns;
 }
 
-bool rollback_nears(const peer *p) {
+bool rollback_is_likely(const peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (p->leader->rollback.lost_ns[s] != 0) return true;
     return false;
@@ -205,7 +205,7 @@ bool rollback_nears(const peer *p) {
 
 // True if a standby could take over the work of `m`, the only member of its stage. A promoted
 // standby is not moved: it would join as a standby again.
-static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
+static bool has_standby(const peer *p, const cluster_member *m, uint16_t empty) {
     return standby_can_take_over(p, m->stage) && (m->promoted == 0 || !standby_exists(p, empty));
 }
 
@@ -219,7 +219,7 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
         const cluster_member *m = &p->cluster->members[i];
         if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling || m->contact == NO_CONTACT) continue;
         uint32_t count = member_count_stage(p, m->stage);
-        if (count < most || (count == 1 && !has_stand_in(p, m, empty))) continue;
+        if (count < most || (count == 1 && !has_standby(p, m, empty))) continue;
         most = count;
         newest = m->id;
     }
@@ -253,7 +253,7 @@ void rollback_lead(peer *p) {
         fill_the_empty(p);
         return;
     }
-    bool to_be_had = back_to(p, &version);  // otherwise a joiner may bring it, and is admitted for that (rollback_nears)
+    bool to_be_had = newest_common_version(p, &version);  // otherwise a joiner may bring it, and is admitted for that (rollback_nears)
     // a joiner may bring a newer checkpoint
     uint64_t newest = run_state_newest_checkpoint(&p->state), due = version < newest ? recompute_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {

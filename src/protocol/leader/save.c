@@ -102,7 +102,7 @@ static bool state_is_sure(const peer *p, uint16_t stage) {
     return r->state_agreed && same >= (able < 2 ? 1 : 2);
 }
 
-static bool named_rightly(const peer *p, uint16_t stage) {
+static bool names_match(const peer *p, uint16_t stage) {
     const stage_round *r = &p->leader->round[stage];
     return stage == p->stage || (r->named && r->state_agreed && hash_equal(&r->named_root, &r->agreed_state));
 }
@@ -124,7 +124,7 @@ static void ask_names(peer *p, uint16_t stage) {
 
 // True if all members of the stage are corrupt sources: the checkpoint is given up, and the run
 // goes on.
-static bool all_lie(const peer *p, uint16_t stage) {
+static bool all_sources_corrupt(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -166,9 +166,9 @@ static void save_end(peer *p, bool give_up) {
 
 // The first stage with content hashes other than those that its members agree on now; `stages`:
 // none.
-static uint16_t misnamed(const peer *p) {
+static uint16_t first_mismatched_stage(const peer *p) {
     uint16_t s = 0;
-    while (s < p->run.stages && named_rightly(p, s)) s++;
+    while (s < p->run.stages && names_match(p, s)) s++;
     return s;
 }
 
@@ -188,9 +188,9 @@ static void save_tell_log(peer *p) {
 
 // True if the checkpoint cannot be written, or a stage gives no valid blocks. The last one is read
 // to its end all the same, because its hash is the result of the run.
-static bool is_in_vain(const peer *p) {
+static bool cannot_complete(const peer *p) {
     const peer_leader *l = p->leader;
-    return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
+    return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_sources_corrupt(p, l->save_stage));
 }
 
 // Between two FINALs the state does not change, so a requested checkpoint need not wait for the
@@ -209,11 +209,11 @@ void save_tick(peer *p) {
     save_tell_log(p);
     if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay transfers leadership first
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
-        if (is_in_vain(p)) {
+        if (cannot_complete(p)) {
             if (l->save_under_way == 0 && !l->save_naming) save_end(p, true);
             return;
         }
-        if (!named_rightly(p, l->save_stage)) {
+        if (!names_match(p, l->save_stage)) {
             ask_names(p, l->save_stage);
             return;
         }
@@ -228,7 +228,7 @@ void save_tick(peer *p) {
         l->save_stage++;
     }
     if (l->save_stage < p->run.stages || l->save_under_way > 0) return;
-    uint16_t wrong = misnamed(p);
+    uint16_t wrong = first_mismatched_stage(p);
     if (wrong == p->run.stages) {
         save_end(p, false);
         return;

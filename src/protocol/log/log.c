@@ -174,8 +174,8 @@ void log_open(peer *p) {
 // True while a snapshot is arriving. Entries of the own store continue behind it, or replace it if
 // it breaks off.
 static bool begins_afresh(peer *p) {
-    if (p->state.position > p->log->afresh.floor || p->now >= p->log->afresh.until_ns) return false;
-    peer_wake_at(p, p->log->afresh.until_ns);
+    if (p->state.position > p->log->incoming.floor || p->now >= p->log->incoming.until_ns) return false;
+    peer_wake_at(p, p->log->incoming.until_ns);
     return true;
 }
 
@@ -184,7 +184,7 @@ static void apply_committed(peer *p) {
     if (begins_afresh(p)) return;
     while (p->state.position < p->raft.committed && (entry = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         if (peer_is_leader(p)) announce(p, entry);
-        p->log->afresh.as_of = 0;
+        p->log->incoming.as_of = 0;
         apply(p, entry);
     }
 }
@@ -276,10 +276,10 @@ static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->standby;
     run_state_forget_members(&p->state);
     members_forget(p);
-    p->log->afresh.floor = p->state.position;
-    p->log->afresh.until_ns = p->now + TIMING_REPEAT_NS;
-    p->log->afresh.from = from;
-    p->log->afresh.as_of = as_of;
+    p->log->incoming.floor = p->state.position;
+    p->log->incoming.until_ns = p->now + TIMING_REPEAT_NS;
+    p->log->incoming.from = from;
+    p->log->incoming.as_of = as_of;
     p->state.position = 0;
     raft_reset_applied(&p->raft);
 }
@@ -303,9 +303,9 @@ static void take_addresses(peer *p, const log_voters *voters) {
 static bool follows(peer *p, uint32_t from, const message *msg) {
     const message_log *body = &msg->u.log;
     if (body->previous != p->state.position) return false;
-    if (p->log->afresh.as_of != 0 && from == p->log->afresh.from && msg->log_position == p->log->afresh.as_of) return true;
+    if (p->log->incoming.as_of != 0 && from == p->log->incoming.from && msg->log_position == p->log->incoming.as_of) return true;
     if (body->entry.kind == LOG_BASE || body->entry.index != p->state.position + 1) return false;
-    p->log->afresh.as_of = 0;
+    p->log->incoming.as_of = 0;
     return true;
 }
 

@@ -26,7 +26,7 @@ typedef struct peer_log {
         uint64_t floor, until_ns;
         uint64_t as_of;       // 0: none comes
         uint32_t from;
-    } afresh;                 // a snapshot comes, entry by entry, in place of what was known up to `floor`
+    } incoming;                 // a snapshot comes, entry by entry, in place of what was known up to `floor`
 } peer_log;
 
 // ---- log.c --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 
 // For tests: a random forwarder, however fast the direct link is.
-member_id forward_anybody(peer *p, member_id to) {
+member_id forward_random(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[(start + i) % p->cluster->member_count];

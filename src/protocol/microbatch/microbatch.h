@@ -58,7 +58,7 @@ void send_backward(peer *p, uint32_t m);
 bool send_is_under_way(peer *p, tensor_sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to the same receiver
 void send_forward_proven(peer *p, uint32_t m, member_id by);  // `by` has computed it, whether or not its COMPLETE arrives
-void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who);
+void send_suspect_to_owner(peer *p, uint32_t m, uint8_t phase, member_id who);
 void send_add_tried(tensor_sending *s, member_id who);
 void send_forward_routed(peer *p, uint32_t m);
 uint32_t send_links_of(const peer *p, member_id id);
@@ -92,7 +92,7 @@ void forwarded_joined(peer *p, const core_job *t, const job_result *r);
 void forwarded_tick(peer *p);
 
 // ---- forward.c ----------------------------------------------------------------------------------
-member_id forward_anybody(peer *p, member_id to);  // for tests: a random forwarder
+member_id forward_random(peer *p, member_id to);  // for tests: a random forwarder
 void forward_refuse(peer *p, member_id origin, uint32_t serial);
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 

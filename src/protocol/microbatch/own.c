@@ -349,19 +349,19 @@ void own_settle(peer *p, uint32_t m) {
 // ---- TRACE --------------------------------------------------------------------------------------
 
 // In a repair the gradient may come before the activation.
-static bool says_forward(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
+static bool reports_forward_done(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
 
 // Of two copies in a stage the more advanced one is recorded. If each replaced the other with every
 // TRACE, waiting would look like progress, and a loss behind them would not be repaired.
 static bool trace_further(const owned_stage *st, const message_trace *body) {
-    bool forward = says_forward(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
+    bool forward = reports_forward_done(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
     if (st->backward_done || st->committed) return false;
     return (forward && !st->forward_done) || (returning && !st->returning);
 }
 
 // True if the TRACE reports progress: a stash that only waits repeats its TRACE.
 static bool trace_progress(owned_stage *st, const message_trace *body) {
-    bool forward = says_forward(body), backward = body->phase == TRACE_BACKWARD_DONE;
+    bool forward = reports_forward_done(body), backward = body->phase == TRACE_BACKWARD_DONE;
     bool news = st->eta_ns == 0 || (forward && !st->forward_done) || (backward && !st->backward_done) || (body->phase == TRACE_RETURNING && !st->returning);
     st->forward_done |= forward;
     st->backward_done |= backward;
@@ -376,7 +376,7 @@ static void trace_answers(owned_stage *st, const message_trace *body) {
     if (!st->answered) st->forwarding = st->working = true;
     st->answered = true;
     st->has_x |= body->phase == TRACE_ACCEPTED;
-    st->has_y |= st->forward_done || says_forward(body);
+    st->has_y |= st->forward_done || reports_forward_done(body);
     st->has_dy |= body->phase == TRACE_RETURNING;
     st->has_dx |= body->phase == TRACE_BACKWARD_DONE;
 }
@@ -402,7 +402,7 @@ void on_trace(peer *p, const message *msg) {
     }
     if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
-    if (s == 1 && says_forward(body)) send_forward_proven(p, m, msg->sender);
+    if (s == 1 && reports_forward_done(body)) send_forward_proven(p, m, msg->sender);
     if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
         o->backoff = 0;
@@ -415,7 +415,7 @@ void on_trace(peer *p, const message *msg) {
 
 // All other members have counted it and its gradient is here: only this peer's own work is left, so
 // no probe is needed.
-static bool only_mine_is_left(const peer *p, uint32_t m) {
+static bool only_own_work_left(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
@@ -441,7 +441,7 @@ static void own_one_tick(peer *p, uint32_t m) {
     repair_tick(p, m);
     if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
         if (o->phase == OWNED_COMMITTED) own_commit(p, m);
-        if (only_mine_is_left(p, m)) own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
+        if (only_own_work_left(p, m)) own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
         else repair_begin(p, m);
     }
     if (o->probe_ns == 0) peer_wake_at(p, o->deadline_ns);

@@ -57,7 +57,7 @@ void send_add_tried(tensor_sending *s, member_id who) {
     if (s->tried_count < PEER_MAX_TRIED) s->tried_count++;
 }
 
-void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
+void send_suspect_to_owner(peer *p, uint32_t m, uint8_t phase, member_id who) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
     suspect->member = who;
@@ -121,7 +121,7 @@ static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
     }
     h->on.state = SEND_LOST;
     h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
-    send_tell_owner_lost(p, m, PHASE_FORWARD, to);
+    send_suspect_to_owner(p, m, PHASE_FORWARD, to);
 }
 
 void send_forward_again(peer *p, uint32_t m) {
@@ -168,7 +168,7 @@ void send_backward(peer *p, uint32_t m) {
     h->back.state = SEND_LOST;
     h->back.to = to;
     h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
-    send_tell_owner_lost(p, m, PHASE_BACKWARD, to);
+    send_suspect_to_owner(p, m, PHASE_BACKWARD, to);
 }
 
 // ---- answers ------------------------------------------------------------------------------------
@@ -225,14 +225,14 @@ void send_member_gone(peer *p, member_id gone) {
         if (back_way && h->back.to == gone) {
             h->back.state = SEND_LOST;
             h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
-            send_tell_owner_lost(p, m, PHASE_BACKWARD, gone);
+            send_suspect_to_owner(p, m, PHASE_BACKWARD, gone);
         }
     }
 }
 
 // The next stage has been empty for TIMING_NO_PEER_NS: return the microbatch upstream, where other
 // members may be known.
-static bool nobody_left(peer *p, uint32_t m) {
+static bool next_stage_is_empty(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
@@ -266,7 +266,7 @@ static void forward_overdue(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     switch (h->on.state) {
     case SEND_WAITING:
-        if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
+        if (p->stage + 1 < p->run.stages && next_stage_is_empty(p, m)) return;
         h->on.tried_count = 0;  // members that refused may accept by now
         h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
         send_forward(p, m);
@@ -279,7 +279,7 @@ static void forward_overdue(peer *p, uint32_t m) {
         // one the same is tried again
         member_id slow = h->on.to;
         overdue(p, &h->on);
-        send_tell_owner_lost(p, m, PHASE_FORWARD, slow);
+        send_suspect_to_owner(p, m, PHASE_FORWARD, slow);
         send_add_tried(&h->on, slow);
         if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
             member_id other = pick_choose(&p->microbatch->flow, h->on.tried, h->on.tried_count, m);
@@ -293,7 +293,7 @@ static void forward_overdue(peer *p, uint32_t m) {
 static void backward_overdue(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (send_waits_on(p, &h->back)) return;
-    if (h->back.state != SEND_LOST) send_tell_owner_lost(p, m, PHASE_BACKWARD, h->back.to);
+    if (h->back.state != SEND_LOST) send_suspect_to_owner(p, m, PHASE_BACKWARD, h->back.to);
     send_backward(p, m);
 }
 

@@ -122,7 +122,7 @@ typedef struct owned_microbatch {
     uint64_t nonce;
     uint64_t settled_ns;         // when SETTLED was last sent
     uint32_t backoff;            // probes that found nothing wrong; each makes the next one later
-    uint64_t believed_ns;        // since when its members report progress that does not arrive
+    uint64_t progress_since_ns;        // since when its members report progress that does not arrive
     bool adopted;                // taken over from another owner: members hold it already
     owned_stage *stage;          // [stages]
 } owned_microbatch;
