@@ -93,7 +93,7 @@ static void goes_on(keep_result *out, double died_s, double iteration_s, double 
 // little for the first standby. A standby that has the results later lacks them for that long. One
 // that takes longer than an iteration never catches up.
 static void run_shadow(const world *w, keep_result *out) {
-    double iteration_s = w->c->iteration_s, least = INFINITY, most = fmax(iteration_s / FINAL_WAITS, (double)TIMING_SHADOW_NS / 1e9);
+    double iteration_s = w->c->iteration_s, least = INFINITY, most = fmax(iteration_s / FINAL_WAITS, (double)TIMING_STANDBY_NS / 1e9);
     for (uint32_t h = 0; h < w->holders; h++) least = fmin(least, results_s(&w->to_stage[h], w->result_bytes));
     double wait = fmin(least, most);
     out->longer_s = least < iteration_s + wait ? wait : 0;

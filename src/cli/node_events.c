@@ -78,7 +78,7 @@ static void tell_member(node_events *e, const tell *t) {
     news.iteration = t->iteration;
     news.member = t->member;
     news.stage = t->stage;
-    strcpy(news.role, t->shadow ? "shadow" : t->stage == 0 ? "data" : "relay");
+    strcpy(news.role, t->standby ? "shadow" : t->stage == 0 ? "data" : "relay");
     if (gone) snprintf(news.reason, sizeof news.reason, "%s", t->reason < EXPEL_REASONS ? expel_names[t->reason] : "");
     report_tell(e->report, &news);
 }

@@ -249,7 +249,7 @@ static braid_err begin_core(node *n, braid_error *error) {
     n->plan.start_version = n->generation % NODE_START_VERSIONS - 1;
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;
-    n->plan.shadows = (uint16_t)n->config.shadows;
+    n->plan.standbys = (uint16_t)n->config.shadows;
     peer_config config;
     core_config(n, &config);
     n->core_bytes = peer_bytes(&n->plan, &config);

@@ -1,4 +1,5 @@
-// What follows from each change that a lower part reports (core/change.h): the parts that act on it, in order.
+// Handlers of the changes that lower parts report (core/change.h): the parts that act on each one,
+// in order.
 #include "protocol/internal.h"
 
 #include <math.h>
@@ -13,9 +14,9 @@ static uint64_t whole_version(const peer *p) {
     return p->chunks->block_version[0];
 }
 
-// This peer's membership has ended. Its gradient sum is discarded, because other members recompute those contributions. Weights
-// and optimizer state stay for the next admission. `join_floor` makes sure that an older log received later does not revive
-// this membership.
+// This peer's membership has ended. Its gradient sum is discarded, because other members recompute
+// those contributions. Weights and optimizer state stay for the next admission. `join_floor` makes
+// sure that an older log received later does not revive this membership.
 static void forget_membership(peer *p) {
     p->cluster->join_floor = p->me;
     p->chunks->cached_version = whole_version(p);
@@ -92,7 +93,7 @@ static void run_applied(peer *p, const log_run *run, const run_change *c) {
     credit_update(p, false);
 }
 
-// ---- entries of the log -------------------------------------------------------------------------------------------
+// ---- entries of the log -------------------------------------------------------------------------
 
 static void entry_applies(peer *p, const log_entry *entry) {
     const run_change c = run_state_apply(&p->state, entry);
@@ -100,7 +101,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
     case LOG_RUN: run_applied(p, &entry->u.run, &c); break;
     case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
     case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
-    case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
+    case LOG_PROMOTE: standby_promote(p, entry->index, entry->u.promote.member); break;
     case LOG_OWNER:
         if (c.applied) failover_owner(p, entry->u.owner.slot, c.older);
         break;
@@ -122,7 +123,7 @@ static void entry_applies(peer *p, const log_entry *entry) {
     }
 }
 
-// ---- the report of each change ------------------------------------------------------------------------------------
+// ---- the report of each change ------------------------------------------------------------------
 
 static void members_changed(peer *p) {
     p->routing->stale = true;

@@ -1,5 +1,6 @@
-// Work that the protocol asks of its host: compute, reduction, state, decisions. The host runs jobs one after another
-// and answers each with EVENT_JOB_DONE. The simulator answers with a cost model or with the same real kernels.
+// Work that the protocol asks of its host: compute, reduction, state, decisions. The host runs jobs
+// one after another and answers each with EVENT_JOB_DONE. The simulator answers with a cost model
+// or with the same real kernels.
 #ifndef BRAID_PEER_JOB_H
 #define BRAID_PEER_JOB_H
 
@@ -39,7 +40,7 @@ typedef enum job_kind {
     JOB_SAVE_NAMES,   // leader: blob of the names of all blocks of `stage` at `version` -> the checkpoint being written; the root of them
     JOB_SAVE,         // leader: blob of state blocks [first, first + count) of `stage` -> the checkpoint being written
     JOB_SAVE_END,     // leader: finishes the checkpoint of `version`; `hash` = weights' hash
-    JOB_SAVE_FIND,    // data peers: `failed` unless the host has a checkpoint of `version` whose weights' hash is `weights`
+    JOB_SAVE_FIND,    // data peers: `failed` unless the host has a checkpoint of `version` and the hash of its weights is `weights`
     JOB_KINDS
 } job_kind;
 

@@ -68,8 +68,8 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     void *view_memory = carve(&c, 1, view_bytes);
     size_t plan_bytes = route_plan_bytes(run, config);
     void *plan_memory = carve(&c, 1, plan_bytes);
-    size_t lines_bytes = route_lines_bytes(run);
-    void *lines_memory = carve(&c, 1, lines_bytes);
+    size_t linkstate_bytes = route_linkstate_bytes(run);
+    void *linkstate_memory = carve(&c, 1, linkstate_bytes);
     route_known *known = carve(&c, view_bytes > 0 ? ROUTE_MAX_KNOWN : 0, sizeof(route_known));
     if (p != NULL) {
         p->cluster = cluster;
@@ -92,7 +92,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->log->ring = ring;
         p->routing->view_memory = view_memory;
         p->routing->plan = plan_bytes > 0 ? plan_memory : NULL;
-        p->routing->lines = lines_bytes > 0 ? lines_memory : NULL;
+        p->routing->linkstate = linkstate_bytes > 0 ? linkstate_memory : NULL;
         p->routing->known = known;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
@@ -134,7 +134,7 @@ void peer_look(const peer *p, peer_view *view) {
     memset(view, 0, sizeof *view);
     view->member = p->me;
     view->stage = p->stage;
-    view->shadow = p->shadow;
+    view->standby = p->standby;
     view->whole = versions_reach(p, &view->reaches);
     view->left = p->me == 0 ? versions_results_left(p) : 0;
     view->stands_again = p->cluster->rejoin_first;

@@ -1,16 +1,21 @@
-// The protocol of one peer: membership, iteration, recovery, aggregation, state transfer (docs/protocol.md).
+// The protocol of one peer: membership, iteration, recovery, aggregation, state transfer
+// (docs/protocol.md).
 //
 // Pure: one call is the whole boundary between the protocol and the world.
-//     peer_step(peer, now, event); while (peer_next_effect(peer, &effect)) do it; deadline = peer_deadline(peer)
-// No clock, socket, thread, file or global. The simulator and the real process run the same object code.
+//     peer_step(peer, now, event);
+//     while (peer_next_effect(peer, &effect)) do it;
+//     deadline = peer_deadline(peer);
+// No clock, socket, thread, file or global. The simulator and the real process run the same object
+// code.
 //
 // Rules that always hold:
 //  1. An effect's pointers are valid until the next peer_step.
-//  2. A blob that arrives in an event (payload or job output) belongs to the peer, which gives it back by
-//     EFFECT_RELEASE. A blob named in EFFECT_SEND or a job is borrowed: the host holds it until it has used it.
+//  2. A blob that arrives in an event (payload or job output) belongs to the peer, which gives it
+//     back by EFFECT_RELEASE. A blob named in EFFECT_SEND or a job is borrowed: the host holds it
+//     until it has used it.
 //  3. At most one job is outstanding; its answer always comes.
-//  4. Messages without a payload keep their order while a link lives, and so do those with one; the former may overtake
-//     the latter. A link that fell loses what it had not delivered.
+//  4. Messages without a payload keep their order while a link lives, and so do those with one; the
+//     former may overtake the latter. A link that fell loses what it had not delivered.
 #ifndef BRAID_PEER_PEER_H
 #define BRAID_PEER_PEER_H
 
@@ -28,10 +33,10 @@ typedef struct peer peer;
 enum {
     PEER_VOTERS = 5,           // more would slow each decision down, and more simultaneous deaths are unlikely
     PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and joiners
-    PEER_UPLOAD_PERCENT = 25,  // usual share of a line for state transfer
+    PEER_UPLOAD_PERCENT = 25,  // usual share of a link for state transfer
 };
 
-// What the run's description says, for the protocol's eyes.
+// The part of the run's description that the protocol uses.
 typedef struct peer_run {
     braid_hash description;
     uint64_t seed, iterations;  // versions 0 .. iterations
@@ -41,12 +46,12 @@ typedef struct peer_run {
     uint16_t slots;             // m belongs to slot m mod slots
     uint16_t shares;            // private data: slot s belongs to share s mod shares, and each share to one peer. 0: all peers have the same data
     bool elastic;               // private data: an iteration goes on without the microbatches of a data peer that is away
-    uint64_t patience_ns;       // ... after so long
+    uint64_t patience_ns;       // elastic: grace period for an absent owner
     bool reproducible;
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch is sent to the cheapest peer
     uint8_t objective;          // router_objective
     bool plan_first;            // router_config.plan_first
-    bool restarts;              // for comparison: a microbatch whose path breaks in the backward pass begins again, as in SWARM
+    bool restarts;              // for comparison: a microbatch with a broken path in the backward pass starts again, as in SWARM
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;
     uint32_t checkpoint_every;  // 0: only at the end
@@ -54,7 +59,7 @@ typedef struct peer_run {
     bool save;                  // write checkpoints at all; the weights' hash is computed either way
     uint16_t start_data_peers;  // the run starts when these many data members
     uint16_t start_relays;      // and these many relays are there (and each stage has one)
-    uint16_t shadows;           // of each stage but the first, where there are machines for them; at most 4
+    uint16_t standbys;           // of each stage but the first, where there are machines for them; at most 4
     uint64_t activation_bytes;  // of one microbatch between two stages
     uint64_t state_bytes[WIRE_MAX_STAGES];  // of a stage's weights and moments, about; 0: not known
     uint32_t blocks[WIRE_MAX_STAGES];   // parameter blocks per stage
@@ -83,8 +88,8 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_ITS_SUM,       // an expelled peer keeps what it had counted
     PEER_MUTANT_ONE_ROUND,           // another manifest bears the number of the one before
     PEER_MUTANT_LENDS_SHARES,        // slots of private data are given to any data peer
-    PEER_MUTANT_PROMOTES_EARLY,      // a shadow does the work of a stage that has others
-    PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for shadows as for members
+    PEER_MUTANT_PROMOTES_EARLY,      // a standby does the work of a stage that has others
+    PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for standbys as for members
     PEER_MUTANT_ROUND_BEFORE_CLOSE,  // a round is adopted before the log says what it closes
     PEER_MUTANT_KEEPS_LOSERS,        // a stash that waits does not report: a lost CANCEL is never repaired
     PEER_MUTANT_RECORDS_ARE_TRUTH,   // a live holder that has nothing left is not replaced
@@ -92,7 +97,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_TRUSTS_DONORS,       // state is accepted without comparing content hashes
     PEER_MUTANT_WAITS_FOR_THE_DEAD,  // pulls of a dead source are not repeated elsewhere
     PEER_MUTANT_FORWARDS_ANYTHING,   // blocks that are not at its version are taken to be brought forward, too
-    PEER_MUTANT_KEEPS_LEFT_OUT,      // what CLOSE leaves out stays in the sum
+    PEER_MUTANT_KEEPS_LEFT_OUT,      // microbatches that CLOSE leaves out stay in the sum
     PEER_MUTANT_DIVIDES_BY_ALL,      // N has the tokens of what is left out, too
     PEER_MUTANT_HEARS_THE_PAST,      // messages from before a rollback count after it
     PEER_MUTANT_KEEPS_THE_PAST,      // a rollback keeps the gradient sum
@@ -101,7 +106,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_EVICTS_COMMITTED,    // a slot is taken from a committed microbatch
 } peer_mutant;
 
-// ... in the choice of neighbours (route_view.c).
+// Mutations in the choice of neighbours (route_view.c).
 typedef enum peer_view_mutant {
     PEER_VIEW_WORKS,
     PEER_VIEW_SLEEPS,      // no gossip: neighbours in a large stage never change
@@ -113,7 +118,7 @@ typedef struct peer_config {
     char address[WIRE_MAX_ADDRESS];
     member_kind kind;
     bool leader;                // begins the run: its first leader, and its only voter until there are others
-    bool lacks_start;           // ... long ago: the state from which that run began does not lie at its host any more
+    bool lacks_start;           // the host no longer has the state from which the run began
     braid_id leader_id;         // the leader to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
     braid_id named_id;          // the peer that the user named, which named the leader; the leader may have died since. Zero: the leader itself
@@ -122,23 +127,23 @@ typedef struct peer_config {
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;            // names its private data
-    braid_id host;              // of a shadow: the peer that works on this machine; zero: none
+    braid_id host;              // of a standby: the peer that works on this machine; zero: none
     uint64_t random_seed;       // another one in each incarnation: incarnations are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
-    uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
+    uint8_t upload_percent;     // most of its link that state may take while the run goes on; 0 and 100: all of it
     uint64_t mutants;           // bit i: peer_mutant i; 0 outside of tests
-    uint8_t carried_percent;    // of tensors that are forwarded however quick the line is; 0 outside of tests
-    bool carries_nothing;       // of others' tensors
+    uint8_t carried_percent;    // of tensors that are forwarded however fast the link is; 0 outside of tests
+    bool carries_nothing;       // relays no tensors of others
     peer_view_mutant view_mutant;
 } peer_config;
 
 typedef enum event_kind {
     EVENT_TICK,
     EVENT_LINK_UP,     // id; a dial of ours or theirs; authenticated
-    EVENT_LINK_DOWN,   // id; refused: the other side's port answered "nobody here"
+    EVENT_LINK_DOWN,   // id; refused: the port of the other side refuses connections
     EVENT_MESSAGE,     // from id, message, blob
     EVENT_JOB_DONE,
     EVENT_STORED,      // the entry of an EFFECT_APPEND is on stable storage
@@ -160,8 +165,8 @@ typedef struct event {
     const job_result *result;
     const log_entry *entry;
     bool whole;          // EVENT_DRAIN: the run is to end so, if this peer leads it; else nothing
-    bool drop;           // ... without the iteration under way: the present version is saved
-    // ... and the log takes no more entries. For the only voter: nothing that is not stored holds
+    bool drop;           // end without the iteration under way: the present version is saved
+    // The log takes no more entries. For the only voter: entries that are not durable do not count.
     bool unlogged;
 } event;
 
@@ -178,24 +183,25 @@ typedef enum tell_kind {
     TELL_SUSPECT,     // member, stage: does not answer
     TELL_TRANSFER,    // this peer fetches state: done, total blocks
     TELL_CHECKPOINT,  // version, or failed
-    TELL_FLOWS,       // what this peer's router sends on has changed: flow, flows, changes
+    TELL_FLOWS,       // the flow of this peer's router has changed: flow, flows, changes
     TELL_END,         // the run is complete: weights' hash
     TELL_DIVERGED,    // the run ends with `iteration`: `total` iterations in a row had no finite gradient
     TELL_REFUSED,     // this peer cannot take part; `text` has the reason
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
     TELL_AWAITED,     // `id`, the only peer with the data of `microbatches`, is away; they wait `total` ns, 0: until it is back
     TELL_BACK,        // `id` is back after `done` ns
-    TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
+    TELL_PROMOTED,    // member, id: it was a standby of `stage` and does its work from now on
     TELL_LIED,        // member, id, stage: sent corrupt state; it is fetched from another source
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // all copies of the state of `stage` are lost: rolled back to version `iteration`; `total` iterations are computed again
-    TELL_UNFINISHED,  // the run ends with version `iteration`: `id`, whose data `microbatches` of the next iteration need, is away
+    TELL_UNFINISHED,  // the run ends with version `iteration`, because `id` is away and `microbatches` of the next one need its data
     TELL_ALONE,       // this peer was asked to leave, and no other one has the state of `stage`
     TELL_UNLED,       // no leader, and no quorum: `done` of `total` voters are here; a missing one is `id`, last at the address `text`
     TELL_KINDS
 } tell_kind;
 
-// Units of flow through this peer: of which source, from and to which member (0: they begin or end here, or have no path yet).
+// Units of flow through this peer: of which source, from and to which member (0: they begin or end
+// here, or have no path yet).
 typedef struct peer_flow {
     member_id source, from, to;
     uint32_t units;
@@ -213,14 +219,14 @@ typedef struct tell {
     uint8_t phase;      // repair_phase
     uint8_t reason;
     bool failed, skip;
-    bool shadow;        // the member keeps the state of `stage`, and does not do its work
+    bool standby;        // the member keeps the state of `stage`, and does not do its work
     double loss, norm, learning_rate;
     uint64_t tokens;
     uint32_t microbatches;
     uint64_t generation;  // TELL_ROLLED_BACK: of the run, from now on
     uint32_t left_out;  // TELL_ITERATION: planned, and of data that was not there in time
     uint64_t wasted, wasted_ns, useful_ns;  // TELL_ITERATION: this peer's so far, as in peer_view
-    uint64_t carried, carried_bytes;        // ... and these
+    uint64_t carried, carried_bytes;        // relayed ones of these
     uint64_t done, total;
     braid_hash hash;
     const char *text;
@@ -267,10 +273,11 @@ size_t peer_bytes(const peer_run *run, const peer_config *config);
 // Builds a peer in `memory` (peer_bytes, 64-byte aligned, zeroed). `run` and `config` are copied.
 peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns);
 
-// After a restart: what this peer had stored, record by record in the order of EFFECT_APPEND, before the first step. An
-// entry replaces that of its index and all behind it. A LOG_BASE replaces everything before it but the newest LOG_VOTE, and
-// as many entries follow it as it says: those that peer_snapshot gave when it was stored. All of that is stored, or nothing.
-// False: the records do not belong together.
+// After a restart: the stored records of this peer, record by record in the order of EFFECT_APPEND,
+// before the first step. An entry replaces that of its index and all behind it. A LOG_BASE replaces
+// everything before it but the newest LOG_VOTE, and as many entries follow it as it says: those
+// that peer_snapshot gave when it was stored. All of that is stored, or nothing. False: the records
+// do not belong together.
 bool peer_recall(peer *p, const log_entry *record);
 // The state as entries, in ascending order: the first after `after`. False: no more.
 bool peer_snapshot(const peer *p, uint64_t after, log_entry *out);
@@ -284,7 +291,7 @@ uint64_t peer_deadline(const peer *p);
 typedef struct peer_view {
     member_id member;
     uint16_t stage;
-    bool shadow;           // keeps the state of `stage` only
+    bool standby;           // keeps the state of `stage` only
     bool whole;            // all that it needs for version `reaches` is here
     uint64_t reaches;
     bool stands_again;     // no member, and leaving: it joins again first, so that its state stays available
@@ -303,14 +310,14 @@ typedef struct peer_view {
     uint64_t wasted;                // microbatches that were computed here, wholly or in part, and given up
     uint64_t carried;               // tensors that were sent by a forwarder
     uint64_t carried_bytes;         // of others' tensors, forwarded here
-    bool routes;                    // it has a router, and the rest is the router's
-    bool route_linked;              // it and all its neighbours know each other
+    bool routes;                    // true: this peer has a router; the fields below are its state
+    bool route_linked;              // sessions with all neighbours are up
     bool route_settled;             // nothing of its is under way
-    bool route_waits;               // it will say or do something later by itself
+    bool route_waits;               // the router has a deadline
     uint32_t route_units, route_capacity;
     uint32_t route_bound;           // after the capacity fell: what it may still carry until the rest is given up
     uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
-    uint64_t route_changes;         // of what passes here, so far
+    uint64_t route_changes;         // changes of the flow through this peer so far
 } peer_view;
 
 // Whether that peer is a member in the log, as far as it was read here.
@@ -318,11 +325,12 @@ bool peer_knows_member(const peer *p, const braid_id *id);
 void peer_look(const peer *p, peer_view *view);
 // The router's flows. Returns their number; at most `capacity` are written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
-// What a relay holds of this iteration's microbatches, of one owner's or of all (0).
+// The microbatches of this iteration that a relay holds: those of one owner, or all (0).
 void peer_holdings(const peer *p, member_id owner, message_holdings *out);
 // The voters, as far as this peer knows.
 const log_voters *peer_voters(const peer *p);
-// Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
+// Live members of a stage, as this peer's log says; returns their number, at most `capacity`
+// written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);
 
 #endif

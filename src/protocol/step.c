@@ -1,13 +1,14 @@
 // The step: events in, effects out.
 #include "protocol/internal.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond later
 
-// ---- dispatch -----------------------------------------------------------------------------------------------------
+// ---- dispatch -----------------------------------------------------------------------------------
 
-// Messages about one microbatch of one iteration; those of another iteration are ignored.
+// True for messages about one microbatch of one iteration; those of another iteration are ignored.
 static bool speaks_of_microbatch(uint8_t kind) {
     switch (kind) {
     case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_TRACE: case MESSAGE_CANCEL:
@@ -19,24 +20,35 @@ static bool speaks_of_microbatch(uint8_t kind) {
     }
 }
 
-static const message_subject *subject_of(const message *msg) {
-    // each of these bodies begins with its subject
-    return &msg->u.cancel.subject;
-}
+#define BODY_BEGINS_WITH_SUBJECT(body) _Static_assert(offsetof(body, subject) == 0, "subject_of() reads the subject of every kind as that of CANCEL")
+BODY_BEGINS_WITH_SUBJECT(message_accept);
+BODY_BEGINS_WITH_SUBJECT(message_complete);
+BODY_BEGINS_WITH_SUBJECT(message_deny);
+BODY_BEGINS_WITH_SUBJECT(message_trace);
+BODY_BEGINS_WITH_SUBJECT(message_cancel);
+BODY_BEGINS_WITH_SUBJECT(message_probe);
+BODY_BEGINS_WITH_SUBJECT(message_status);
+BODY_BEGINS_WITH_SUBJECT(message_resume);
+BODY_BEGINS_WITH_SUBJECT(message_commit);
+BODY_BEGINS_WITH_SUBJECT(message_counted);
+BODY_BEGINS_WITH_SUBJECT(message_settled);
 
-// Orders that only the owner of a microbatch gives.
+// The microbatch of any message for which speaks_of_microbatch() holds.
+static const message_subject *subject_of(const message *msg) { return &msg->u.cancel.subject; }
+
+// True for orders that only the owner of a microbatch gives.
 static bool is_order(uint8_t kind) {
     return kind == MESSAGE_CANCEL || kind == MESSAGE_PROBE || kind == MESSAGE_RESUME || kind == MESSAGE_COMMIT;
 }
 
-static bool obeys_anybody(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
+static bool obeys_any_owner(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
 
 static void dispatch_microbatch(peer *p, const message *msg) {
     // DENY that answers GET has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
     if (!about_get && msg->iteration != p->state.iteration) return;
-    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_anybody(p, msg->kind)) return;
+    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
@@ -52,7 +64,7 @@ static void dispatch_microbatch(peer *p, const message *msg) {
     }
 }
 
-// Messages that only a live member may send: those of removed members are ignored.
+// True for messages that only a live member may send: those of removed members are ignored.
 static bool needs_member(uint8_t kind) {
     return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
            kind != MESSAGE_HEARTBEAT && kind < MESSAGE_VOTE;
@@ -63,8 +75,8 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
-// A leader need not be a member: it may have left, or wait for readmission. It may still send BEGIN_AGGREGATION and STATE, so
-// that the present iteration can finish.
+// A leader need not be a member: it may have left, or wait for readmission. It may still send
+// BEGIN_AGGREGATION and STATE, so that the present iteration can finish.
 static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message *msg) {
     bool leads = msg->kind == MESSAGE_BEGIN_AGGREGATION || msg->kind == MESSAGE_STATE;
     return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->cluster->contacts[from].id, &p->cluster->lead.id);
@@ -76,18 +88,20 @@ static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) 
 }
 
 static bool may_speak(const peer *p, uint32_t from, const message *msg) {
-    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
+    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_any_owner(p, msg->kind);
 }
 
-// Election messages are not checked so. They name the receiver's log store, and a voter whose log lags must hear new voters.
+// True for messages that only the leader's side sends. Election messages are not among them: they
+// name the receiver's log store, and a voter with an old log must accept them from new voters.
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
-// Messages that do not concern the aggregation.
-static bool is_trifle(uint8_t kind) {
+// True for messages that do not concern the aggregation.
+static bool leaves_aggregation_alone(uint8_t kind) {
     return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
 }
 
-// A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs the path.
+// A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs
+// the path.
 static void on_suspect(peer *p, const message *msg) {
     const message_suspect *body = &msg->u.suspect;
     const cluster_member *m = member_find(p, body->member);
@@ -100,7 +114,7 @@ static void on_suspect(peer *p, const message *msg) {
 }
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
-    if (!is_trifle(msg->kind)) reduce_invalidate(p);
+    if (!leaves_aggregation_alone(msg->kind)) reduce_invalidate(p);
     if (blob != 0) p->core.blobs_held++;
     if (core_outdates(p, msg)) {
         peer_release(p, &blob);
@@ -194,7 +208,8 @@ static bool deliver_local(peer *p) {
     return any;
 }
 
-// EVENT_DRAIN. The whole run is ended by its leader if the event says so, or if this peer began the run.
+// EVENT_DRAIN. The whole run is ended by its leader if the event says so, or if this peer began the
+// run.
 static void drain(peer *p, const event *e) {
     bool whole = e->whole;
     // the only voter will lead, or there is never a leader: remember what its user asked for
@@ -224,18 +239,19 @@ static void handle(peer *p, const event *e) {
     }
 }
 
-// This process was paused: the step comes much later than it was due. The silence of others meanwhile is not counted.
+// This process was paused: the step comes much later than it was due. The silence of others
+// meanwhile is not counted.
 static void resume_after_pause(peer *p, uint64_t late_ns) {
     contacts_compensate_pause(p, late_ns);
     rollback_compensate_pause(p, late_ns);
     private_compensate_pause(p, late_ns);
     raft_compensate_pause(&p->raft, p->now, late_ns);
-    p->woke_ns = p->now;
+    p->resumed_ns = p->now;
     log_progress(p);
 }
 
-// One pass over all decisions. True: a later part gave an earlier one an input (a message to this peer), or asked to continue
-// at once (peer_wake_at with a time that is not in the future).
+// Makes one pass over all decisions. True: a later part gave an earlier one an input (a message to
+// this peer), or asked to continue at once (peer_wake_at with a time that is not in the future).
 static bool decide_all(peer *p) {
     contacts_tick(p);
     lead_tick(p);
@@ -260,8 +276,9 @@ static bool decide_all(peer *p) {
     return again || p->core.deadline <= p->now;
 }
 
-// Rule D0: each decision is taken in the step of its last input. A single pass would delay a decision to the next event or
-// timer, up to TIMING_HEARTBEAT_NS later, when that input comes from a later part of the same pass.
+// Rule D0: each decision is taken in the step of its last input. A single pass would delay a
+// decision to the next event or timer, up to TIMING_HEARTBEAT_NS later, when that input comes from
+// a later part of the same pass.
 static void decide_until_settled(peer *p) {
     for (uint32_t pass = 0; pass < PEER_MOST_PASSES; pass++) {
         if (!decide_all(p) || p->over) return;
@@ -279,7 +296,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
     p->log->step_appends = 0;
     p->core.waiting_bytes = e->waiting_bytes;
     p->core.deadline = p->now + TIMING_HEARTBEAT_NS;
-    if (late_ns > TIMING_ASLEEP_NS) resume_after_pause(p, late_ns);
+    if (late_ns > TIMING_PAUSE_NS) resume_after_pause(p, late_ns);
     handle(p, e);
     log_progress(p);
     deliver_local(p);

@@ -1,6 +1,6 @@
-// Which job the host runs next, and the part that gets its result. Order: jobs that other peers wait for (chunks, state),
-// loss and backward, repairs, forward, weight gradients, state hashes. Weight gradients go before forward when no slot is
-// free, because only they free slots.
+// Which job the host runs next, and the part that gets its result. Order: jobs that other peers
+// wait for (chunks, state), loss and backward, repairs, forward, weight gradients, state hashes.
+// Weight gradients go before forward when no slot is free, because only they free slots.
 #include "protocol/internal.h"
 
 #include <string.h>
@@ -82,8 +82,8 @@ static bool start_state_root(peer *p) {
     return true;
 }
 
-// True if a peer waits for content hashes from here, or fetches this stage's state and needs the attested hash. Otherwise a
-// busy peer would compute the hash only at the end of the iteration.
+// True if a peer waits for content hashes from here, or fetches this stage's state and needs the
+// attested hash. Otherwise a busy peer would compute the hash only at the end of the iteration.
 static bool root_is_urgent(const peer *p) {
     if (p->chunks->root_wanted || p->chunks->state_asked) return p->chunks->root_wanted;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {

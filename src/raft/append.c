@@ -13,7 +13,7 @@ const log_entry *raft_entry(const raft *r, uint64_t index) { return index > r->b
 
 uint64_t raft_term_of(const raft *r, uint64_t index) { return index == r->base ? r->base_term : raft_at(r, index)->term; }
 
-// ---- who votes ----------------------------------------------------------------------------------------------------
+// ---- the voters ---------------------------------------------------------------------------------
 
 static void adopt_voters(raft *r, const log_voters *voters, uint64_t index) {
     raft_progress old[WIRE_MAX_VOTERS];
@@ -49,7 +49,7 @@ static bool has_voter(const log_voters *all, const log_voter *v) {
     return false;
 }
 
-// One more or one less, and otherwise the same.
+// True if one configuration has one voter more than the other, and they are otherwise the same.
 static bool differs_by_one(const log_voters *a, const log_voters *b) {
     const log_voters *few = a->count < b->count ? a : b, *many = few == a ? b : a;
     uint32_t same = 0;
@@ -57,8 +57,9 @@ static bool differs_by_one(const log_voters *a, const log_voters *b) {
     return many->count == few->count + 1 && same == few->count;
 }
 
-// A change by one voter may be undone before it is committed: any majority of the configuration before it shares a voter with
-// any majority of the one after it, so neither can decide without the other noticing.
+// A change by one voter may be undone before it is committed: any majority of the configuration
+// before it shares a voter with any majority of the one after it, so neither can decide without the
+// other noticing.
 bool raft_may_undo(const raft *r, log_voters *voters) {
     if (!raft_in_charge(r) || r->voters_index <= r->committed) return false;
     *voters = r->base_voters;
@@ -69,7 +70,7 @@ bool raft_may_undo(const raft *r, log_voters *voters) {
     return differs_by_one(voters, &r->voters);
 }
 
-// ---- the window ---------------------------------------------------------------------------------------------------
+// ---- the window ---------------------------------------------------------------------------------
 
 // Entries up to here are applied and replicated; their place in the window may be reused.
 static uint64_t reusable_up_to(const raft *r) {
@@ -94,7 +95,8 @@ static void make_room(raft *r) {
     r->base++;
 }
 
-// What the host has applied, by whatever path, is committed. If its entry is in the window, so is everything before it.
+// An entry that the host has applied is committed, also when it came as a LOG message. So is every
+// entry before it in the window.
 static void advance_commit(raft *r) {
     bool here = r->applied > r->committed && r->applied > r->base && r->applied <= r->last;
     if (here && raft_term_of(r, r->applied) == r->applied_term) r->committed = r->applied;
@@ -106,10 +108,11 @@ static void truncate(raft *r, uint64_t last) {
     if (r->voters_index > last) find_voters(r);
 }
 
-// No peer counts on entries that this leader appended itself and did not see committed, because it never acknowledged them to
-// another leader. Without the change it uses the configuration before it, and any majority of that shares a voter with any
-// majority of the new one. Only for an odd number of voters: an even number needs as many as one more voter would, and more
-// than one less. The last entry that stays is stored again, so that a restart truncates what followed.
+// No peer counts on entries that this leader appended itself and did not see committed, because it
+// never acknowledged them to another leader. Without the change it uses the configuration before
+// it, and any majority of that shares a voter with any majority of the new one. Only for an odd
+// number of voters: an even number needs as many as one more voter would, and more than one less.
+// The last entry that stays is stored again, so that a restart truncates what followed.
 void raft_undo_change(raft *r) {
     log_voters before;
     if (!raft_leads(r) || !raft_may_undo(r, &before) || before.count % 2 == 0) return;
@@ -176,7 +179,7 @@ bool raft_restore(raft *r, const log_entry *record) {
         r->base_voters = record->u.base.voters;
         find_voters(r);
     } else if (record->index == r->base && record->term == r->base_term) {
-        truncate(r, r->base);  // what followed was truncated (raft_undo_change), just after compaction
+        truncate(r, r->base);  // the entries after it were truncated (raft_undo_change), just after compaction
     } else {
         if (record->index <= r->base || record->index > r->last + 1) return false;
         uint64_t committed = raft_implied_commit(r, record);
@@ -190,7 +193,7 @@ bool raft_restore(raft *r, const log_entry *record) {
     return true;
 }
 
-// ---- the leader ---------------------------------------------------------------------------------------------------
+// ---- the leader ---------------------------------------------------------------------------------
 
 uint32_t raft_room(const raft *r) {
     if (!raft_in_charge(r)) return 0;
@@ -267,7 +270,8 @@ static uint64_t matched_up_to(const raft *r, uint32_t i) {
     return (r->mutants & RAFT_MUTANT_ACKS_UNSTORED) ? r->last : r->stored;
 }
 
-// The largest index that a majority has stored, if it is of this term; older entries are committed with it (Raft 5.4.2).
+// The largest index that a majority has stored, if it is of this term; older entries are committed
+// with it (Raft 5.4.2).
 void raft_advance(raft *r, uint64_t now) {
     uint64_t best = r->committed;
     for (uint32_t i = 0; i < r->voters.count; i++) {
@@ -331,7 +335,7 @@ void raft_on_appended(raft *r, uint64_t now, const braid_id *from, const message
     if (raft_leads(r)) replicate_to(r, now, i, false);
 }
 
-// ---- the follower -------------------------------------------------------------------------------------------------
+// ---- the follower -------------------------------------------------------------------------------
 
 static void answer_append(raft *r, uint64_t clock_ns, uint64_t store) {
     message_appended *body = &r->host.compose(r->host.context, MESSAGE_APPENDED)->u.appended;
@@ -341,7 +345,8 @@ static void answer_append(raft *r, uint64_t clock_ns, uint64_t store) {
     body->term = r->term;
     body->accepted = true;
     body->match = r->matched < durable ? r->matched : durable;
-    // acknowledge only when the term is durable: after a crash an older leader could truncate what this one counts on
+    // acknowledge only when the term is durable: after a crash an older leader could truncate what
+    // this one counts on
     if (r->term_stored < r->term) body->match = 0;
     body->clock_ns = clock_ns;
     r->host.send(r->host.context, &r->leader);
@@ -362,7 +367,7 @@ static void reject_append(raft *r, const braid_id *to, const message_append *bod
     r->host.send(r->host.context, to);
 }
 
-// LOG_BASE: the leader's log begins behind the last entry here.
+// Accepts a LOG_BASE: the leader's log begins after the last entry here.
 static bool accept_base(raft *r, const log_entry *base) {
     bool has = base->index <= r->last && base->index >= r->base && raft_term_of(r, base->index) == base->term;
     if (has || base->index < r->base) return true;
@@ -371,7 +376,8 @@ static bool accept_base(raft *r, const log_entry *base) {
     return true;
 }
 
-// The last index before `previous` with another term than the entry there: skips a whole term at once (Raft 5.3).
+// The last index before `previous` with another term than the entry there: skips a whole term at
+// once (Raft 5.3).
 static uint64_t skip_back(const raft *r, uint64_t previous) {
     if (previous > r->last) return r->last;
     uint64_t term = raft_term_of(r, previous), at = previous;

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { MOST_ATTEMPTS = 30 };
@@ -35,7 +36,7 @@ bool raft_leads(const raft *r) { return r->role == RAFT_LEADER; }
 
 bool raft_in_charge(const raft *r) { return raft_leads(r) && r->committed >= r->base && raft_term_of(r, r->committed) == r->term; }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 static void reset_election_timer(raft *r, uint64_t now) {
     uint64_t wait = r->election_timeout_ns + rng_below(&r->random, r->election_timeout_ns);
@@ -56,7 +57,7 @@ void raft_peer_gone(raft *r, uint64_t now, const braid_id *who) {
     if (soon < r->election_deadline_ns) r->election_deadline_ns = soon;
 }
 
-// ---- roles --------------------------------------------------------------------------------------------------------
+// ---- roles --------------------------------------------------------------------------------------
 
 static void store_vote(raft *r) {
     log_entry record = {.kind = LOG_VOTE, .term = r->term, .u.vote = r->vote};
@@ -112,8 +113,8 @@ static void clear_votes(raft *r) {
     for (uint32_t i = 0; i < WIRE_MAX_VOTERS; i++) r->progress[i].voted = false;
 }
 
-// PreVote (thesis 9.6): raise the term only if a majority would elect this peer. A peer that was partitioned does not depose
-// the leader when it returns.
+// PreVote (thesis 9.6): raise the term only if a majority would elect this peer. A peer that was
+// partitioned does not depose the leader when it returns.
 static void start_pre_vote(raft *r, uint64_t now) {
     reset_election_timer(r, now);
     r->role = RAFT_PRE_CANDIDATE;
@@ -180,7 +181,7 @@ void raft_bootstrap(raft *r, const char *address, uint64_t now) {
     r->progress[0] = (raft_progress){.next = 1, .heard_ns = now};
 }
 
-// ---- votes --------------------------------------------------------------------------------------------------------
+// ---- votes --------------------------------------------------------------------------------------
 
 static bool up_to_date(const raft *r, const message_vote *body) {
     uint64_t mine = raft_term_of(r, r->last);
@@ -188,7 +189,8 @@ static bool up_to_date(const raft *r, const message_vote *body) {
     return body->last_term > mine || (body->last_term == mine && body->last_index >= r->last);
 }
 
-// Leader stickiness (thesis 4.2.3): this peer leads, or heard the leader within the election timeout.
+// Leader stickiness (thesis 4.2.3): this peer leads, or heard the leader within the election
+// timeout.
 static bool leader_is_alive(const raft *r, uint64_t now) {
     if (raft_leads(r)) return true;
     return r->leader_known && !r->leader_gone && now < r->heard_ns + r->election_timeout_ns;
@@ -284,10 +286,19 @@ static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
     start_election(r, now);
 }
 
-// ---- the outside --------------------------------------------------------------------------------------------------
+// ---- the outside --------------------------------------------------------------------------------
+
+// raft_receive() reads these three fields of every kind as those of VOTE.
+#define BODY_BEGINS_LIKE_VOTE(body)                                                                                             \
+    _Static_assert(offsetof(body, to) == offsetof(message_vote, to) && offsetof(body, from) == offsetof(message_vote, from) && \
+                       offsetof(body, term) == offsetof(message_vote, term),                                                   \
+                   "Raft bodies begin with the receiver's log store, the sender's, and the term")
+BODY_BEGINS_LIKE_VOTE(message_voted);
+BODY_BEGINS_LIKE_VOTE(message_append);
+BODY_BEGINS_LIKE_VOTE(message_appended);
+BODY_BEGINS_LIKE_VOTE(message_hand_over);
 
 void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *msg) {
-    // the receiver's store comes first in each of these bodies, then the sender's, then the term
     if (msg->u.vote.to != r->store || msg->u.vote.term > r->term + RAFT_TERM_STEP) return;
     uint32_t asks = msg->kind == MESSAGE_VOTE || msg->kind == MESSAGE_VOTED ? voter_at(r, from, msg->u.vote.from) : r->voters.count;
     if (asks < r->voters.count && !raft_leads(r)) r->progress[asks].heard_ns = now;  // at a leader only answers to APPEND count
@@ -324,7 +335,8 @@ void raft_stored(raft *r, uint64_t now, const log_entry *record) {
     if (raft_leads(r) && record->kind == LOG_VOTERS) raft_replicate(r, now, false);
 }
 
-// CheckQuorum (thesis 6.2): a leader that hears less than a majority steps down; another one may have been elected.
+// CheckQuorum (thesis 6.2): a leader that hears less than a majority steps down; another one may
+// have been elected.
 static bool has_quorum(const raft *r, uint64_t now) {
     uint32_t heard = 0, me = raft_myself(r);
     for (uint32_t i = 0; i < r->voters.count; i++) heard += i == me || now < r->progress[i].heard_ns + 2 * r->election_timeout_ns;

@@ -175,7 +175,7 @@ static void check_no_repairs(sim_cluster *s, uint32_t node, const message *msg) 
 // time until DATA is its use of the line.
 static void check_line_share(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
-    if (!sim_case_is_faultless(s->c) || !s->node[node].view.shadow) return;
+    if (!sim_case_is_faultless(s->c) || !s->node[node].view.standby) return;
     if (w->first_get_ns == 0) w->first_get_ns = s->now;
     if (s->now - w->first_get_ns < 4 * w->line_ns)
         sim_fail(s, "%s is a shadow, and has used %.1f of %.1f ms of its line", s->node[node].name, (double)w->line_ns / 1e6, (double)(s->now - w->first_get_ns) / 1e6);

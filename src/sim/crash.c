@@ -31,14 +31,14 @@ static bool must_move(const sim_cluster *s, uint32_t node, uint16_t index) {
 static bool standby_can_work(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->receives_cut_until_ns > s->now) return false;
-    if (!n->alive || !n->view.shadow || n->view.stage != index || !sim_check_member_live(s, n->view.member)) return false;
+    if (!n->alive || !n->view.standby || n->view.stage != index || !sim_check_member_live(s, n->view.member)) return false;
     // promoted, but has not read that entry yet
     if (!sim_check_is_shadow(s, n->view.member)) return false;
     if (must_move(s, node, index)) return false;
     bool decided = false;  // true or possible: FINAL rests on their reports
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_watch *w = &s->checker.watch[i];
-        decided = decided || (s->node[i].view.stage == index && !s->node[i].view.shadow && w->reduced && w->reduced_iteration == s->checker.version);
+        decided = decided || (s->node[i].view.stage == index && !s->node[i].view.standby && w->reduced && w->reduced_iteration == s->checker.version);
     }
     return n->view.whole && n->view.reaches >= s->checker.version + decided;
 }
@@ -47,7 +47,7 @@ static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_node *n = &s->node[other];
     const sim_watch *w = &s->checker.watch[other];
     if (sim_trouble_cut_until(s, other, sim_leader(s)) || sim_trouble_cut_until(s, sim_leader(s), other)) return false;
-    if (other != victim && n->view.shadow) return standby_can_work(s, other, s->node[victim].view.stage);
+    if (other != victim && n->view.standby) return standby_can_work(s, other, s->node[victim].view.stage);
     if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->receives_cut_until_ns > s->now) return false;
     if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
     if (!n->view.ready || n->view.version != s->checker.version) return false;

@@ -15,7 +15,7 @@ static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node]
 
 bool sim_mutant_skips_job(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
     sim_node *n = &s->node[node];
-    if (s->c->mutant == SIM_MUTANT_SHADOW_SKIPS && n->view.shadow && work->kind == JOB_APPLY && work->iteration == 1) {
+    if (s->c->mutant == SIM_MUTANT_SHADOW_SKIPS && n->view.standby && work->kind == JOB_APPLY && work->iteration == 1) {
         *result = (job_result){.id = work->id, .kind = work->kind};
         return true;
     }
@@ -78,7 +78,7 @@ static void corrupt(sim_cluster *s, uint32_t node, blob_id out) {
 
 void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_mutant mutant = s->c->mutant;
-    if (mutant == SIM_MUTANT_SHADOW_TWICE && s->node[node].view.shadow && work->kind == JOB_APPLY && work->iteration == 1) apply_again(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_SHADOW_TWICE && s->node[node].view.standby && work->kind == JOB_APPLY && work->iteration == 1) apply_again(s, node, work, blobs);
     if (!is_relay(s, node)) return;
     if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) add_weight_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);

@@ -208,7 +208,7 @@ void host_init(host *h, uint8_t flags) {
                         .slots = 2,
                         .start_data_peers = 1,
                         .start_relays = 2,
-                        .shadows = 1,
+                        .standbys = 1,
                         .reproducible = !(flags & CHOOSE_FAST),
                         .activation_bytes = 64,
                         .blocks = {3, 2, 4},

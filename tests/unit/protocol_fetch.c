@@ -1,4 +1,4 @@
-// A joiner's state: whom it asks, who is served, and what becomes of bytes that come when it has them already.
+// State transfer: the sources that a joiner asks, rate limits, and late chunks.
 #include "protocol_world.h"
 
 static void answer_job(world *w) {
@@ -8,9 +8,9 @@ static void answer_job(world *w) {
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
 }
 
-// The last of what lies here is being looked at, and asked for all the same. FINAL comes, then what was asked for, then the look is done: what lay
-// here is brought forward first. The bytes that came would take the host's block back, and its peer would not know.
-static void test_what_was_brought_forward_is_not_taken_back(void **state) {
+// Rule J3. Given a cached chunk under examination and requested too, when FINAL advances it, then
+// the requested older bytes do not replace it.
+static void test_advanced_chunk_is_not_replaced_by_an_older_one(void **state) {
     (void)state;
     world w = {.self = 0, .has_checkpoint = true};
     w.run = run_of(2, 2, 1);
@@ -43,7 +43,8 @@ static void test_what_was_brought_forward_is_not_taken_back(void **state) {
     free(w.p);
 }
 
-// Relay `self` has come into stage 1 of a run of which `members` tell who is there: as many as `count`, the first of them its leader.
+// A joiner: relay `self` of stage 1. The run has `count` members, listed in `members`; the first
+// one is the leader.
 static void open_joiner(world *w, const member_kind *members, uint32_t count, uint64_t start_version, uint32_t self) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.start_version = start_version;
@@ -55,13 +56,14 @@ static void open_joiner(world *w, const member_kind *members, uint32_t count, ui
     if (self > count) admit(w, self, MEMBER_RELAY, 1);
 }
 
-// The run goes on from a checkpoint, which lies with who began it: the second one. The first one leads by now, and the joiner was told to ask that one.
-static void test_who_has_what_the_run_began_from_is_asked(void **state) {
+// Rule G8. Given a run that continues from a checkpoint on the second peer, when a joiner fetches,
+// then it asks that peer and not the leader.
+static void test_holder_of_the_initial_checkpoint_is_asked(void **state) {
     (void)state;
     world w;
     const member_kind members[] = {MEMBER_DATA, MEMBER_DATA};
     open_joiner(&w, members, 2, 5, 5);
-    for (uint32_t i = 0; w.asked != 2; i++) {
+    for (uint32_t i = 0; w.last_get_to != 2; i++) {
         assert_true(i < 100);
         beat_at(&w, 1, 0);
         deliver(&w, 2, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 6, .reaches = 6, .saved = 6}}, false);
@@ -71,34 +73,35 @@ static void test_who_has_what_the_run_began_from_is_asked(void **state) {
     free(w.p);
 }
 
-// Two say that they have what the run began from: a relay, whose word does not count, and a data peer that gives nothing. The one that has it is asked
-// in its turn, and its names are taken.
-static void test_who_says_so_and_gives_nothing_is_not_asked_for_ever(void **state) {
+// Rule J4. Given a relay and a data peer that claim the checkpoint and send nothing, when requests
+// time out, then the real holder is asked and its hashes are used.
+static void test_unhelpful_source_is_not_asked_forever(void **state) {
     (void)state;
     world w;
     const member_kind members[] = {MEMBER_DATA, MEMBER_RELAY, MEMBER_DATA, MEMBER_DATA};
     open_joiner(&w, members, 4, 5, 7);
     uint32_t asked[5] = {0};
-    for (uint32_t i = 0; i < 300 && w.asked != 4; i++) {
+    for (uint32_t i = 0; i < 300 && w.last_get_to != 4; i++) {
         w.get_count = 0;
         beat_at(&w, 1, 0);
         for (uint32_t says = 2; says <= 4; says++) deliver(&w, says, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.saved = 6}}, false);
         tick(&w);
         for (uint32_t k = 0; k < w.get_count; k++) asked[w.get_to[k]]++;
-        if (w.get_count == 0 || w.asked == 4) continue;
+        if (w.get_count == 0 || w.last_get_to == 4) continue;
         message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
-        deliver(&w, w.asked, &deny, false);
+        deliver(&w, w.last_get_to, &deny, false);
     }
     assert_int_equal(asked[2], 0);
-    assert_int_equal(w.asked, 4);
+    assert_int_equal(w.last_get_to, 4);
     deliver(&w, 4, &(message){.kind = MESSAGE_DATA, .iteration = 5, .u.data.get = w.get[w.get_count - 1].u.get}, true);
     tick(&w);
     assert_int_equal(w.get[w.get_count - 1].u.get.what, GET_STATE);
     free(w.p);
 }
 
-// Who asks and does not read is told to ask later: what waits for it is bounded.
-static void test_who_does_not_read_is_not_served(void **state) {
+// Rule J9. Given a peer with much unread data on its link, when it sends more GETs, then it is told
+// to ask later.
+static void test_slow_reader_gets_backpressure(void **state) {
     (void)state;
     world w;
     const member_kind members[] = {MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY};
@@ -137,9 +140,9 @@ static void beat_room(world *w, uint32_t from, uint16_t free_slots) {
     deliver(w, from, &m, false);
 }
 
-// Relay 3 of the next stage speaks and does not accept a tensor for a minute: my line seems to carry next to nothing. What a joiner gets then
-// must not keep back what it asks for when another tensor has crossed the line in 10 ms.
-static void test_a_line_that_was_silent_may_carry_again(void **state) {
+// Rule J8. Given a link that accepted no tensor for a minute, when a tensor passes in 10 ms, then
+// the joiner is served at the new rate.
+static void test_rate_limit_recovers_after_a_silent_link(void **state) {
     (void)state;
     world w = {.upload_percent = 25, .run = run_of(3, 2, 1)};
     w.run.activation_bytes = w.run.state_bytes[1] = 1 << 20;
@@ -150,7 +153,7 @@ static void test_a_line_that_was_silent_may_carry_again(void **state) {
     append(&w, (log_entry){.kind = LOG_RUN});
     beat_room(&w, 3, 2);
     forward(&w, 0);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 3);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 3);
     for (uint32_t i = 0; i < 600; i++) {
         for (uint32_t from = 1; from <= 5; from++)
             if (from != w.self) beat_room(&w, from, 0);
@@ -158,7 +161,7 @@ static void test_a_line_that_was_silent_may_carry_again(void **state) {
     }
     beat_room(&w, 5, 2);
     forward(&w, 1);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 5);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 5);
     assert_true(is_served(&w));
     assert_false(is_served(&w));
     w.now += 10 * MILLISECOND;
@@ -172,11 +175,11 @@ static void test_a_line_that_was_silent_may_carry_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_brought_forward_is_not_taken_back),
-        cmocka_unit_test(test_who_has_what_the_run_began_from_is_asked),
-        cmocka_unit_test(test_who_says_so_and_gives_nothing_is_not_asked_for_ever),
-        cmocka_unit_test(test_who_does_not_read_is_not_served),
-        cmocka_unit_test(test_a_line_that_was_silent_may_carry_again),
+        cmocka_unit_test(test_advanced_chunk_is_not_replaced_by_an_older_one),
+        cmocka_unit_test(test_holder_of_the_initial_checkpoint_is_asked),
+        cmocka_unit_test(test_unhelpful_source_is_not_asked_forever),
+        cmocka_unit_test(test_slow_reader_gets_backpressure),
+        cmocka_unit_test(test_rate_limit_recovers_after_a_silent_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

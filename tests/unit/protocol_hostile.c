@@ -1,13 +1,14 @@
-// One peer among others that say what an honest one would not, or at a moment that is rare.
+// One peer among members that send wrong messages, or correct ones at rare moments.
 #include "protocol_world.h"
 
 // ---- a shadow that brings a microbatch home
 
-// A shadow is in no stage, so nothing can be said to it about one.
-static void test_a_shadow_brings_home(void **state) {
+// Standby replicas. Given an owner, when a standby returns an activation, then no answer names a
+// stage of the standby, since it has none.
+static void test_activation_from_a_standby_is_harmless(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
-    w.run.shadows = 1;
+    w.run.standbys = 1;
     open_world(&w, 5, MEMBER_DATA);
     admit(&w, 1, MEMBER_DATA, 0);
     admit(&w, 2, MEMBER_RELAY, 1);
@@ -26,8 +27,9 @@ static void test_a_shadow_brings_home(void **state) {
     free(w.p);
 }
 
-// A log that names a stage which the run does not have is another run's.
-static void test_no_such_stage(void **state) {
+// Rule L1. Given a run with three stages, when MEMBER entries name other stages, then those members
+// do not exist here.
+static void test_member_of_an_unknown_stage_is_ignored(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     member_id members[MOST];
@@ -45,8 +47,9 @@ static void test_no_such_stage(void **state) {
 
 // ---- a joiner
 
-// Who was not asked, and has nothing to give, does not make the joiner forget whom it asked.
-static void test_an_answer_that_nobody_asked_for(void **state) {
+// Rule J4. Given a joiner that waits for hashes, when another peer sends an empty answer, then the
+// joiner still takes those of its source.
+static void test_unrequested_answer_does_not_end_a_request(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     w.run.start_version = 1;
@@ -56,7 +59,7 @@ static void test_an_answer_that_nobody_asked_for(void **state) {
     admit(&w, 3, MEMBER_RELAY, 2);
     admit(&w, 4, MEMBER_RELAY, 1);
     w.busy = true;
-    uint32_t asked = w.asked;
+    uint32_t asked = w.last_get_to;
     assert_int_not_equal(asked, 0);
     message names = {.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = {.what = GET_NAMES, .stage = 1, .version = 1, .count = 1}};
     deliver(&w, 3, &names, true);
@@ -78,7 +81,8 @@ static void trace(world *w, uint32_t from, uint16_t stage, uint8_t phase, member
     deliver(w, from, &m, false);
 }
 
-// An owner, its two stages with one relay each, and a microbatch that is sent to the first. The second seems to be full.
+// An owner, its two stages with one relay each, and a microbatch that is sent to the first. The
+// second seems to be full.
 static void open_owners_world(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 4, MEMBER_DATA);
@@ -97,7 +101,8 @@ static void open_owners_world(world *w) {
     trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
 }
 
-// Heartbeats. Whoever is asked for a microbatch has what `held` says, and works on it. Returns the orders given.
+// Sends heartbeats. Each probed member reports the contents `held` and that it works. Returns the
+// number of orders given.
 static uint32_t half_seconds(world *w, uint32_t count, const message_status *held) {
     w->sent[MESSAGE_RESUME] = 0;
     for (uint32_t half_second = 0; half_second < count; half_second++) {
@@ -118,8 +123,9 @@ static uint32_t half_seconds(world *w, uint32_t count, const message_status *hel
 
 static uint32_t ten_minutes(world *w, const message_status *held) { return half_seconds(w, 1200, held); }
 
-// A relay says for ever that it sends the activation on.
-static void test_forwarding_is_not_believed_for_ever(void **state) {
+// Rule R6. Given a relay that reports forever that it sends the activation, when two minutes pass,
+// then the owner gives orders again.
+static void test_forwarding_report_expires(void **state) {
     (void)state;
     world w;
     open_owners_world(&w);
@@ -136,8 +142,9 @@ static void open_at_home(world *w) {
     assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
 }
 
-// ... or the gradient, which the relay before it never gets.
-static void test_a_gradient_is_not_believed_for_ever(void **state) {
+// Rule R6. Given a relay that reports forever that it sends the gradient, when two minutes pass,
+// then the owner gives orders again.
+static void test_gradient_report_expires(void **state) {
     (void)state;
     world w;
     open_at_home(&w);
@@ -152,8 +159,9 @@ static void test_a_gradient_is_not_believed_for_ever(void **state) {
     free(w.p);
 }
 
-// The log of the last stage is behind. It has lost nothing, and nobody is chosen in its place: it is sent the gradient once more after a second.
-static void test_whose_log_is_behind_keeps_what_it_holds(void **state) {
+// Rule R11. Given a last stage with an old log, when it denies the gradient with VERSION, then it
+// is not replaced and gets the gradient again.
+static void test_member_with_an_old_log_keeps_its_microbatch(void **state) {
     (void)state;
     world w;
     open_at_home(&w);
@@ -181,7 +189,8 @@ static void count_one(world *w, uint32_t m, uint32_t owner) {
 
 static log_entry close_of(uint64_t counted) { return (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {counted}, .tokens = 4}}; }
 
-// Two microbatches of a data peer that dies are in the sum of the one relay, and the first job that takes them out is under way.
+// Two microbatches of a data peer that dies are in the sum of the one relay, and the first job that
+// takes them out is under way.
 static void open_elastic_world(world *w) {
     peer_view view;
     *w = (world){.run = run_of(2, 4, 2)};
@@ -214,8 +223,9 @@ static void expect_all_taken_back(world *w) {
     free(w->p);
 }
 
-// What is about to be taken out of the sum lies in slots that a repair would like to have. It must come out all the same.
-static void test_a_repair_evicts_nothing_that_is_taken_back(void **state) {
+// Rule P9. Given microbatches that are being subtracted from the sum, when a repair needs a slot,
+// then they are not evicted.
+static void test_repair_does_not_evict_a_subtraction(void **state) {
     (void)state;
     world w;
     open_elastic_world(&w);
@@ -224,8 +234,9 @@ static void test_a_repair_evicts_nothing_that_is_taken_back(void **state) {
     expect_all_taken_back(&w);
 }
 
-// Nobody has said that its tensors came, and nobody ever will.
-static void test_what_is_taken_back_is_not_sent_again(void **state) {
+// Rule P9. Given a microbatch under subtraction with an unaccepted tensor, when time passes, then
+// the tensor is not resent.
+static void test_subtracted_microbatch_is_not_resent(void **state) {
     (void)state;
     world w;
     open_elastic_world(&w);
@@ -236,8 +247,9 @@ static void test_what_is_taken_back_is_not_sent_again(void **state) {
     expect_all_taken_back(&w);
 }
 
-// Its store knows where others were when their entries came to hold; somebody may have moved since.
-static void test_where_others_are_by_now(void **state) {
+// Rule V23. Given a restarted voter with old addresses in its log, when another peer sends the
+// current ones, then it dials those.
+static void test_current_addresses_replace_those_of_the_log(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     begin_world(&w, 4, MEMBER_DATA);
@@ -246,21 +258,22 @@ static void test_where_others_are_by_now(void **state) {
         {.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-1:1"}},
         {.kind = LOG_MEMBER, .index = 2, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-2:1"}},
         {.kind = LOG_MEMBER, .index = 3, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1, .address = "old-3:1"}},
-        // nobody knows whether these hold
+        // possibly uncommitted
         {.kind = LOG_MEMBER, .index = 10, .term = 1, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 2, .address = "new-3:1"}},
         {.kind = LOG_VOTERS, .index = 11, .term = 1, .u.voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "new-2:1"}}}},
     };
     for (uint32_t i = 0; i < sizeof records / sizeof *records; i++) assert_true(peer_recall(w.p, &records[i]));
     w.now += 1000 * MILLISECOND;
     step(&w, &(event){.kind = EVENT_TICK});
-    assert_string_equal(w.dialed[1], "peer-1:1");  // the user has just said so
-    assert_string_equal(w.dialed[2], "new-2:1");
-    assert_string_equal(w.dialed[3], "new-3:1");
+    assert_string_equal(w.last_address[1], "peer-1:1");  // the user has just said so
+    assert_string_equal(w.last_address[2], "new-2:1");
+    assert_string_equal(w.last_address[3], "new-3:1");
     free(w.p);
 }
 
-// Everybody has moved and nobody leads: a relay that has heard where a voter is by now says so to the next one.
-static void test_a_relay_says_where_voters_are(void **state) {
+// Rule V23. Given no leader and voters at new addresses, when a relay knows one of them, then it
+// sends that address to the next voter.
+static void test_relay_sends_current_voter_addresses(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}, {.id = name_of(4), .store = 8, .address = "old-4:1"}}}};
@@ -273,9 +286,9 @@ static void test_a_relay_says_where_voters_are(void **state) {
     message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 8, .address = "new-4:1"}};
     deliver(&w, 4, &join, false);
     snprintf(join.u.join.address, WIRE_MAX_ADDRESS, "new-2:1");
-    w.said = (message){.kind = MESSAGE_LOG};
+    w.last_log = (message){.kind = MESSAGE_LOG};
     deliver(&w, 2, &join, false);
-    assert_string_equal(w.said.u.log.entry.u.voters.voter[1].address, "new-4:1");
+    assert_string_equal(w.last_log.u.log.entry.u.voters.voter[1].address, "new-4:1");
     free(w.p);
 
     world other = {.run = run_of(3, 2, 1)};
@@ -286,8 +299,8 @@ static void test_a_relay_says_where_voters_are(void **state) {
     admit(&other, 4, MEMBER_DATA, 0);
     append(&other, voters);
     step(&other, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(4), .refused = true});
-    deliver(&other, 2, &w.said, false);
-    assert_string_equal(other.dialed[4], "new-4:1");
+    deliver(&other, 2, &w.last_log, false);
+    assert_string_equal(other.last_address[4], "new-4:1");
     peer_view view;
     peer_look(other.p, &view);
     assert_int_equal(view.log_position, other.log);
@@ -319,7 +332,7 @@ static void open_one_of(world *w, uint16_t voters) {
 
 static void open_voter(world *w) { open_one_of(w, 1); }
 
-// Somebody begins to send it the state, and dies.
+// A peer begins to send a snapshot, and dies.
 static void send_half_a_state(world *w) {
     message first = {.kind = MESSAGE_LOG, .u.log = {.reset = true}};
     first.u.log.entry = (log_entry){.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}};
@@ -327,7 +340,8 @@ static void send_half_a_state(world *w) {
     deliver(w, 1, &first, false);
 }
 
-// It is elected, and asked for the log; or it follows, and a voter asks to be let in.
+// The voter is elected and asked for the log; or it follows, and a voter sends an admission
+// request.
 static uint32_t tells_its_log(bool half_a_state, bool elected) {
     world w = {0};
     open_one_of(&w, elected ? 1 : 2);
@@ -354,8 +368,9 @@ static uint64_t position_after(world *w, uint32_t from, uint64_t as_of, log_entr
     return view.log_position;
 }
 
-// What two send of different times goes together with nothing: what the later one leaves out the earlier one has told.
-static void test_states_are_not_mixed(void **state) {
+// Rule L5. Given an interrupted snapshot of one sender, when another sender starts a later one,
+// then no entries of both are combined.
+static void test_snapshots_are_not_mixed(void **state) {
     (void)state;
     world w = {0};
     open_voter(&w);
@@ -364,23 +379,25 @@ static void test_states_are_not_mixed(void **state) {
     assert_int_equal(position_after(&w, 2, BASE + 6, fourth, 1), 1);
     assert_int_equal(position_after(&w, 1, BASE + 5, fourth, 1), 4);
     assert_int_equal(position_after(&w, 2, BASE + 6, fifth, 4), 5);  // nothing is left out
-    assert_int_equal(position_after(&w, 2, BASE + 6, base, 5), 5);   // what stood there may have been anything
+    assert_int_equal(position_after(&w, 2, BASE + 6, base, 5), 5);   // the omitted entries may have been of any kind
     free(w.p);
 }
 
-// Somebody leads whose log begins behind its store.
+// A leader with a log that begins after the end of this voter's log.
 static bool stores_its_state(bool half_a_state) {
     world w = {0};
     open_voter(&w);
     if (half_a_state) send_half_a_state(&w);
-    w.stored = LOG_NONE;
+    w.last_record_kind = LOG_NONE;
     message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 9, .term = 2, .has_entry = true, .entry = base_at(BASE + 1, 0), .previous = BASE + 1, .previous_term = 1}};
     deliver(&w, 1, &m, false);
     free(w.p);
-    return w.stored == LOG_BASE;
+    return w.last_record_kind == LOG_BASE;
 }
 
-static void test_half_a_state_is_not_passed_on(void **state) {
+// Rule V14. Given an interrupted snapshot, when another peer asks for the log, then the partial
+// state is not sent.
+static void test_partial_snapshot_is_not_passed_on(void **state) {
     (void)state;
     for (int elected = 0; elected < 2; elected++) {
         assert_true(tells_its_log(false, elected) > 0);
@@ -388,7 +405,9 @@ static void test_half_a_state_is_not_passed_on(void **state) {
     }
 }
 
-static void test_half_a_state_is_not_stored(void **state) {
+// Rule V29. Given an interrupted snapshot, when the voter would compact its log, then the partial
+// state is not stored.
+static void test_partial_snapshot_is_not_stored(void **state) {
     (void)state;
     assert_true(stores_its_state(false));
     assert_false(stores_its_state(true));
@@ -396,19 +415,19 @@ static void test_half_a_state_is_not_stored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_others_are_by_now),
-        cmocka_unit_test(test_a_relay_says_where_voters_are),
-        cmocka_unit_test(test_half_a_state_is_not_passed_on),
-        cmocka_unit_test(test_half_a_state_is_not_stored),
-        cmocka_unit_test(test_states_are_not_mixed),
-        cmocka_unit_test(test_a_shadow_brings_home),
-        cmocka_unit_test(test_no_such_stage),
-        cmocka_unit_test(test_an_answer_that_nobody_asked_for),
-        cmocka_unit_test(test_forwarding_is_not_believed_for_ever),
-        cmocka_unit_test(test_a_gradient_is_not_believed_for_ever),
-        cmocka_unit_test(test_whose_log_is_behind_keeps_what_it_holds),
-        cmocka_unit_test(test_a_repair_evicts_nothing_that_is_taken_back),
-        cmocka_unit_test(test_what_is_taken_back_is_not_sent_again),
+        cmocka_unit_test(test_current_addresses_replace_those_of_the_log),
+        cmocka_unit_test(test_relay_sends_current_voter_addresses),
+        cmocka_unit_test(test_partial_snapshot_is_not_passed_on),
+        cmocka_unit_test(test_partial_snapshot_is_not_stored),
+        cmocka_unit_test(test_snapshots_are_not_mixed),
+        cmocka_unit_test(test_activation_from_a_standby_is_harmless),
+        cmocka_unit_test(test_member_of_an_unknown_stage_is_ignored),
+        cmocka_unit_test(test_unrequested_answer_does_not_end_a_request),
+        cmocka_unit_test(test_forwarding_report_expires),
+        cmocka_unit_test(test_gradient_report_expires),
+        cmocka_unit_test(test_member_with_an_old_log_keeps_its_microbatch),
+        cmocka_unit_test(test_repair_does_not_evict_a_subtraction),
+        cmocka_unit_test(test_subtracted_microbatch_is_not_resent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
-// Who leads and who votes, and how a run ends, at one peer.
+// Leaders, voters and the end of a run, at one peer.
 #include "protocol/core/timing.h"
 #include "protocol_world.h"
 
-// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store of its number and `newer`.
+// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store
+// of its number and `newer`.
 static void all_is_computed(world *w, uint64_t newer) {
     *w = (world){.run = run_of(2, 1, 1)};
     open_world(w, 4, MEMBER_RELAY);
@@ -18,8 +19,9 @@ static void all_is_computed(world *w, uint64_t newer) {
     append(w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
 }
 
-// All is computed, and nobody says goodbye: those who vote do not speak any more, though their links stand. They are waited for for a minute.
-static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
+// Rule V35. Given the last FINAL and voters with silent links, when a minute passes, then the
+// member exits.
+static void test_silent_links_do_not_hold_a_finished_member(void **state) {
     (void)state;
     world w;
     all_is_computed(&w, 0);
@@ -30,9 +32,9 @@ static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
     free(w.p);
 }
 
-// The run has ended, as the log says, and who led has begun to say so. Whoever leads next goes on with that, whatever is lost by then;
-// so does one whose store was begun anew behind END.
-static void test_who_finds_the_end_says_goodbye(void **state) {
+// Rule V32. Given END in the log, compacted or not, when a new leader is elected, then it dismisses
+// all peers.
+static void test_new_leader_that_finds_end_sends_leave(void **state) {
     (void)state;
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
@@ -49,12 +51,13 @@ static void test_who_finds_the_end_says_goodbye(void **state) {
         tick(&w);
     }
     assert_int_equal(w.sent[MESSAGE_LEAVE], 2);
-    assert_int_equal(w.told[TELL_END], 0);
+    assert_int_equal(w.notifications[TELL_END], 0);
     free(w.p);
 }
 
-// The run was ended in an iteration that could not end, and who led dies before it has said so to everybody.
-static void test_an_end_without_a_last_iteration_is_one(void **state) {
+// Rule V32. Given END in an unfinished iteration, when its leader dies, then the next one dismisses
+// the peers.
+static void test_end_without_the_last_iteration_is_continued(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
     open_world(&w, 2, MEMBER_RELAY);
@@ -73,8 +76,9 @@ static void test_an_end_without_a_last_iteration_is_one(void **state) {
     free(w.p);
 }
 
-// All is computed, and who voted is back without what it had stored: peers that answer, and no voters.
-static void test_a_voter_is_there_with_its_store(void **state) {
+// Rule V35. Given a finished run, when its voters return without their logs, then they do not count
+// as present.
+static void test_voter_without_its_log_does_not_count(void **state) {
     (void)state;
     for (uint64_t lost = 0; lost < 2; lost++) {
         world w;
@@ -99,9 +103,9 @@ static void recall_all_computed(world *w) {
     recall_all(w, 2, log, sizeof log / sizeof *log);
 }
 
-// All is computed, and nobody is elected for long. Who asks for votes, or answers who does, is there as a voter; a link on which it says
-// only other things may be its next life's.
-static void test_who_speaks_of_votes_votes(void **state) {
+// Rule V35. Given no leader for long, when a linked voter sends Raft messages, then it counts as
+// present; other messages do not suffice.
+static void test_raft_messages_prove_a_voter(void **state) {
     (void)state;
     for (uint32_t speaks = 0; speaks < 2; speaks++) {
         world w;
@@ -118,13 +122,14 @@ static void test_who_speaks_of_votes_votes(void **state) {
     }
 }
 
-// Its leader's words came late for a while, so all who vote are patient: nobody is elected for more than a minute, and the other one is there.
-static void test_who_is_patient_is_waited_for(void **state) {
+// Rule V35. Given voters with long election timeouts, when no leader is elected for a minute, then
+// the present voter is still waited for.
+static void test_long_election_timeout_is_waited_for(void **state) {
     (void)state;
     world w;
     recall_all_computed(&w);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
-    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.newest, .previous_term = 1}};
+    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.last_appended, .previous_term = 1}};
     deliver(&w, 2, &late, false);
     const uint64_t began = w.now;
     while (!w.exited && w.now - began < 300000 * MILLISECOND) {
@@ -135,9 +140,10 @@ static void test_who_is_patient_is_waited_for(void **state) {
     free(w.p);
 }
 
-// One that began a run of one iteration alone has computed it, and the last checkpoint is written or not.
+// One that began a run of one iteration alone has computed it, and the last checkpoint is written
+// or not.
 static void come_to_the_end(world *w, job_kind fails) {
-    *w = (world){.run = run_of(1, 1, 1), .founds = true, .fails = fails};
+    *w = (world){.run = run_of(1, 1, 1), .starts_run = true, .failing_job = fails};
     w->run.start_relays = 0;
     w->run.iterations = 1;
     w->run.save = true;
@@ -146,18 +152,19 @@ static void come_to_the_end(world *w, job_kind fails) {
         assert_true(i < 100);
         tick(w);
     }
-    assert_int_equal(w->told[TELL_ITERATION], 1);
-    assert_int_equal(w->told[TELL_END], 1);
+    assert_int_equal(w->notifications[TELL_ITERATION], 1);
+    assert_int_equal(w->notifications[TELL_END], 1);
 }
 
-// Who goes on from this log computes it again, and would not behind END.
+// Rule V34. Given a computed run, when its last checkpoint cannot be written, then END is not
+// appended.
 static void test_no_end_without_the_last_checkpoint(void **state) {
     (void)state;
     const job_kind fails[] = {JOB_NONE, JOB_SAVE, JOB_SAVE_END};
     for (uint32_t i = 0; i < sizeof fails / sizeof *fails; i++) {
         world w;
         come_to_the_end(&w, fails[i]);
-        assert_int_equal(w.stored, fails[i] == JOB_NONE ? LOG_END : LOG_FINAL);
+        assert_int_equal(w.last_record_kind, fails[i] == JOB_NONE ? LOG_END : LOG_FINAL);
         free(w.p);
     }
 }
@@ -166,14 +173,14 @@ static void pass(world *w, uint64_t seconds) {
     for (uint64_t until = w->now + seconds * 1000 * MILLISECOND; w->now < until;) tick(w);
 }
 
-// Two of three vote, and one of them is elected. The line of the third often pauses: when it has said nothing for 6 s it is not suspected yet.
-// As a voter it would be dropped again at once. So would it when it speaks and hears nothing: it has not read who votes.
-static void test_who_is_silent_or_deaf_is_not_chosen_to_vote(void **state) {
+// Rule V6. Given a member that was silent for 6 s or has not read the configuration, when a voter
+// is needed, then it is not chosen.
+static void test_silent_or_outdated_member_does_not_become_voter(void **state) {
     (void)state;
     world w = {.voters = 3};
     recall(&w, 2, false);
     timing_link line = {.heard_ns = 0};
-    w.log += 100;  // whatever is decided soon, they have read
+    w.log += 100;  // all of them have read the entries that are decided next
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
     for (uint32_t i = 0; i < 10; i++) {
         timing_heard(&line, w.now);
@@ -187,7 +194,7 @@ static void test_who_is_silent_or_deaf_is_not_chosen_to_vote(void **state) {
     w.log = 0;
     beat_at(&w, 3, 1);
     assert_int_equal(w.records[LOG_VOTERS], 1);
-    w.log = w.newest;
+    w.log = w.last_appended;
     beat_at(&w, 3, 1);
     assert_int_equal(w.records[LOG_VOTERS], 2);
     free(w.p);
@@ -205,9 +212,9 @@ static void write_the_end(world *w) {
     }
 }
 
-// All is written, and the other voter says nothing any more. Where its process is gone nobody can contradict; where it is only silent somebody
-// else may lead by now, and need whom this one would send home.
-static void test_who_may_have_been_replaced_sends_nobody_home(void **state) {
+// Rule V33. Given END written but not committed, when the other voter refuses connections, then
+// peers are dismissed; when it is only silent, then not.
+static void test_leader_without_quorum_dismisses_only_if_voters_are_gone(void **state) {
     (void)state;
     for (uint32_t gone = 0; gone < 2; gone++) {
         world w;
@@ -227,8 +234,9 @@ static void test_who_may_have_been_replaced_sends_nobody_home(void **state) {
     }
 }
 
-// The other voter says nothing any more, so it leads no more. Whoever does now may have said so before, when nobody else was believed.
-static void test_who_leads_no_more_asks_who_does(void **state) {
+// Rule V24. Given a leader that lost its quorum, when it steps down, then it asks its known peers
+// for the leader.
+static void test_deposed_leader_asks_for_the_new_one(void **state) {
     (void)state;
     world w = {0};
     recall(&w, 2, false);
@@ -254,38 +262,39 @@ static void speak_of_votes(world *w, uint64_t store, uint32_t seconds) {
     }
 }
 
-// Two of three vote, and the other one is not there, or only its next life: only the user can help. When it is there it is a matter of votes.
-static void test_a_voter_says_whom_it_misses(void **state) {
+// Rule V10. Given no leader, when the other voter is absent or returned without its log, then the
+// user is told every two minutes. Raft messages of that voter end the reports.
+static void test_voter_reports_missing_voters(void **state) {
     (void)state;
     world w = {.voters = 3};
     recall(&w, 2, false);
     pass(&w, 9);
-    assert_int_equal(w.told[TELL_UNLED], 0);
+    assert_int_equal(w.notifications[TELL_UNLED], 0);
     pass(&w, 3);
-    assert_int_equal(w.told[TELL_UNLED], 1);
+    assert_int_equal(w.notifications[TELL_UNLED], 1);
     pass(&w, 60);
-    assert_int_equal(w.told[TELL_UNLED], 1);
+    assert_int_equal(w.notifications[TELL_UNLED], 1);
     pass(&w, 70);
-    assert_int_equal(w.told[TELL_UNLED], 2);
+    assert_int_equal(w.notifications[TELL_UNLED], 2);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
     speak_of_votes(&w, 20, 130);
-    assert_int_equal(w.told[TELL_UNLED], 3);
+    assert_int_equal(w.notifications[TELL_UNLED], 3);
     speak_of_votes(&w, 2, 300);
-    assert_int_equal(w.told[TELL_UNLED], 3);
+    assert_int_equal(w.notifications[TELL_UNLED], 3);
     free(w.p);
 }
 
 static void be_for_it(world *w, uint32_t from, message_kind kind, uint64_t term, bool trial) {
     message m = {.kind = (uint8_t)kind};
     if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = from, .term = term, .trial = trial, .granted = true};
-    else m.u.appended = (message_appended){.to = 1, .from = from, .term = term, .accepted = true, .match = w->newest};
+    else m.u.appended = (message_appended){.to = 1, .from = from, .term = term, .accepted = true, .match = w->last_appended};
     deliver(w, from, &m, false);
 }
 
 static void lead_by(world *w, uint32_t voter, uint64_t term) {
     for (uint32_t i = 0; !leads(w); i++) {
         assert_true(i < 300);
-        w->log = w->newest;
+        w->log = w->last_appended;
         be_for_it(w, voter, MESSAGE_VOTED, term, true);
         uint32_t led = w->records[LOG_LEAD];
         be_for_it(w, voter, MESSAGE_VOTED, term, false);
@@ -296,9 +305,9 @@ static void lead_by(world *w, uint32_t voter, uint64_t term) {
 
 static void lead_in(world *w, uint64_t term) { lead_by(w, 2, term); }
 
-// It leads, and owns all of a large iteration; when all but one are settled the other voter is silent for a while, and it leads again. Then all
-// are told at once, to itself.
-static void test_who_leads_again_tells_itself_all(void **state) {
+// Rule V18. Given a leader that owns a large iteration, when it is elected again, then it resends
+// all SETTLED to itself at once.
+static void test_reelected_leader_gets_its_own_settled_messages(void **state) {
     (void)state;
     enum { MANY = WIRE_MAX_MICROBATCHES };
     const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
@@ -329,8 +338,9 @@ static void test_who_leads_again_tells_itself_all(void **state) {
     free(w.p);
 }
 
-// It comes back with its store and leads three voters: one that is dead, and one that has left and waits to be replaced, of which the state says nothing.
-static void test_who_has_left_and_speaks_of_votes_is_there(void **state) {
+// Rule V7. Given a dead voter and a leaving one that the snapshot omits, when the latter sends Raft
+// messages, then it counts as present.
+static void test_leaving_voter_counts_as_present(void **state) {
     (void)state;
     const log_member member[4] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7, .store = 1}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
                                   {.peer = name_of(4), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 4, .store = 4}, {.peer = name_of(5), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 5, .store = 5}};
@@ -365,7 +375,8 @@ static void test_who_has_left_and_speaks_of_votes_is_there(void **state) {
     free(w.p);
 }
 
-// A voter is back with its store and takes its leave, so it does not join again. Who is elected with its vote begins behind what it has.
+// A voter returns with its log and leaves, so it does not join again. It votes for a leader with a
+// log that begins after its own.
 static uint32_t asks_for_the_log(bool leaves) {
     world w = {.voters = 3};
     recall(&w, 2, false);
@@ -384,22 +395,24 @@ static uint32_t asks_for_the_log(bool leaves) {
     return w.sent[MESSAGE_GET_LOG] + w.sent[MESSAGE_JOIN];
 }
 
-static void test_a_voter_that_leaves_asks_for_what_it_lacks(void **state) {
+// Rule V7. Given a leaving voter, when the elected leader is ahead of its log, then it asks for the
+// missing entries.
+static void test_leaving_voter_asks_for_missing_entries(void **state) {
     (void)state;
     assert_true(asks_for_the_log(false) > 0);
     assert_true(asks_for_the_log(true) > 0);
 }
 
-// The only voter comes back with its store, and takes its leave before it is let in. It leads all the same, and says first that it is not what it was: to
-// the others that is a member still. Only then does a shadow do the work that nobody does.
-static void test_who_leads_and_leaves_is_not_what_it_was(void **state) {
+// Rule V18. Given the only voter, restarted and leaving, when it leads, then it first removes its
+// older membership; only then a standby is promoted.
+static void test_leaving_leader_removes_its_older_membership(void **state) {
     (void)state;
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
                                   {.peer = name_of(3), .kind = MEMBER_SHADOW, .stage = 1, .capacity = 2, .incarnation = 3}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
                              {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     world w = {.run = run_of(2, 1, 1)};
-    w.run.shadows = 1;
+    w.run.standbys = 1;
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     step(&w, &(event){.kind = EVENT_DRAIN});
     for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
@@ -413,8 +426,9 @@ static void test_who_leads_and_leaves_is_not_what_it_was(void **state) {
     free(w.p);
 }
 
-// A voter was cut off while all others who vote were replaced, and these are dead. Strangers lead.
-static void test_a_voter_that_only_strangers_lead_joins_them(void **state) {
+// Rule V25. Given a cut-off voter and dead known voters, when only unknown leaders are heard for a
+// minute, then it joins again.
+static void test_member_led_only_by_unknown_peers_rejoins(void **state) {
     (void)state;
     world w = {.voters = 3};
     recall(&w, 2, false);
@@ -442,20 +456,20 @@ static void say_who_leads(world *w, uint32_t from, uint64_t term, const char *wh
 
 // It looks for that one there, before long; no dial comes to anything.
 static void expect_dialed(world *w, uint32_t to, const char *where) {
-    for (uint32_t i = 0; i < 300 && strcmp(w->dialed[to], where) != 0; i++) {
-        const bool dialed = w->dialed[to][0] != 0;
-        w->dialed[to][0] = 0;
+    for (uint32_t i = 0; i < 300 && strcmp(w->last_address[to], where) != 0; i++) {
+        const bool dialed = w->last_address[to][0] != 0;
+        w->last_address[to][0] = 0;
         if (dialed) step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
         for (uint32_t other = 1; other <= 3; other++)
             if (other != to) beat_at(w, other, 1);
         tick(w);
     }
-    assert_string_equal(w->dialed[to], where);
+    assert_string_equal(w->last_address[to], where);
 }
 
-// Who leads has come back at another address, as the log says. Who has just come back itself, and has read of the older one only, says that it leads
-// there: the link to who leads may stand, or come about later. It is looked for at both places, and where it says itself that it is.
-static void test_where_it_is_who_leads_knows_better(void **state) {
+// Rule V21. Given a leader at a new address, when another peer reports the old one, then both are
+// dialled and its own report wins.
+static void test_leader_address_is_authoritative(void **state) {
     (void)state;
     for (uint32_t later = 0; later < 2; later++) {
         world w;
@@ -477,8 +491,9 @@ static void test_where_it_is_who_leads_knows_better(void **state) {
     }
 }
 
-// It was told where who leads is by now while the link to where that one was stood; then that falls, and nobody says so again. Others know.
-static void test_who_finds_no_leader_asks_where_it_is(void **state) {
+// Rule V22. Given a lost link to a leader that has moved, when the member has no leader, then it
+// asks other members.
+static void test_member_without_leader_asks_for_its_address(void **state) {
     (void)state;
     world w;
     all_is_computed(&w, 0);
@@ -498,8 +513,9 @@ static void test_who_finds_no_leader_asks_where_it_is(void **state) {
     free(w.p);
 }
 
-// A machine that has been up for long: a relay that is new there is not expelled as soon as one whose line is known to be steady.
-static void test_a_new_line_is_given_time(void **state) {
+// Rule D3. Given a leader that knows a link for less than 10 s, when that relay is silent, then it
+// is removed later than one with a steady link.
+static void test_new_link_is_given_more_time(void **state) {
     (void)state;
     world w = {0};
     recall(&w, 1, false);
@@ -518,7 +534,8 @@ static void test_a_new_line_is_given_time(void **state) {
     free(w.p);
 }
 
-// It goes on by its log, which says where somebody is by now; its user names the address that that one had.
+// The peer continues with its log, which has the present address of another peer; the user names
+// the older address.
 static void go_on_by_the_log(world *w) {
     *w = (world){.run = run_of(2, 1, 1), .leader = 2};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .address = "new:1"}};
@@ -527,7 +544,9 @@ static void go_on_by_the_log(world *w) {
     step(w, &(event){.kind = EVENT_TICK});
 }
 
-static void test_who_was_named_may_be_where_the_log_says(void **state) {
+// Rule V21. Given an address named by the user and another one in the log, when the peer dials,
+// then it tries both.
+static void test_address_of_the_log_is_dialled_too(void **state) {
     (void)state;
     world w;
     go_on_by_the_log(&w);
@@ -537,16 +556,17 @@ static void test_who_was_named_may_be_where_the_log_says(void **state) {
         const char *where = i == 0 ? "new:1" : "peer-1:1";
         expect_dialed(&w, 2, where);
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
-        w.dialed[2][0] = 0;
+        w.last_address[2][0] = 0;
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
-        while (w.dialed[2][0] == 0) tick(&w);
-        assert_string_equal(w.dialed[2], where);
+        while (w.last_address[2][0] == 0) tick(&w);
+        assert_string_equal(w.last_address[2], where);
     }
     free(w.p);
 }
 
-// At one of the two a port that refuses says nothing, and it is waited for as for anybody; when both do there is nobody.
-static void test_a_refusal_at_one_of_two_places_is_none(void **state) {
+// Rule V21. Given a peer with two addresses, when one refuses, then it is waited for; when both
+// refuse, then it is gone.
+static void test_refusal_at_one_of_two_addresses_is_none(void **state) {
     (void)state;
     for (uint32_t both = 0; both < 2; both++) {
         world w;
@@ -560,8 +580,8 @@ static void test_a_refusal_at_one_of_two_places_is_none(void **state) {
         const uint64_t began = w.now;
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
         while (w.records[LOG_EXPEL] == 0) {
-            const bool dialed = w.dialed[2][0] != 0, older = strcmp(w.dialed[2], "peer-1:1") == 0;
-            w.dialed[2][0] = 0;
+            const bool dialed = w.last_address[2][0] != 0, older = strcmp(w.last_address[2], "peer-1:1") == 0;
+            w.last_address[2][0] = 0;
             if (dialed) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = older || both});
             tick(&w);
         }
@@ -571,8 +591,9 @@ static void test_a_refusal_at_one_of_two_places_is_none(void **state) {
     }
 }
 
-// It has come back at another address, and is elected: all to whom a link leads hear where it is, and so does who reads who votes.
-static void test_who_leads_says_where_it_is(void **state) {
+// Rule V20. Given a voter that returned at another address, when it is elected, then all linked
+// peers get LEADER with its address.
+static void test_elected_leader_sends_its_address(void **state) {
     (void)state;
     world w = {.voters = 3};
     recall(&w, 2, false);
@@ -587,15 +608,15 @@ static void test_who_leads_says_where_it_is(void **state) {
     assert_true(w.records[LOG_VOTERS] > 0);
     const braid_id self = name_of(1);
     uint32_t at = 0;
-    while (at < w.voting.count && !id_equal(&w.voting.voter[at].id, &self)) at++;
-    assert_true(at < w.voting.count);
-    assert_string_equal(w.voting.voter[at].address, "peer:1");
+    while (at < w.last_voters.count && !id_equal(&w.last_voters.voter[at].id, &self)) at++;
+    assert_true(at < w.last_voters.count);
+    assert_string_equal(w.last_voters.voter[at].address, "peer:1");
     free(w.p);
 }
 
-// It leads an iteration of which nothing counts; all but the relay's state is known. The relay may just have asked to be let in again: what it
-// has goes with what it was, so FINAL does not rest on it.
-static void test_final_does_not_rest_on_who_joins_again(void **state) {
+// Rule T5. Given results that only a relay reports, when that relay asks for readmission, then
+// FINAL is not appended.
+static void test_final_does_not_depend_on_a_rejoining_member(void **state) {
     (void)state;
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
@@ -612,7 +633,7 @@ static void test_final_does_not_rest_on_who_joins_again(void **state) {
         assert_int_equal(w.records[LOG_FINAL], 0);
         w.slow_store = true;
         const uint32_t members = w.records[LOG_MEMBER];
-        w.log = w.newest;
+        w.log = w.last_appended;
         message join = {.kind = MESSAGE_JOIN, .u.join = {.stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 3}};
         if (again) deliver(&w, 2, &join, false);
         assert_int_equal(w.records[LOG_MEMBER], members + again);
@@ -622,9 +643,9 @@ static void test_final_does_not_rest_on_who_joins_again(void **state) {
     }
 }
 
-// It voted, and comes again without its store. The log that it is sent says on the way that all was computed once, and that of two voters one was
-// itself; who sends it says a moment later that it leads, or does not.
-static void test_what_was_complete_once_sends_nobody_home(void **state) {
+// Rule V37. Given a voter without its log, when the replayed log passes a complete state, then it
+// does not exit before the sender has said whether it leads.
+static void test_replayed_complete_run_does_not_end_a_peer(void **state) {
     (void)state;
     for (uint32_t leading = 0; leading < 2; leading++) {
         world w = {.run = run_of(2, 1, 1)};
@@ -656,7 +677,7 @@ static void lead_three_of_four(world *w, const member_kind kind[4], bool all_com
     log[6] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
     log[7] = (log_entry){.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}};
     *w = (world){.run = run_of(2, 1, 1), .voters = 5};
-    w->run.shadows = 1;
+    w->run.standbys = 1;
     recall_all(w, 3, log, all_computed ? 8 : 7);
     for (uint32_t i = 2; i <= 4; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
     lead_in(w, 2);
@@ -667,7 +688,7 @@ static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
     for (uint32_t i = 0; i < ticks; i++) {
         step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
         for (uint32_t from = 2; from <= 4; from += 2) {
-            w->log = w->newest;
+            w->log = w->last_appended;
             beat_at(w, from, reaches);
         }
         be_for_it(w, 2, MESSAGE_APPENDED, 2, false);
@@ -675,38 +696,39 @@ static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
     }
 }
 
-// Of two voters both would have to live, and a shadow votes no more than nobody does: the leader goes on alone.
-static void test_a_shadow_is_no_third_voter(void **state) {
+// Rule V1. Given a dead voter, two members and a standby, when voters are replaced, then the
+// standby is not chosen.
+static void test_standby_is_no_voter(void **state) {
     (void)state;
     world w;
     lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW}, false);
     third_is_gone_for(&w, 200, 1);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
-    assert_int_equal(w.voting.count, 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
+    assert_int_equal(w.last_voters.count, 1);
     free(w.p);
 }
 
-// The last checkpoint may take long to write: who votes and dies is replaced until it is there.
-static void test_voters_are_replaced_behind_the_last_iteration(void **state) {
+// Rule V1. Given the last checkpoint under way, when a voter dies, then it is replaced.
+static void test_voters_are_replaced_during_the_last_checkpoint(void **state) {
     (void)state;
     world w;
     lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, true);
     third_is_gone_for(&w, 100, 2);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
-    assert_int_equal(w.told[TELL_END], 0);
-    assert_int_equal(w.voting.count, 3);
-    assert_int_equal(w.voting.voter[2].id.bytes[0], 4);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_END], 0);
+    assert_int_equal(w.last_voters.count, 3);
+    assert_int_equal(w.last_voters.voter[2].id.bytes[0], 4);
     assert_int_equal(w.records[LOG_RUN], 0);
     free(w.p);
 }
 
-// It began the run and is the only one that votes. It comes back with its store, and is asked to leave before it leads again: nobody else ever
-// will, so it ends the run in order.
-static void test_who_alone_may_lead_ends_the_run(void **state) {
+// Rule V19. Given the only voter, restarted, when it is asked to leave before it leads, then it
+// ends the run in order.
+static void test_only_voter_asked_to_leave_ends_the_run(void **state) {
     (void)state;
     const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = me}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
-    world w = {.run = run_of(1, 1, 1), .founds = true, .voters = 1};
+    world w = {.run = run_of(1, 1, 1), .starts_run = true, .voters = 1};
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     step(&w, &(event){.kind = EVENT_DRAIN});
     assert_false(w.exited);
@@ -714,9 +736,9 @@ static void test_who_alone_may_lead_ends_the_run(void **state) {
         assert_true(i < 200);
         tick(&w);
     }
-    assert_int_equal(w.told[TELL_ITERATION], 1);
-    assert_int_equal(w.told[TELL_END], 1);
-    assert_int_equal(w.stored, LOG_END);
+    assert_int_equal(w.notifications[TELL_ITERATION], 1);
+    assert_int_equal(w.notifications[TELL_END], 1);
+    assert_int_equal(w.last_record_kind, LOG_END);
     free(w.p);
 }
 
@@ -730,9 +752,9 @@ static uint64_t append_by_second(world *w, uint64_t previous_term, log_entry ent
     return w->log;
 }
 
-// It was expelled while it stood still, and has come in again; what it has of before is being looked at when the leader dies, who alone had its stage's
-// newest state besides. It leads now, and does not go back for want of what it finds a moment later.
-static void test_who_leads_waits_for_what_it_finds(void **state) {
+// Rule G2. Given a readmitted peer that is checking its own copy, when it becomes leader after the
+// last other holder died, then it does not roll back.
+static void test_new_leader_checks_its_own_state_before_rollback(void **state) {
     (void)state;
     log_voters voters = {.count = 3};
     log_entry log[6] = {{.kind = LOG_NONE}};
@@ -759,47 +781,47 @@ static void test_who_leads_waits_for_what_it_finds(void **state) {
     lead_by(&w, 3, 3);
     for (uint32_t i = 0; i < 150; i++) {
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
-        w.log = w.newest;
+        w.log = w.last_appended;
         beat_at(&w, 3, 2);
         be_for_it(&w, 3, MESSAGE_APPENDED, 3, false);
         tick(&w);
         if (i == 80) assert_int_equal(w.records[LOG_RUN], 0);
     }
-    assert_int_equal(w.told[TELL_EXPELLED], 2);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 2);
     assert_int_equal(w.records[LOG_RUN], 1);  // not for ever
     free(w.p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
-        cmocka_unit_test(test_who_finds_the_end_says_goodbye),
-        cmocka_unit_test(test_an_end_without_a_last_iteration_is_one),
-        cmocka_unit_test(test_a_voter_is_there_with_its_store),
-        cmocka_unit_test(test_who_speaks_of_votes_votes),
+        cmocka_unit_test(test_silent_links_do_not_hold_a_finished_member),
+        cmocka_unit_test(test_new_leader_that_finds_end_sends_leave),
+        cmocka_unit_test(test_end_without_the_last_iteration_is_continued),
+        cmocka_unit_test(test_voter_without_its_log_does_not_count),
+        cmocka_unit_test(test_raft_messages_prove_a_voter),
         cmocka_unit_test(test_no_end_without_the_last_checkpoint),
-        cmocka_unit_test(test_who_is_patient_is_waited_for),
-        cmocka_unit_test(test_who_is_silent_or_deaf_is_not_chosen_to_vote),
-        cmocka_unit_test(test_who_may_have_been_replaced_sends_nobody_home),
-        cmocka_unit_test(test_who_leads_no_more_asks_who_does),
-        cmocka_unit_test(test_a_voter_says_whom_it_misses),
-        cmocka_unit_test(test_who_leads_again_tells_itself_all),
-        cmocka_unit_test(test_who_has_left_and_speaks_of_votes_is_there),
-        cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
-        cmocka_unit_test(test_who_leads_and_leaves_is_not_what_it_was),
-        cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
-        cmocka_unit_test(test_where_it_is_who_leads_knows_better),
-        cmocka_unit_test(test_who_finds_no_leader_asks_where_it_is),
-        cmocka_unit_test(test_a_new_line_is_given_time),
-        cmocka_unit_test(test_who_was_named_may_be_where_the_log_says),
-        cmocka_unit_test(test_a_refusal_at_one_of_two_places_is_none),
-        cmocka_unit_test(test_who_leads_says_where_it_is),
-        cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
-        cmocka_unit_test(test_what_was_complete_once_sends_nobody_home),
-        cmocka_unit_test(test_who_alone_may_lead_ends_the_run),
-        cmocka_unit_test(test_who_leads_waits_for_what_it_finds),
-        cmocka_unit_test(test_a_shadow_is_no_third_voter),
-        cmocka_unit_test(test_voters_are_replaced_behind_the_last_iteration),
+        cmocka_unit_test(test_long_election_timeout_is_waited_for),
+        cmocka_unit_test(test_silent_or_outdated_member_does_not_become_voter),
+        cmocka_unit_test(test_leader_without_quorum_dismisses_only_if_voters_are_gone),
+        cmocka_unit_test(test_deposed_leader_asks_for_the_new_one),
+        cmocka_unit_test(test_voter_reports_missing_voters),
+        cmocka_unit_test(test_reelected_leader_gets_its_own_settled_messages),
+        cmocka_unit_test(test_leaving_voter_counts_as_present),
+        cmocka_unit_test(test_leaving_voter_asks_for_missing_entries),
+        cmocka_unit_test(test_leaving_leader_removes_its_older_membership),
+        cmocka_unit_test(test_member_led_only_by_unknown_peers_rejoins),
+        cmocka_unit_test(test_leader_address_is_authoritative),
+        cmocka_unit_test(test_member_without_leader_asks_for_its_address),
+        cmocka_unit_test(test_new_link_is_given_more_time),
+        cmocka_unit_test(test_address_of_the_log_is_dialled_too),
+        cmocka_unit_test(test_refusal_at_one_of_two_addresses_is_none),
+        cmocka_unit_test(test_elected_leader_sends_its_address),
+        cmocka_unit_test(test_final_does_not_depend_on_a_rejoining_member),
+        cmocka_unit_test(test_replayed_complete_run_does_not_end_a_peer),
+        cmocka_unit_test(test_only_voter_asked_to_leave_ends_the_run),
+        cmocka_unit_test(test_new_leader_checks_its_own_state_before_rollback),
+        cmocka_unit_test(test_standby_is_no_voter),
+        cmocka_unit_test(test_voters_are_replaced_during_the_last_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

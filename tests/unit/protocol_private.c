@@ -1,12 +1,12 @@
-// Private data at one peer: it leads an elastic run, and waits for who has the other share, or does not.
+// Private data at the leader: waiting for the peer of a data shard, and the end of a run.
 #include "protocol_world.h"
 
 enum { SAVED_RANGES = 6, RANGE_BLOCKS = 8 };
 
 static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
 
-// Two data peers, each with a share. It comes back and leads. Before the first iteration is over the slot of the other one is nobody's, for that
-// one is back too, without the state; behind it each has its slot.
+// Two data peers with a shard each. The restarted one leads. In the first iteration the other one
+// is back without state and its slot has no owner; from then on each owns its slot.
 static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2}};
@@ -20,28 +20,29 @@ static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     recall_all(w, 1, log, sizeof log / sizeof *log - (one_is_over ? 0 : 2));
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
     while (w->records[LOG_OWNER] == 0 && !one_is_over) tick(w);
-    w->owner_term[0] = w->newest;
+    w->owner_term[0] = w->last_appended;
 }
 
-// How long it takes until so many iterations are over, at most twice the patience. The other one says meanwhile that it has such a state.
+// How long it takes until so many iterations are over, at most twice the patience. The other one
+// says meanwhile that it has such a state.
 static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
     const uint64_t began = w->now;
-    while (w->told[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
+    while (w->notifications[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
         beat_at(w, 2, its_state);
         tick(w);
     }
     return w->now - began;
 }
 
-// The first iteration has waited for the other one in vain. The second one does not wait while that one still fetches its state, but does when it had
-// the state of the iteration that is over: then it needs only what all others need.
-static void test_who_fetches_its_state_is_not_waited_for(void **state) {
+// Rule P11. Given an elastic run and a returning owner, when it still fetches its state, then the
+// iteration does not wait; with state it does.
+static void test_owner_without_state_is_not_waited_for(void **state) {
     (void)state;
     for (uint64_t its_state = 0; its_state < 2; its_state++) {
         world w;
         lead_two_shares(&w, true, false);
         computes(&w, 1, 0);
-        assert_int_equal(w.told[TELL_ITERATION], 0);
+        assert_int_equal(w.notifications[TELL_ITERATION], 0);
         beat_at(&w, 2, its_state);
         // until it hears this its own slot is not taken over
         message nothing = {.kind = MESSAGE_HOLDINGS, .u.holdings.owner_term = w.owner_term[0]};
@@ -58,7 +59,8 @@ static void settles(world *w, uint64_t t) {
     deliver(w, 2, &(message){.kind = MESSAGE_STATE, .iteration = t, .u.state.version = t}, false);
 }
 
-// Nor is who leads waited for, by itself, again and again, while it fetches the state of what was computed without it. When it stands still that is no waiting.
+// The leader fetches the state of iterations that were computed without it. It does not wait for
+// itself repeatedly, and a process pause is no waiting.
 static void waits_for_itself_once(uint64_t asleep_ms) {
     world w;
     lead_two_shares(&w, true, true);
@@ -70,7 +72,7 @@ static void waits_for_itself_once(uint64_t asleep_ms) {
             tick(&w);
         }
         if (t == 1) w.now += asleep_ms * MILLISECOND;
-        while (w.told[TELL_ITERATION] < t && w.now - began < 2 * PATIENCE_NS) {
+        while (w.notifications[TELL_ITERATION] < t && w.now - began < 2 * PATIENCE_NS) {
             beat_at(&w, 2, t + 1);
             settles(&w, t);
             tick(&w);
@@ -82,19 +84,22 @@ static void waits_for_itself_once(uint64_t asleep_ms) {
     free(w.p);
 }
 
-static void test_who_leads_waits_for_itself_once(void **state) {
+// Rule P11. Given an elastic run and a leader without state, when it fetches, then it waits for
+// itself one grace period; a pause does not count.
+static void test_leader_waits_for_its_own_state_once(void **state) {
     (void)state;
     waits_for_itself_once(0);
     waits_for_itself_once(10000);
 }
 
-// Strict: the run is to end, and the other one has been gone for so long, while who leads was awake. It may be on its way in again.
+// Strict mode: the run is to end, and the other peer has been absent for this time, without the
+// leader's pauses. It may be about to be admitted.
 static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asleep_ms) {
     world w;
     lead_two_shares(&w, false, true);
     while (!leads(&w)) tick(&w);
     step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
-    while (w.told[TELL_AWAITED] == 0) {
+    while (w.notifications[TELL_AWAITED] == 0) {
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
         tick(&w);
     }
@@ -112,10 +117,12 @@ static uint32_t given_up_after(uint64_t gone_ms, bool comes_again, uint64_t asle
     }
     while (w.now - gone < gone_ms * MILLISECOND) tick(&w);
     free(w.p);
-    return w.told[TELL_UNFINISHED];
+    return w.notifications[TELL_UNFINISHED];
 }
 
-static void test_who_does_not_come_is_given_up(void **state) {
+// Rule P5. Given a strict run that is to end, when a shard is missing for 10 s in which the leader
+// was not paused, then the iteration is given up.
+static void test_missing_shard_is_given_up_at_the_end(void **state) {
     (void)state;
     assert_int_equal(given_up_after(9800, false, 0), 0);
     assert_int_equal(given_up_after(10300, false, 0), 1);
@@ -124,7 +131,8 @@ static void test_who_does_not_come_is_given_up(void **state) {
     assert_int_equal(given_up_after(12000, true, 0), 0);
 }
 
-// The others answer what they are asked, but blocks of the relay come only when `all` does. `given`: which of its ranges have come.
+// The others answer what they are asked, but blocks of the relay come only when `all` does.
+// `given`: which of its ranges have come.
 static void answer_gets(world *w, bool all, uint32_t *given) {
     message get[MOST_GETS];
     uint32_t to[MOST_GETS], count = w->get_count;
@@ -149,7 +157,8 @@ static void state_of_one(world *w, uint32_t from, uint16_t stage) {
     deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
 }
 
-// It leads two shares and a relay, and a checkpoint is due of the state that they have and it fetches. Which of the relay's ranges have come.
+// It leads two shares and a relay, and a checkpoint is due of the state that they have and it
+// fetches. Which of the relay's ranges have come.
 static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
@@ -158,7 +167,7 @@ static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
                              {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}}, {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}},
                              {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}},
                              {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
-    *w = (world){.run = run_of(2, 2, 2), .text = text, .fails = fails};
+    *w = (world){.run = run_of(2, 2, 2), .text = text, .failing_job = fails};
     w->run.shares = 2;
     w->run.save = true;
     w->run.checkpoint_every = every;
@@ -175,19 +184,19 @@ static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
     return given;
 }
 
-// The disk is full: FINAL does not wait until all of it has been read for nothing.
-static void test_what_cannot_be_written_is_not_read(void **state) {
+// Rule J10. Given a full disk, when a checkpoint is due, then FINAL does not wait for the chunks.
+static void test_checkpoint_without_disk_space_is_not_read(void **state) {
     (void)state;
     world w;
     const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE, 1);
-    assert_int_equal(w.told[TELL_CHECKPOINT], 1);
+    assert_int_equal(w.notifications[TELL_CHECKPOINT], 1);
     assert_int_equal(given, 0);
     free(w.p);
 }
 
-// While the checkpoint of this version is being read from a slow relay, the run is to end and has nobody to wait for: it becomes the last one, and what
-// was asked for already counts once.
-static void test_the_last_checkpoint_is_under_way_already(void **state) {
+// Rule P5. Given a checkpoint of this version under way, when the run ends without a missing peer,
+// then it becomes the last one and no chunk is read twice.
+static void test_checkpoint_under_way_becomes_the_last_one(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
@@ -195,16 +204,16 @@ static void test_the_last_checkpoint_is_under_way_already(void **state) {
     peer_look(w.p, &view);
     assert_true(view.leads && view.ready);
     step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
-    for (uint32_t i = 0; w.told[TELL_UNFINISHED] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_UNFINISHED] == 0; i++) {
         assert_true(i < 300);
         step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
         state_of_one(&w, 3, 1);
         tick(&w);
         answer_gets(&w, false, &given);
     }
-    assert_int_equal(w.told[TELL_CHECKPOINT], 0);
+    assert_int_equal(w.notifications[TELL_CHECKPOINT], 0);
     assert_int_equal(given, 0);
-    for (uint32_t i = 0; w.told[TELL_CHECKPOINT] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_CHECKPOINT] == 0; i++) {
         assert_true(i < 300);
         state_of_one(&w, 3, 1);
         tick(&w);
@@ -214,15 +223,15 @@ static void test_the_last_checkpoint_is_under_way_already(void **state) {
     free(w.p);
 }
 
-// The disk is full for a moment while the checkpoint of this version is read, and what was asked for is still to come when the run is to end and has
-// nobody to wait for. What has failed is given up, and the last one begun anew.
-static void test_what_has_failed_does_not_become_the_last_checkpoint(void **state) {
+// Rule P5. Given a checkpoint that failed for a moment, when the run ends, then the last checkpoint
+// is started anew.
+static void test_failed_checkpoint_is_started_again(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
-    w.fails = JOB_SAVE;
+    w.failing_job = JOB_SAVE;
     deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w.get[0].u.get}, true);
-    w.fails = JOB_NONE;
+    w.failing_job = JOB_NONE;
     w.get_count--;
     memmove(w.get, w.get + 1, w.get_count * sizeof w.get[0]);
     memmove(w.get_to, w.get_to + 1, w.get_count * sizeof w.get_to[0]);
@@ -235,7 +244,7 @@ static void test_what_has_failed_does_not_become_the_last_checkpoint(void **stat
         answer_gets(&w, i > 200, &given);
     }
     assert_int_equal(given, (1u << SAVED_RANGES) - 1);
-    assert_int_equal(w.stored, LOG_END);
+    assert_int_equal(w.last_record_kind, LOG_END);
     free(w.p);
 }
 
@@ -249,13 +258,13 @@ static void go_on_until(world *w, bool (*done)(const world *w), uint32_t *given)
     }
 }
 
-static bool has_saved(const world *w) { return w->told[TELL_CHECKPOINT] == 1; }
+static bool has_saved(const world *w) { return w->notifications[TELL_CHECKPOINT] == 1; }
 static bool has_ended(const world *w) { return w->exited; }
 static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
 
-// No checkpoint is due. Its user asks for one: the state of before the iteration is read, which
-// needs no FINAL, and the run goes on.
-static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
+// Rule J10. Given no due checkpoint, when the user asks for one, then the state before the
+// iteration is saved and the run continues.
+static void test_requested_checkpoint_needs_no_final(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
@@ -269,9 +278,9 @@ static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
     free(w.p);
 }
 
-// The end is wanted without the iteration, that no peer computes: version 1 is saved, END follows,
-// and neither CLOSE nor FINAL comes before.
-static void test_the_iteration_is_dropped(void **state) {
+// Rule J13. Given an iteration that no peer computes, when the end is wanted at once, then version
+// 1 is saved and END follows without CLOSE and FINAL.
+static void test_end_without_the_iteration(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
@@ -279,14 +288,14 @@ static void test_the_iteration_is_dropped(void **state) {
     step(&w, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true});
     go_on_until(&w, has_ended, &given);
     assert_int_equal(given, (1u << SAVED_RANGES) - 1);
-    assert_true(has_saved(&w) && w.told[TELL_END] == 1 && w.told[TELL_UNFINISHED] == 0);
-    assert_true(w.records[LOG_FINAL] == finals && w.records[LOG_CLOSE] == closes && w.stored == LOG_END);
+    assert_true(has_saved(&w) && w.notifications[TELL_END] == 1 && w.notifications[TELL_UNFINISHED] == 0);
+    assert_true(w.records[LOG_FINAL] == finals && w.records[LOG_CLOSE] == closes && w.last_record_kind == LOG_END);
     free(w.p);
 }
 
-// The only relay of its stage asks to leave, and goes when a checkpoint of what it alone has is in
-// the log.
-static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state) {
+// Rule J12. Given the only relay of a stage, when it asks to leave, then it is removed after
+// CHECKPOINT of its state is in the log.
+static void test_last_member_of_a_stage_leaves_after_a_checkpoint(void **state) {
     (void)state;
     world w;
     uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
@@ -301,15 +310,15 @@ static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
-        cmocka_unit_test(test_who_leads_waits_for_itself_once),
-        cmocka_unit_test(test_who_does_not_come_is_given_up),
-        cmocka_unit_test(test_what_cannot_be_written_is_not_read),
-        cmocka_unit_test(test_the_last_checkpoint_is_under_way_already),
-        cmocka_unit_test(test_what_has_failed_does_not_become_the_last_checkpoint),
-        cmocka_unit_test(test_a_checkpoint_is_asked_for_between_two_finals),
-        cmocka_unit_test(test_the_iteration_is_dropped),
-        cmocka_unit_test(test_the_last_of_a_stage_leaves_when_its_state_is_saved),
+        cmocka_unit_test(test_owner_without_state_is_not_waited_for),
+        cmocka_unit_test(test_leader_waits_for_its_own_state_once),
+        cmocka_unit_test(test_missing_shard_is_given_up_at_the_end),
+        cmocka_unit_test(test_checkpoint_without_disk_space_is_not_read),
+        cmocka_unit_test(test_checkpoint_under_way_becomes_the_last_one),
+        cmocka_unit_test(test_failed_checkpoint_is_started_again),
+        cmocka_unit_test(test_requested_checkpoint_needs_no_final),
+        cmocka_unit_test(test_end_without_the_iteration),
+        cmocka_unit_test(test_last_member_of_a_stage_leaves_after_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static bool evicts_for_repair(int mutation) {
     give_forward(&w, 2, false);
     uint32_t computed = w.sent[MESSAGE_COMPLETE];
     give_forward(&w, 0, true);
-    bool evicted = w.evicted == 1;
+    bool evicted = w.evictions == 1;
     assert_int_equal(w.sent[MESSAGE_COMPLETE], computed + evicted);
     assert_int_equal(w.p->microbatch->inflight[0].used, evicted);
     assert_int_equal(w.p->microbatch->inflight[2].used, !evicted);
@@ -150,7 +150,7 @@ static bool frees_after_lost_cancel(int mutation) {
         }
     }
     if (w.sent[MESSAGE_TRACE] > traces) {
-        assert_int_equal(w.sent_to[MESSAGE_TRACE], OWNER);
+        assert_int_equal(w.last_receiver[MESSAGE_TRACE], OWNER);
         message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 0, 1)}};
         deliver(&w, OWNER, &cancel, false);
     }

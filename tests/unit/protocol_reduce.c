@@ -1,9 +1,10 @@
-// A reduction at one member: whom it asks for what, and when.
+// A reduction at one member: requests, rounds, and results that outlive a membership.
 #include "protocol_world.h"
 
 enum { PARTS = 2 };
 
-// A member of a stage with two others, which both have counted something; the iteration is closed. The leader says who adds up what.
+// A member of a stage with two others that have contributions each; the iteration is closed. The
+// leader assigns the chunks.
 static void open_reduction_of(world *w, bool reproducible, uint32_t blocks, member_id adds_up) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.reproducible = reproducible;
@@ -34,20 +35,21 @@ static void pass(world *w, uint64_t ns) {
     step(w, &(event){.kind = EVENT_TICK});
 }
 
-// Whoever was asked by chance does not have it, but meanwhile somebody has said that he does.
-static void test_who_announced_it_is_asked_next(void **state) {
+// Rule A2. Given a member that does not have a result, when another one has announced it, then that
+// one is asked next.
+static void test_announcing_member_is_asked_next(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 3);
-    w.asked = 0;
+    w.last_get_to = 0;
     pass(&w, 300 * MILLISECOND);
-    uint32_t other = w.asked == 2 ? 3 : 2;
-    assert_int_not_equal(w.asked, 0);
-    uint32_t guessed = w.asked;
+    uint32_t other = w.last_get_to == 2 ? 3 : 2;
+    assert_int_not_equal(w.last_get_to, 0);
+    uint32_t guessed = w.last_get_to;
     deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
     message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
     deliver(&w, guessed, &deny, false);
-    assert_int_equal(w.asked, other);
+    assert_int_equal(w.last_get_to, other);
     free(w.p);
 }
 
@@ -69,9 +71,9 @@ static bool gives(world *w, uint64_t round) {
     return w->sent[MESSAGE_DATA] > before;
 }
 
-// In fast mode sums depend on the order of the parts. Half of a round is here when FINAL rests on the next one, which went by unheard: all of that
-// one is fetched. And who still asks for some of the older one is not given some of this.
-static void test_rounds_do_not_mix(void **state) {
+// Rule T7. Given a fast run and half of a round, when FINAL names the next round, then all of that
+// is fetched, and requests for the older one are refused.
+static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     (void)state;
     world w;
     open_reduction_of(&w, false, 17, 2);
@@ -99,9 +101,9 @@ static void test_rounds_do_not_mix(void **state) {
     free(w.p);
 }
 
-// All parts of two segments are here: the first is being added up, the second waits. Then an owner of private data is gone for good, and a
-// second CLOSE leaves out what only it could have repaired.
-static void test_what_a_second_close_overtakes_is_not_added_up(void **state) {
+// Rule P10. Given parts that are being added, when a second CLOSE leaves microbatches out, then the
+// older sum is not used.
+static void test_second_close_stops_older_sums(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 9, 4);
@@ -126,8 +128,9 @@ static uint64_t held_blobs(const world *w) {
     return view.blobs_held;
 }
 
-// One of two parts is here when FINAL comes, and the iteration is skipped, so nobody wants results either.
-static void test_final_needs_no_parts(void **state) {
+// Rule T6. Given one of two parts, when FINAL skips the iteration, then parts and requests are
+// dropped.
+static void test_skipped_final_drops_parts(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 4);
@@ -142,8 +145,9 @@ static void test_final_needs_no_parts(void **state) {
     free(w.p);
 }
 
-// One of two is quick, the other says nothing for now: what the quick one has does not pile up here.
-static void test_parts_do_not_pile_up(void **state) {
+// Rule A3. Given a fast and a silent source, when parts are pulled, then the number of parts in
+// memory is bounded.
+static void test_parts_of_a_fast_member_do_not_pile_up(void **state) {
     (void)state;
     enum { SEGMENTS = 400, FEW = 160 };
     world w;
@@ -164,7 +168,8 @@ static void test_parts_do_not_pile_up(void **state) {
     free(w.p);
 }
 
-// All of it has been added up here when the log says that I am gone, and then what was decided; `root`: of the results that it is about.
+// All of it has been added up here when the log says that I am gone, and then what was decided;
+// `root`: of the results that it is about.
 static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     open_reduction_of(w, reproducible, 1, 4);
     pass(w, 300 * MILLISECOND);
@@ -182,7 +187,8 @@ static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     assert_int_equal(look(w).member, w->log);
 }
 
-// What FINAL asks for is fetched from nobody.
+// Rule J7. Given complete results, when this member is removed before FINAL, then it applies them
+// without a fetch.
 static void test_results_outlive_a_membership(void **state) {
     (void)state;
     for (int reproducible = 0; reproducible < 2; reproducible++) {
@@ -202,9 +208,9 @@ static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index
     deliver(w, 1, &m, false);
 }
 
-// It has missed what its leader keeps as a state only, and reads that: the same iteration is closed in the same way. FINAL may rest on what is
-// whole here.
-static void test_results_outlive_a_log_that_begins_afresh(void **state) {
+// Rule J7. Given complete results, when a snapshot replaces the log and closes the iteration in the
+// same way, then they are kept.
+static void test_results_outlive_a_snapshot(void **state) {
     (void)state;
     world w;
     open_reduction(&w, 1, 4);
@@ -226,8 +232,8 @@ static void test_results_outlive_a_log_that_begins_afresh(void **state) {
     free(w.p);
 }
 
-// ... and others' results are not taken for mine.
-static void test_results_that_were_not_decided_are_dropped(void **state) {
+// Rule J7. Given complete results, when FINAL names another root, then they are dropped.
+static void test_results_with_another_root_are_dropped(void **state) {
     (void)state;
     world w;
     be_let_in_behind_final(&w, true, 1);
@@ -239,14 +245,14 @@ static void test_results_that_were_not_decided_are_dropped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_announced_it_is_asked_next),
-        cmocka_unit_test(test_rounds_do_not_mix),
-        cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
-        cmocka_unit_test(test_final_needs_no_parts),
-        cmocka_unit_test(test_parts_do_not_pile_up),
+        cmocka_unit_test(test_announcing_member_is_asked_next),
+        cmocka_unit_test(test_rounds_do_not_mix_in_fast_mode),
+        cmocka_unit_test(test_second_close_stops_older_sums),
+        cmocka_unit_test(test_skipped_final_drops_parts),
+        cmocka_unit_test(test_parts_of_a_fast_member_do_not_pile_up),
         cmocka_unit_test(test_results_outlive_a_membership),
-        cmocka_unit_test(test_results_that_were_not_decided_are_dropped),
-        cmocka_unit_test(test_results_outlive_a_log_that_begins_afresh),
+        cmocka_unit_test(test_results_with_another_root_are_dropped),
+        cmocka_unit_test(test_results_outlive_a_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

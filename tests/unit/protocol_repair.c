@@ -1,4 +1,5 @@
-// How an owner mends ways: when it looks, and what it keeps of what lives.
+// Repair and failover at the owner: probes, replacements, and the members that keep their
+// microbatches.
 #include "protocol_world.h"
 
 static void beat(world *w, uint32_t from, bool ready) {
@@ -8,7 +9,7 @@ static void beat(world *w, uint32_t from, bool ready) {
 
 enum { OWNER = 2, HOLDER = 3, SECOND = 6, NEXT = 7 };
 
-// Time passes in which those of whom the log knows speak.
+// Time passes, with heartbeats from the members in the log.
 static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
     for (uint32_t i = 0; i < ms / 100; i++) {
         if (i % 5 == 0) beat(w, 1, true);
@@ -17,8 +18,8 @@ static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
     }
 }
 
-// The one relay of a stage, which was told to count, is expelled. For a while nobody else is there; then somebody comes, has the state after another
-// while, and says so by CAN TAKE or by a heartbeat.
+// The only relay of a stage has a COMMIT and is removed. Later another relay joins, gets the state,
+// and reports it by CAN TAKE or by a heartbeat.
 static void somebody_comes(bool by_heartbeat) {
     world w = {.run = run_of(2, 1, 1)};
     open_world(&w, OWNER, MEMBER_DATA);
@@ -33,7 +34,7 @@ static void somebody_comes(bool by_heartbeat) {
     deliver(&w, HOLDER, &home, true);
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = OWNER, .path = path}};
     deliver(&w, HOLDER, &back, true);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], HOLDER);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], HOLDER);
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
     pass(&w, 60000, 0, false);
     admit(&w, NEXT, MEMBER_RELAY, 1);
@@ -44,18 +45,21 @@ static void somebody_comes(bool by_heartbeat) {
     if (!by_heartbeat) deliver(&w, NEXT, &can_take, false);
     while (w.sent[MESSAGE_FORWARD] == sent) pass(&w, 500, NEXT, true);
     print_message("asked after %.1f s\n", (double)(w.now - since) / 1e9);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], NEXT);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], NEXT);
     assert_in_range(w.now - since, 0, 500 * MILLISECOND);
     free(w.p);
 }
 
-static void test_who_comes_to_have_the_state_is_asked_at_once(void **state) {
+// Repair. Given a removed committed holder without replacement, when a joiner reports state by CAN
+// TAKE or heartbeat, then it is asked at once.
+static void test_joiner_with_state_becomes_replacement_at_once(void **state) {
     (void)state;
     somebody_comes(true);
     somebody_comes(false);
 }
 
-// An heir of a microbatch of 2, in a run with a relay, 4, in the first stage and two, of which 5 may be dead, in the last.
+// The new owner of a microbatch of data peer 2. Relay 4 is in the first stage; relays 5 (possibly
+// dead) and 6 are in the last one.
 static void inherit(world *w, bool both_live) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 3, MEMBER_DATA);
@@ -71,8 +75,9 @@ static void inherit(world *w, bool both_live) {
     own(w, 0, 3);
 }
 
-// Its gradient has come home to an heir before the last stage, whose member had died, has it again: that one is not told to count before it has computed it.
-static void test_an_heir_commits_nobody_who_has_not_computed(void **state) {
+// Rule M3. Given a gradient at the new owner and a last stage without it, when that stage is
+// repaired, then COMMIT waits until it has computed.
+static void test_new_owner_commits_only_members_that_computed(void **state) {
     (void)state;
     world w;
     inherit(&w, false);
@@ -85,24 +90,25 @@ static void test_an_heir_commits_nobody_who_has_not_computed(void **state) {
     assert_true(w.probed[4]);
     message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[4].u.probe.nonce, .has_y = true, .has_dx = true, .forward_done = true, .backward_done = true}};
     deliver(&w, 4, &status, false);
-    assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation goes on from there, and the gradient comes home
+    assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation continues from there, and the gradient reaches the owner
     message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_FORWARD_DONE}};
     deliver(&w, 6, &trace, false);
     const message_path path = {.stages = 3, .member = {3, 4, 6}};
     message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 3, .forward_to = 3, .home = true, .path = path}};
     deliver(&w, 6, &home, true);
-    assert_int_equal(w.sent_to[MESSAGE_BACKWARD], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_BACKWARD], 6);
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 3, .path = path}};
     deliver(&w, 4, &back, true);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 4);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], 4);
     trace.u.trace.phase = TRACE_BACKWARD_DONE;
     deliver(&w, 6, &trace, false);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], 6);
     free(w.p);
 }
 
-// A repair had brought the gradient to 6 before the activation, and 5, which had computed it, lives after all: the heir keeps 5.
-static void test_an_heir_keeps_who_has_computed(void **state) {
+// Rule O3. Given two holders of a stage, when the older one has computed it, then the new owner
+// keeps that one.
+static void test_new_owner_keeps_the_member_that_computed(void **state) {
     (void)state;
     world w;
     inherit(&w, true);
@@ -113,12 +119,13 @@ static void test_an_heir_keeps_who_has_computed(void **state) {
     deliver(&w, 5, &holdings, false);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .returning = it};
     deliver(&w, 6, &holdings, false);
-    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 6);
     free(w.p);
 }
 
-// Of two copies in a stage the heir has heard from who has less. The other one speaks before it answers, and is not let go for that.
-static void test_an_heir_lets_nobody_go_that_has_not_answered(void **state) {
+// Rule O3. Given two copies in a stage, when only one holder has answered the SURVEY, then the
+// other one is not cancelled.
+static void test_new_owner_waits_for_all_holdings(void **state) {
     (void)state;
     world w;
     inherit(&w, true);
@@ -130,11 +137,11 @@ static void test_an_heir_lets_nobody_go_that_has_not_answered(void **state) {
     assert_int_equal(w.sent[MESSAGE_CANCEL], 0);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
     deliver(&w, 5, &holdings, false);
-    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 6);
     free(w.p);
 }
 
-// An owner of a microbatch whose only relay has brought it home.
+// The owner of a microbatch that its only relay has returned.
 static void open_home(world *w) {
     *w = (world){.run = run_of(2, 1, 1)};
     open_world(w, OWNER, MEMBER_DATA);
@@ -158,8 +165,9 @@ static void waits_for_it(world *w) {
     w->probed[HOLDER] = false;
 }
 
-// On a line where nothing arrives its holder says whenever it is asked that it waits for the gradient. The owner's copies of that would only fill the line.
-static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
+// Rule D8. Given a slow link, when the holder reports that it waits for the gradient, then no
+// second copy is sent.
+static void test_gradient_under_way_is_not_resent(void **state) {
     (void)state;
     world w;
     open_home(&w);
@@ -173,7 +181,8 @@ static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
     free(w.p);
 }
 
-// The line stands for so long, and is silent; then it falls, and nobody refuses or expels. Returns how long after that somebody else is asked.
+// The link is up and silent for this time. Then it falls, without a refusal or a removal. Returns
+// how long after that another member is asked.
 static uint64_t time_after_a_fall(uint32_t stands_ms) {
     world w;
     open_home(&w);
@@ -187,13 +196,14 @@ static uint64_t time_after_a_fall(uint32_t stands_ms) {
     const uint64_t since = w.now;
     while (w.sent[MESSAGE_FORWARD] < 2) pass(&w, 500, SECOND, true);
     uint64_t took = w.now - since;
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], SECOND);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], SECOND);
     free(w.p);
     return took;
 }
 
-// However long it has been trusted to bring the gradient.
-static void test_no_line_is_trusted_that_has_fallen(void **state) {
+// Rule D8. Given a link that was trusted for long, when it falls, then another member is asked
+// about a second later.
+static void test_lost_link_ends_the_trust_in_a_gradient(void **state) {
     (void)state;
     for (uint32_t stands_ms = 1500; stands_ms < 60000; stands_ms *= 2) {
         uint64_t took = time_after_a_fall(stands_ms);
@@ -202,8 +212,9 @@ static void test_no_line_is_trusted_that_has_fallen(void **state) {
     }
 }
 
-// The relay has counted it and the owner is busy with other things: there is nothing that anybody could be asked.
-static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state) {
+// Rule R7. Given a counted relay and a busy owner, when the probe time passes, then no member is
+// probed.
+static void test_no_probe_when_only_the_owner_has_work_left(void **state) {
     (void)state;
     world w;
     open_home(&w);
@@ -218,17 +229,18 @@ static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state
     assert_int_equal(w.work.kind, JOB_BACKWARD);
     pass(&w, 60000, HOLDER, true);
     assert_int_equal(w.sent[MESSAGE_PROBE], 0);
-    admit(&w, 6, MEMBER_RELAY, 1);  // whoever has counted it and is expelled is replaced at once all the same
+    admit(&w, 6, MEMBER_RELAY, 1);  // the removal of a member that counted it still causes a replacement at once
     beat(&w, 6, true);
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
     pass(&w, 500, 6, true);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 6);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 6);
     free(w.p);
 }
 
-// Of six that could take over five have links that stand, and are silent.
-static void test_who_takes_over_is_heard(void **state) {
+// Rule R3. Given five silent candidates and one that is heard, when a gap is filled, then the
+// latter is chosen.
+static void test_replacement_was_heard_recently(void **state) {
     (void)state;
     enum { FIRST = 6, HEARD = 11 };
     world w;
@@ -242,20 +254,20 @@ static void test_who_takes_over_is_heard(void **state) {
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
     pass(&w, 100, HEARD, true);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], HEARD);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], HEARD);
     free(w.p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_gradient_on_its_way_is_not_sent_again),
-        cmocka_unit_test(test_no_line_is_trusted_that_has_fallen),
-        cmocka_unit_test(test_nobody_is_asked_where_only_the_owner_has_work_left),
-        cmocka_unit_test(test_who_takes_over_is_heard),
-        cmocka_unit_test(test_who_comes_to_have_the_state_is_asked_at_once),
-        cmocka_unit_test(test_an_heir_commits_nobody_who_has_not_computed),
-        cmocka_unit_test(test_an_heir_keeps_who_has_computed),
-        cmocka_unit_test(test_an_heir_lets_nobody_go_that_has_not_answered),
+        cmocka_unit_test(test_gradient_under_way_is_not_resent),
+        cmocka_unit_test(test_lost_link_ends_the_trust_in_a_gradient),
+        cmocka_unit_test(test_no_probe_when_only_the_owner_has_work_left),
+        cmocka_unit_test(test_replacement_was_heard_recently),
+        cmocka_unit_test(test_joiner_with_state_becomes_replacement_at_once),
+        cmocka_unit_test(test_new_owner_commits_only_members_that_computed),
+        cmocka_unit_test(test_new_owner_keeps_the_member_that_computed),
+        cmocka_unit_test(test_new_owner_waits_for_all_holdings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// A run that goes back, at one peer: what it is told.
+// Rollback at one peer, and the decisions of a leader around it.
 #include "protocol_world.h"
 
 static void open_relay(world *w) {
@@ -11,37 +11,40 @@ static void open_relay(world *w) {
 
 static void run_begins(world *w, uint64_t generation) { append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = generation, .lost = 1}}); }
 
-// Who joins afterwards finds a run that has begun; how often is no news to him.
-static void test_who_joins_afterwards_is_told_that_it_runs(void **state) {
+// Rule G4. Given a run that rolled back, when a peer joins afterwards, then it is told only that
+// the run has begun.
+static void test_joiner_after_a_rollback_sees_a_start(void **state) {
     (void)state;
     world w = {.self = 0};
     open_relay(&w);
     run_begins(&w, 2);
-    assert_int_equal(w.told[TELL_STARTED], 1);
+    assert_int_equal(w.notifications[TELL_STARTED], 1);
     free(w.p);
 }
 
-static void test_who_was_there_is_told_that_it_goes_back(void **state) {
+// Rule G4. Given a member, when RUN of the next generation arrives, then the user is told of the
+// rollback.
+static void test_member_is_told_of_a_rollback(void **state) {
     (void)state;
     world w = {.self = 0};
     open_relay(&w);
     run_begins(&w, 1);
-    assert_int_equal(w.told[TELL_STARTED], 1);
+    assert_int_equal(w.notifications[TELL_STARTED], 1);
     run_begins(&w, 2);
-    assert_int_equal(w.told[TELL_STARTED], 1);
-    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+    assert_int_equal(w.notifications[TELL_STARTED], 1);
+    assert_int_equal(w.notifications[TELL_ROLLED_BACK], 1);
     free(w.p);
 }
 
-// It goes back, and before that is in the log the last microbatch is settled: a CLOSE would come behind it, and close an iteration that
-// is not there any more.
-static void test_nothing_is_decided_behind_the_way_back(void **state) {
+// Rule G4. Given a RUN entry on its way into the log, when the last microbatch is settled, then no
+// CLOSE is appended.
+static void test_no_close_after_an_uncommitted_rollback(void **state) {
     (void)state;
     world w = {.self = 0};
     recall(&w, 1, true);
     while (!leads(&w)) tick(&w);
     for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+    for (uint32_t i = 0; w.last_record_kind != LOG_RUN; i++) {
         assert_true(i < 100);
         if (i == 10) w.slow_store = true;
         beat_at(&w, 2, 2);
@@ -51,16 +54,17 @@ static void test_nothing_is_decided_behind_the_way_back(void **state) {
     message settled = {.kind = MESSAGE_SETTLED, .iteration = 1, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(&w, 2, &settled, false);
     tick(&w);
-    assert_int_equal(w.stored, LOG_RUN);
+    assert_int_equal(w.last_record_kind, LOG_RUN);
     w.slow_store = false;
     tick(&w);
-    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
-    assert_int_equal(w.stored, LOG_RUN);
+    assert_int_equal(w.notifications[TELL_ROLLED_BACK], 1);
+    assert_int_equal(w.last_record_kind, LOG_RUN);
     free(w.p);
 }
 
-// All is computed, a stage has lost it, and nobody here can read what the run began from. Whoever comes may, and is let in.
-static void test_who_may_have_the_start_is_let_in(void **state) {
+// Rule G3. Given a lost stage and no readable checkpoint, when a peer asks for admission, then it
+// is admitted.
+static void test_any_peer_is_admitted_while_no_checkpoint_is_readable(void **state) {
     (void)state;
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
@@ -82,15 +86,16 @@ static void test_who_may_have_the_start_is_let_in(void **state) {
     free(w.p);
 }
 
-// Nobody leads for half a minute. Who is silent then has not been silent towards the leader for so long, and is waited for 10 s.
-static void test_a_new_leader_waits_anew(void **state) {
+// Rule G3. Given half a minute without a leader, when a new one is elected, then silent members are
+// waited for 10 s from there.
+static void test_new_leader_restarts_the_wait_for_silent_members(void **state) {
     (void)state;
     world w = {.self = 0};
     recall(&w, 2, true);
     for (uint32_t i = 0; i < 300; i++) tick(&w);
     be_elected(&w);
     uint32_t ticks = 0;
-    for (; w.told[TELL_ROLLED_BACK] == 0; ticks++) {
+    for (; w.notifications[TELL_ROLLED_BACK] == 0; ticks++) {
         assert_true(ticks < 200);
         tick(&w);
         answer(&w, MESSAGE_APPENDED, false);
@@ -99,9 +104,9 @@ static void test_a_new_leader_waits_anew(void **state) {
     free(w.p);
 }
 
-// FINAL of the first iteration is decided, and not yet stored. From then on the next version is needed, which only the silent one has of its
-// stage: what could be made anew by anybody until now can be no more.
-static void test_who_makes_the_next_version_stays(void **state) {
+// Rule D4. Given FINAL decided and not stored, when the only holder of its stage is silent, then it
+// is not removed.
+static void test_only_holder_of_the_next_version_stays(void **state) {
     (void)state;
     world w = {.self = 0};
     recall(&w, 1, false);
@@ -117,18 +122,18 @@ static void test_who_makes_the_next_version_stays(void **state) {
         beat_at(&w, 2, 1);
         tick(&w);
     }
-    assert_int_equal(w.stored, LOG_FINAL);
+    assert_int_equal(w.last_record_kind, LOG_FINAL);
     assert_int_equal(w.records[LOG_EXPEL], 0);
     w.slow_store = false;
     tick(&w);
-    assert_int_equal(w.told[TELL_ITERATION], 1);
-    assert_int_equal(w.told[TELL_EXPELLED], 0);
+    assert_int_equal(w.notifications[TELL_ITERATION], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 0);
     free(w.p);
 }
 
-// It was silent, its expulsion is on its way into the log, and what FINAL waits for comes from it a moment too late: FINAL would stand behind
-// that, and nobody would have the next version.
-static void test_nothing_rests_on_who_is_about_to_be_expelled(void **state) {
+// Rule T5. Given a member with an uncommitted EXPEL, when its report arrives, then FINAL does not
+// depend on it.
+static void test_final_does_not_depend_on_a_member_under_removal(void **state) {
     (void)state;
     world w = {.self = 0};
     recall(&w, 1, false);
@@ -137,9 +142,9 @@ static void test_nothing_rests_on_who_is_about_to_be_expelled(void **state) {
     deliver(&w, 2, &(message){.kind = MESSAGE_STATE}, false);
     message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(&w, 2, &settled, false);
-    assert_int_equal(w.stored, LOG_CLOSE);
+    assert_int_equal(w.last_record_kind, LOG_CLOSE);
     w.slow_store = true;
-    for (uint32_t i = 0; w.stored != LOG_EXPEL; i++) {
+    for (uint32_t i = 0; w.last_record_kind != LOG_EXPEL; i++) {
         assert_true(i < 300);
         beat_at(&w, 2, 1);
         tick(&w);
@@ -150,7 +155,7 @@ static void test_nothing_rests_on_who_is_about_to_be_expelled(void **state) {
     assert_int_equal(w.records[LOG_FINAL], 0);
     w.slow_store = false;
     tick(&w);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.records[LOG_FINAL], 0);
     free(w.p);
 }
@@ -163,8 +168,8 @@ static void reports(world *w, uint32_t from, uint16_t stage, uint64_t round, uin
 }
 
 static void dies(world *w, uint32_t number) {
-    const uint32_t expelled = w->told[TELL_EXPELLED];
-    for (uint32_t i = 0; w->told[TELL_EXPELLED] == expelled; i++) {
+    const uint32_t expelled = w->notifications[TELL_EXPELLED];
+    for (uint32_t i = 0; w->notifications[TELL_EXPELLED] == expelled; i++) {
         assert_true(i < 300);
         step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(number), .refused = true});
         for (uint32_t other = 2; other <= 5; other++) beat_at(w, other, 1);
@@ -172,13 +177,14 @@ static void dies(world *w, uint32_t number) {
     }
 }
 
-// It leads another data peer, whose only microbatch is settled, and three who keep the other stage; and has read CLOSE.
+// The leader of another data peer, with a settled microbatch, and of three members that keep the
+// other stage; CLOSE is applied.
 static void lead_to_close(world *w, const member_kind kind[3]) {
     log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 5; i++)
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : kind[i - 2]), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
-    w->fails = JOB_STATE_INIT;
-    w->run.shadows = 2;
+    w->failing_job = JOB_STATE_INIT;
+    w->run.standbys = 2;
     w->run.blocks[1] = 16;
     recall_all(w, 1, log, sizeof log / sizeof *log);
     while (!leads(w)) tick(w);
@@ -190,11 +196,11 @@ static void lead_to_close(world *w, const member_kind kind[3]) {
     message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(w, 2, &settled, false);
     tick(w);
-    assert_int_equal(w->stored, LOG_CLOSE);
+    assert_int_equal(w->last_record_kind, LOG_CLOSE);
 }
 
-// One of two shadows is asked to leave. It does no work that somebody else would have to do.
-static void test_one_of_two_shadows_leaves(void **state) {
+// Rule J11. Given two standbys of a stage, when one is asked to leave, then it is removed.
+static void test_one_of_two_standbys_leaves(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
     lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
@@ -202,18 +208,20 @@ static void test_one_of_two_shadows_leaves(void **state) {
     reports(&w, 2, 0, 1, 1);
     reports(&w, 3, 1, 1, 1);
     reports(&w, 5, 1, 1, 1);
-    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ITERATION] == 0; i++) {
         assert_true(i < 20);
         for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     tick(&w);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     free(w.p);
 }
 
-// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by chance the same. The other one has these, and dies while
-// FINAL is being made of them; their shadow had only the first ones, and has thrown them away. It takes their place, and nothing is lost.
+// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by
+// chance the same. The other one has these, and dies while FINAL is being made of them; their
+// shadow had only the first ones, and has thrown them away. It takes their place, and nothing is
+// lost.
 static void shadow_had_an_older_round(uint8_t root) {
     world w = {.run = run_of(2, 1, 1)};
     w.run.reproducible = false;
@@ -237,15 +245,17 @@ static void shadow_had_an_older_round(uint8_t root) {
     free(w.p);
 }
 
-static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **state) {
+// Rule B3. Given a fast run and a standby with results of an older round, when the last relay dies,
+// then FINAL does not depend on them.
+static void test_standby_reports_of_an_older_round_do_not_count(void **state) {
     (void)state;
     shadow_had_an_older_round(2);
     shadow_had_an_older_round(1);
 }
 
-// Two relays work for one stage, one of them silent, and nobody for the other. Nothing was applied yet: who is moved goes where nobody is,
-// though nobody answers where it was.
-static void test_who_is_moved_fills_the_empty_stage(void **state) {
+// Rule G9. Given a stage with two relays and an empty one, when one relay is moved, then it joins
+// the empty stage.
+static void test_moved_relay_fills_the_empty_stage(void **state) {
     (void)state;
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
@@ -255,13 +265,13 @@ static void test_who_is_moved_fills_the_empty_stage(void **state) {
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     while (!leads(&w)) tick(&w);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
-    while (w.told[TELL_EXPELLED] == 0) {
+    while (w.notifications[TELL_EXPELLED] == 0) {
         assert_in_range(w.now / MILLISECOND, 0, 8000);
         beat_at(&w, 3, 0);
         tick(&w);
     }
     w.slow_store = true;
-    w.log = w.newest;
+    w.log = w.last_appended;
     deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);
@@ -269,8 +279,8 @@ static void test_who_is_moved_fills_the_empty_stage(void **state) {
     free(w.p);
 }
 
-// Who leads by now was never heard to say so. It has read more of the log, and does not say twice that the run is complete.
-static void test_who_knows_more_sends_home(void **state) {
+// Rule V38. Given an unheard leader with a longer log, when it sends LEAVE, then the peer exits.
+static void test_leave_from_a_member_with_a_longer_log_is_obeyed(void **state) {
     (void)state;
     world w = {.self = 0};
     message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
@@ -285,7 +295,8 @@ static void test_who_knows_more_sends_home(void **state) {
     free(w.p);
 }
 
-// So does one that came and led while it was cut off, of whom it has never read. That one is believed when for a minute nobody who votes is there.
+// LEAVE of a leader that this member never heard or read of. It is obeyed when no voter has been
+// present for a minute.
 static bool goes_home(bool told, uint32_t voters_there) {
     world w = {.self = 0};
     message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
@@ -308,7 +319,9 @@ static bool goes_home(bool told, uint32_t voters_there) {
     return w.exited;
 }
 
-static void test_a_stranger_sends_home_when_nobody_is_left(void **state) {
+// Rule V38. Given an unknown leader, when no known voter is present for a minute, then its LEAVE is
+// obeyed.
+static void test_leave_from_an_unknown_leader_is_obeyed_without_voters(void **state) {
     (void)state;
     assert_true(goes_home(true, 0));
     assert_true(goes_home(true, 1));
@@ -328,8 +341,9 @@ static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
     }
 }
 
-// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to `version`. What was undone is no checkpoint, and
-// not the other one either, though it is read after it.
+// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to
+// `version`. What was undone is no checkpoint, and not the other one either, though it is read
+// after it.
 static void read_what_was_undone(uint64_t version) {
     const braid_hash undone = {.bytes = {1}}, valid = {.bytes = {2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
@@ -357,20 +371,23 @@ static void read_what_was_undone(uint64_t version) {
     free(w.p);
 }
 
-static void test_what_was_undone_and_is_read_once_more_is_no_checkpoint(void **state) {
+// Rule G5. Given a CHECKPOINT that a rollback undid, when it is read again from a snapshot, then it
+// has no effect.
+static void test_undone_checkpoint_read_again_is_void(void **state) {
     (void)state;
     read_what_was_undone(0);
     read_what_was_undone(4);
 }
 
-// The first leader goes on from a checkpoint, and a newer one was written; nobody has the newest state. It comes back and leads.
+// The first leader continued from a checkpoint, and a newer one was written. No peer has the newest
+// state. The leader returns and leads.
 static void come_back_to_two_checkpoints(world *w) {
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}, {.kind = LOG_FINAL, .u.final = {.iteration = 5, .stages = 2}},
                              {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 6, .stages = 2}}, {.kind = LOG_FINAL, .u.final = {.iteration = 6, .stages = 2}}};
     w->run = run_of(2, 1, 1);
-    w->founds = true;
+    w->starts_run = true;
     w->run.start_version = 5;
     w->run.iterations = 100;
     w->run.save = true;
@@ -379,12 +396,13 @@ static void come_back_to_two_checkpoints(world *w) {
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
 }
 
-// The run goes back to the newer one, and that cannot be read: where the run began can.
-static void test_where_the_run_began_stays(void **state) {
+// Rule G1. Given a newer checkpoint that cannot be read, when the run rolls back, then it returns
+// to the initial one.
+static void test_initial_checkpoint_stays_a_target(void **state) {
     (void)state;
-    world w = {.fails = JOB_STATE_INIT};
+    world w = {.failing_job = JOB_STATE_INIT};
     come_back_to_two_checkpoints(&w);
-    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] < 2; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ROLLED_BACK] < 2; i++) {
         assert_true(i < 300);
         beat_at(&w, 2, 0);
         tick(&w);
@@ -392,15 +410,16 @@ static void test_where_the_run_began_stays(void **state) {
     free(w.p);
 }
 
-// Its disk is slow, and when it is known whether the newer one lies there the way back to where the run began is decided. That is there all the same.
-static void test_where_the_run_began_stays_whatever_is_found(void **state) {
+// Rule G1. Given a slow disk, when the search for a newer checkpoint ends after the rollback was
+// decided, then the initial one still exists.
+static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state) {
     (void)state;
     const job_kind fails[] = {JOB_NONE, JOB_SAVE_FIND};
     for (uint32_t k = 0; k < 2; k++) {
-        world w = {.busy = true, .fails = fails[k]};
+        world w = {.busy = true, .failing_job = fails[k]};
         come_back_to_two_checkpoints(&w);
         assert_int_equal(w.work.kind, JOB_SAVE_FIND);
-        for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+        for (uint32_t i = 0; w.last_record_kind != LOG_RUN; i++) {
             assert_true(i < 300);
             w.slow_store = i >= 10;
             beat_at(&w, 2, 0);
@@ -408,10 +427,10 @@ static void test_where_the_run_began_stays_whatever_is_found(void **state) {
         }
         w.busy = false;
         do_job(&w);
-        assert_int_equal(w.told[TELL_ROLLED_BACK], 0);
+        assert_int_equal(w.notifications[TELL_ROLLED_BACK], 0);
         w.slow_store = false;
         tick(&w);
-        assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+        assert_int_equal(w.notifications[TELL_ROLLED_BACK], 1);
         peer_view view;
         peer_look(w.p, &view);
         assert_true(view.ready);
@@ -420,16 +439,16 @@ static void test_where_the_run_began_stays_whatever_is_found(void **state) {
     }
 }
 
-// Who led comes back as a voter, and leads again before the others have its MEMBER entry. All has been reduced meanwhile, and it becomes a member
-// while FINAL is being made of that.
-static void test_who_is_let_in_while_it_decides_has_decided(void **state) {
+// Rule V18. Given a returning leader, when it becomes a member while FINAL is being decided, then
+// it completes the decision.
+static void test_leader_admitted_during_the_decision_decides(void **state) {
     (void)state;
     log_entry log[6] = {[3] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [4] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 3; i++)
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
     log[5] = (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}};
     world w = {.run = run_of(2, 1, 1)};
-    w.fails = JOB_STATE_INIT;
+    w.failing_job = JOB_STATE_INIT;
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     w.slow_store = true;
     for (uint32_t i = 0; !leads(&w); i++) {
@@ -437,7 +456,7 @@ static void test_who_is_let_in_while_it_decides_has_decided(void **state) {
         tick(&w);
         if (!leads(&w)) store(&w);
     }
-    assert_int_equal(w.stored, LOG_MEMBER);  // of itself, which does not hold yet
+    assert_int_equal(w.last_record_kind, LOG_MEMBER);  // of itself, which does not hold yet
     for (uint32_t i = 2; i <= 3; i++) {
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
         deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1}}, false);
@@ -467,9 +486,9 @@ static void test_who_is_let_in_while_it_decides_has_decided(void **state) {
     free(w.p);
 }
 
-// Both shadows of a stage are asked to leave, and its only relay dies when FINAL is on its way into the log: what the next version is made of they
-// alone have then.
-static void test_shadows_that_alone_make_the_next_version_stay(void **state) {
+// Rule J11. Given two leaving standbys, when the only relay dies while FINAL is appended, then they
+// stay.
+static void test_standbys_with_the_only_next_version_stay(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
     lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
@@ -484,21 +503,22 @@ static void test_shadows_that_alone_make_the_next_version_stay(void **state) {
             if (other != 3 || w.records[LOG_FINAL] == 0) beat_at(&w, other, 1);
         tick(&w);
     }
-    assert_int_equal(w.stored, LOG_EXPEL);
+    assert_int_equal(w.last_record_kind, LOG_EXPEL);
     w.slow_store = false;
     for (uint32_t i = 0; i < 20; i++) {
         for (uint32_t other = 2; other <= 5; other++)
             if (other != 3) beat_at(&w, other, 2);
         tick(&w);
     }
-    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.notifications[TELL_ITERATION], 1);
     assert_int_equal(w.records[LOG_EXPEL], 1);
     assert_int_equal(w.records[LOG_PROMOTE], 1);
     free(w.p);
 }
 
-// It leads, and the other data peer is asked to leave: at FINAL the state of both is of the version before, from which it makes the next one itself.
-static void test_the_other_data_peer_leaves(void **state) {
+// Rule J11. Given two data peers with the same version, when one is asked to leave, then it is
+// removed at FINAL.
+static void test_other_data_peer_leaves_at_final(void **state) {
     (void)state;
     world w = {.self = 0};
     recall(&w, 1, false);
@@ -515,13 +535,13 @@ static void test_the_other_data_peer_leaves(void **state) {
     for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
     message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
     deliver(&w, 2, &settled, false);
-    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ITERATION] == 0; i++) {
         assert_true(i < 20);
         for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     tick(&w);
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.records[LOG_RUN], 0);
     free(w.p);
 }
@@ -531,7 +551,8 @@ static void state_of(world *w, uint32_t from, uint16_t stage) {
     deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
 }
 
-// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the relay's last blocks have come.
+// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the
+// relay's last blocks have come.
 static void read_a_checkpoint(world *w) {
     w->run = run_of(2, 1, 1);
     w->run.save = true;
@@ -554,9 +575,9 @@ static void read_a_checkpoint(world *w) {
     assert_int_equal(w->work.kind, JOB_SAVE);
 }
 
-// The disk is slow, and the relay dies when all of its stage is there, but not yet in a checkpoint. The run does not go back to its start: it
-// goes on from the checkpoint when that is complete.
-static void test_what_is_being_saved_is_not_lost(void **state) {
+// Rule G2. Given a slow disk and a checkpoint with all chunks read, when the relay dies, then the
+// run continues from that checkpoint.
+static void test_stage_in_a_checkpoint_under_way_is_not_lost(void **state) {
     (void)state;
     world w = {.self = 0};
     read_a_checkpoint(&w);
@@ -565,11 +586,11 @@ static void test_what_is_being_saved_is_not_lost(void **state) {
         state_of(&w, 2, 0);
         tick(&w);
     }
-    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.records[LOG_RUN], 0);
     w.busy = false;
     do_job(&w);
-    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] == 0; i++) {
+    for (uint32_t i = 0; w.notifications[TELL_ROLLED_BACK] == 0; i++) {
         assert_true(i < 100);
         state_of(&w, 2, 0);
         tick(&w);
@@ -581,8 +602,9 @@ static void test_what_is_being_saved_is_not_lost(void **state) {
     free(w.p);
 }
 
-// Nobody has a stage's state, for two seconds whoever may come with it is waited for, and meanwhile it stands still: nobody could be heard to come.
-static void test_its_own_sleep_is_no_waiting(void **state) {
+// Rule D5. Given a lost stage, when the leader is paused, then the pause does not count as time for
+// returning peers.
+static void test_pause_of_the_leader_is_no_waiting(void **state) {
     (void)state;
     uint32_t ticks[2];
     for (uint32_t sleeps = 0; sleeps < 2; sleeps++) {
@@ -603,9 +625,9 @@ static void test_its_own_sleep_is_no_waiting(void **state) {
     assert_in_range(ticks[1], ticks[0] - 1, ticks[0] + 1);
 }
 
-// The run goes on from a checkpoint that lay with who began it, and is gone. A relay whose log began afresh asks to be let in again while it is still
-// a member here, and nobody else has the state of its stage: it comes back there, though elsewhere it would be of more use.
-static void test_who_alone_has_a_state_comes_back_to_it(void **state) {
+// Rule J7. Given a relay with the only state of its stage, when it rejoins after a snapshot, then
+// it is admitted to the same stage.
+static void test_only_holder_returns_to_its_stage(void **state) {
     (void)state;
     log_entry log[6] = {[4] = {.kind = LOG_OWNER, .u.owner = {.member = 1}}, [5] = {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}};
     const uint16_t stage_of[] = {0, 1, 1, 2};
@@ -620,7 +642,7 @@ static void test_who_alone_has_a_state_comes_back_to_it(void **state) {
     for (uint32_t i = 2; i <= 4; i++) beat_at(&w, i, i == 3 ? 0 : 6);
     tick(&w);
     w.slow_store = true;
-    w.log = w.newest;
+    w.log = w.last_appended;
     deliver(&w, 2, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = 8}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);
@@ -630,27 +652,27 @@ static void test_who_alone_has_a_state_comes_back_to_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_the_run_began_stays),
-        cmocka_unit_test(test_where_the_run_began_stays_whatever_is_found),
-        cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
-        cmocka_unit_test(test_who_was_there_is_told_that_it_goes_back),
-        cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
-        cmocka_unit_test(test_who_may_have_the_start_is_let_in),
-        cmocka_unit_test(test_a_new_leader_waits_anew),
-        cmocka_unit_test(test_who_makes_the_next_version_stays),
-        cmocka_unit_test(test_nothing_rests_on_who_is_about_to_be_expelled),
-        cmocka_unit_test(test_one_of_two_shadows_leaves),
-        cmocka_unit_test(test_nothing_rests_on_what_a_shadow_had_of_an_older_round),
-        cmocka_unit_test(test_who_is_let_in_while_it_decides_has_decided),
-        cmocka_unit_test(test_shadows_that_alone_make_the_next_version_stay),
-        cmocka_unit_test(test_the_other_data_peer_leaves),
-        cmocka_unit_test(test_who_alone_has_a_state_comes_back_to_it),
-        cmocka_unit_test(test_what_is_being_saved_is_not_lost),
-        cmocka_unit_test(test_its_own_sleep_is_no_waiting),
-        cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
-        cmocka_unit_test(test_who_knows_more_sends_home),
-        cmocka_unit_test(test_a_stranger_sends_home_when_nobody_is_left),
-        cmocka_unit_test(test_what_was_undone_and_is_read_once_more_is_no_checkpoint),
+        cmocka_unit_test(test_initial_checkpoint_stays_a_target),
+        cmocka_unit_test(test_initial_checkpoint_stays_when_a_newer_one_is_found),
+        cmocka_unit_test(test_joiner_after_a_rollback_sees_a_start),
+        cmocka_unit_test(test_member_is_told_of_a_rollback),
+        cmocka_unit_test(test_no_close_after_an_uncommitted_rollback),
+        cmocka_unit_test(test_any_peer_is_admitted_while_no_checkpoint_is_readable),
+        cmocka_unit_test(test_new_leader_restarts_the_wait_for_silent_members),
+        cmocka_unit_test(test_only_holder_of_the_next_version_stays),
+        cmocka_unit_test(test_final_does_not_depend_on_a_member_under_removal),
+        cmocka_unit_test(test_one_of_two_standbys_leaves),
+        cmocka_unit_test(test_standby_reports_of_an_older_round_do_not_count),
+        cmocka_unit_test(test_leader_admitted_during_the_decision_decides),
+        cmocka_unit_test(test_standbys_with_the_only_next_version_stay),
+        cmocka_unit_test(test_other_data_peer_leaves_at_final),
+        cmocka_unit_test(test_only_holder_returns_to_its_stage),
+        cmocka_unit_test(test_stage_in_a_checkpoint_under_way_is_not_lost),
+        cmocka_unit_test(test_pause_of_the_leader_is_no_waiting),
+        cmocka_unit_test(test_moved_relay_fills_the_empty_stage),
+        cmocka_unit_test(test_leave_from_a_member_with_a_longer_log_is_obeyed),
+        cmocka_unit_test(test_leave_from_an_unknown_leader_is_obeyed_without_voters),
+        cmocka_unit_test(test_undone_checkpoint_read_again_is_void),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-// A relay in a crowded stage among hostile members: what they say of routes, views and lines may be anything that can be
-// encoded, in any order and amid falling links. No assertion, nothing that cannot be sent, no more neighbours than there may
-// be, and no more words than were asked for.
+// A relay in a crowded stage among hostile members: what they say of routes, views and lines may be
+// anything that can be encoded, in any order and amid falling links. No assertion, nothing that
+// cannot be sent, no more neighbours than there may be, and no more words than were asked for.
 #include "protocol/peer.h"
 
 #include "base/rng.h"
@@ -37,7 +37,7 @@ typedef struct world {
     uint64_t seed, now, log, views, routes, sounds;
     uint64_t blobs, joined, carried;  // blobs that came to be; parcels put together, and pieces carried for others
     uint32_t held;                    // of the blobs
-    other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer, who leads
+    other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer and the leader
 } world;
 
 static uint32_t below(world *w, uint32_t end) { return (uint32_t)rng_below(&w->random, end); }
@@ -249,8 +249,8 @@ static void any_thing(world *w) {
     else say_route(w, from);
 }
 
-// Parcels of few numbers, so that many words are about the same one: pieces of any size, of another count, for others, twice, and
-// of tensors that nobody announced.
+// Transfers with few serial numbers, so that many messages concern the same one: pieces of any
+// size, count and receiver, repeated, and pieces that were not announced.
 static void say_parcel(world *w, uint32_t from) {
     static message m;
     memset(&m, 0, sizeof m);
@@ -271,8 +271,9 @@ static void say_parcel(world *w, uint32_t from) {
     deliver_with(w, from, &m, chance(w, 20) ? 1 + below(w, ACTIVATION_BYTES) : bytes);
 }
 
-// What is held of parcels is bounded (step looks at it), and forgotten when nothing more is heard of them.
-static void test_any_parcel_at_any_time(void **state) {
+// Rule C5. Given random pieces and announcements, when they arrive in any order, then memory is
+// bounded and is freed afterwards.
+static void test_any_piece_at_any_time(void **state) {
     (void)state;
     static world w;
     rng r = seeded_rng("hostile parcels", 23);
@@ -295,8 +296,9 @@ static void test_any_parcel_at_any_time(void **state) {
     free(w.p);
 }
 
-// Whether it comes back or not.
-static void test_who_is_expelled_keeps_no_piece(void **state) {
+// Rule C4. Given incomplete transfers, when this member is removed, readmitted or not, then no
+// piece is kept.
+static void test_removed_member_keeps_no_piece(void **state) {
     (void)state;
     static world w;
     rng r = seeded_rng("pieces of the expelled", 29);
@@ -318,8 +320,9 @@ static void say_forward(world *w, uint64_t iteration, uint32_t serial) {
     deliver_with(w, 2, &m, serial != 0 ? 0 : ACTIVATION_BYTES);
 }
 
-// A second copy that comes late says nothing of the tensor of the same number in this iteration; one of this iteration takes its place.
-static void test_what_is_past_replaces_nothing(void **state) {
+// Rule C4. Given a transfer, when a late announcement of the older iteration arrives, then it
+// stays; one of this iteration replaces it.
+static void test_announcement_of_an_older_iteration_replaces_nothing(void **state) {
     (void)state;
     static world w;
     rng r = seeded_rng("late copies", 31);
@@ -335,7 +338,9 @@ static void test_what_is_past_replaces_nothing(void **state) {
     free(w.p);
 }
 
-static void test_any_word_at_any_time(void **state) {
+// Rule N4. Given random ROUTE, VIEW and LINES messages amid lost links, when they arrive in any
+// order, then all limits hold.
+static void test_any_message_at_any_time(void **state) {
     (void)state;
     static world w;
     rng r = seeded_rng("hostile routes and views", 17);
@@ -351,8 +356,9 @@ static void test_any_word_at_any_time(void **state) {
     }
 }
 
-// Who says that home is as far as a word can say: what is made of that can still be said, or is not.
-static void test_no_way_home_is_too_long(void **state) {
+// Rule S2. Given a neighbour with the largest cost to the owner, when it is passed on, then the sum
+// still fits or is omitted.
+static void test_largest_home_cost_stays_encodable(void **state) {
     (void)state;
     static world w;
     static message m;
@@ -377,8 +383,9 @@ static void test_no_way_home_is_too_long(void **state) {
     free(w.p);
 }
 
-// Whoever says ten times as much as he may is answered like one who keeps to it.
-static void test_a_chatterer_is_not_heard(void **state) {
+// Rule W5. Given a peer that sends ten times the allowed VIEWs, when they arrive, then it gets as
+// many answers as an ordinary one.
+static void test_gossip_above_the_rate_is_dropped(void **state) {
     (void)state;
     static world w;
     open_world(&w, 5, 0);
@@ -399,8 +406,9 @@ static uint64_t log_position_of(const world *w) {
     return view.log_position;
 }
 
-// Whoever is not in the log and was named by nobody there neither writes the log nor says who leads.
-static void test_a_stranger_leads_nobody(void **state) {
+// Rule V24. Given a peer that no entry and no member named, when it sends LOG or LEADER, then
+// neither has an effect.
+static void test_unknown_peer_does_not_lead(void **state) {
     (void)state;
     static world w;
     open_world(&w, 6, 0);
@@ -420,13 +428,13 @@ static void test_a_stranger_leads_nobody(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_word_at_any_time),
-        cmocka_unit_test(test_any_parcel_at_any_time),
-        cmocka_unit_test(test_who_is_expelled_keeps_no_piece),
-        cmocka_unit_test(test_what_is_past_replaces_nothing),
-        cmocka_unit_test(test_no_way_home_is_too_long),
-        cmocka_unit_test(test_a_chatterer_is_not_heard),
-        cmocka_unit_test(test_a_stranger_leads_nobody),
+        cmocka_unit_test(test_any_message_at_any_time),
+        cmocka_unit_test(test_any_piece_at_any_time),
+        cmocka_unit_test(test_removed_member_keeps_no_piece),
+        cmocka_unit_test(test_announcement_of_an_older_iteration_replaces_nothing),
+        cmocka_unit_test(test_largest_home_cost_stays_encodable),
+        cmocka_unit_test(test_gossip_above_the_rate_is_dropped),
+        cmocka_unit_test(test_unknown_peer_does_not_lead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

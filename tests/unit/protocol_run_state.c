@@ -1,4 +1,5 @@
-// The replicated state of a run: what each entry of the log changes, and that a snapshot makes an equal state.
+// The replicated state of a run: what each entry of the log changes, and that a snapshot makes an
+// equal state.
 #include "protocol/state/run_state.h"
 
 #include "base/rng.h"
@@ -59,7 +60,7 @@ static log_entry checkpoint_entry(uint64_t index, uint64_t version) {
     return entry;
 }
 
-// ---- members ------------------------------------------------------------------------------------------------------
+// ---- members ------------------------------------------------------------------------------------
 
 // Given a member, when its peer comes back, then the newer MEMBER entry replaces the older one.
 static void test_a_peer_is_one_member(void **unused) {
@@ -95,7 +96,7 @@ static void test_promotion(void **unused) {
     assert_int_equal(anna.member[0].promoted, 3);
 }
 
-// ---- slots --------------------------------------------------------------------------------------------------------
+// ---- slots --------------------------------------------------------------------------------------
 
 static void test_owner_and_its_epoch(void **unused) {
     (void)unused;
@@ -122,7 +123,7 @@ static void test_a_peer_has_one_share(void **unused) {
     assert_false(applied(&anna, entry).applied);
 }
 
-// ---- iterations ---------------------------------------------------------------------------------------------------
+// ---- iterations ---------------------------------------------------------------------------------
 
 static void test_final_ends_an_iteration(void **unused) {
     (void)unused;
@@ -143,9 +144,10 @@ static void test_final_ends_an_iteration(void **unused) {
     assert_false(run_state_goes_on(&anna));
 }
 
-// ---- rollback -----------------------------------------------------------------------------------------------------
+// ---- rollback -----------------------------------------------------------------------------------
 
-// Given checkpoints 10 and 20, when the run rolls back to 10, then what it undid has no effect, in whatever order it is read.
+// Given checkpoints 10 and 20, when the run rolls back to 10, then what it undid has no effect, in
+// whatever order it is read.
 static void test_rollback_undoes(void **unused) {
     (void)unused;
     braid_hash root;
@@ -183,7 +185,7 @@ static void test_the_newest_checkpoints_stay(void **unused) {
     assert_int_equal(anna.checkpoint[RUN_STATE_CHECKPOINTS - 1].index, 50);
 }
 
-// ---- snapshots ----------------------------------------------------------------------------------------------------
+// ---- snapshots ----------------------------------------------------------------------------------
 
 static log_entry random_entry(rng *r, const run_state *s, uint64_t index) {
     uint64_t generation = s->run.generation;
@@ -202,7 +204,8 @@ static log_entry random_entry(rng *r, const run_state *s, uint64_t index) {
     }
 }
 
-// Given any log, when its snapshot is applied to a new state, then both states give the same entries.
+// Given any log, when its snapshot is applied to a new state, then both states give the same
+// entries.
 static void test_a_snapshot_makes_an_equal_state(void **unused) {
     for (uint64_t seed = 0; seed < 300; seed++) {
         opened(unused);

@@ -1,4 +1,4 @@
-// A tensor that is passed on: when it is sent again, and to whom.
+// Tensors on their way to the next member: resends, other receivers, and limits.
 #include "protocol_world.h"
 
 enum { STEP_MS = 10, BEAT_STEPS = 50, FALLS_AT = 10, MOST_STEPS = 10000 };
@@ -8,7 +8,8 @@ static void beat(world *w, uint32_t from) {
     deliver(w, from, &m, false);
 }
 
-// A relay between an owner and two relays of the next stage. It has computed a microbatch and sent it to the first of them.
+// A relay between an owner and two relays of the next stage. It has computed a microbatch and sent
+// it to the first of them.
 static void open_relay(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 2, MEMBER_RELAY);
@@ -29,8 +30,9 @@ static void resume(world *w, member_id next) {
     deliver(w, 1, &m, false);
 }
 
-// The owner has not heard of it and asks for what is being done.
-static void test_what_is_under_way_is_not_sent_again(void **state) {
+// Rule R1. Given an activation under way, when the owner sends RESUME, then it is not sent a second
+// time.
+static void test_tensor_under_way_is_not_resent(void **state) {
     (void)state;
     world w;
     open_relay(&w);
@@ -41,7 +43,8 @@ static void test_what_is_under_way_is_not_sent_again(void **state) {
     free(w.p);
 }
 
-// How often a microbatch was sent on after a while in which everybody speaks, and nobody accepts or completes it.
+// Number of sends of a microbatch after a time in which all peers send heartbeats, and none accepts
+// or completes it.
 static uint32_t sent_after(world *w, uint32_t ms) {
     for (uint32_t i = 0; i < ms / STEP_MS; i++) {
         w->now += STEP_MS * MILLISECOND;
@@ -54,11 +57,12 @@ static uint32_t sent_after(world *w, uint32_t ms) {
 
 enum { GUARDED_MS = 4000 };
 
-// The gradient from the next stage: whoever sends it has computed. `of_it`: it is the one to whom the activation went.
+// The gradient from the next stage, which proves that its sender has computed. `of_it`: it comes
+// from the receiver of the activation.
 static uint32_t sent_after_gradient(bool of_it) {
     world w;
     open_relay(&w);
-    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    uint32_t to = w.last_receiver[MESSAGE_FORWARD];
     message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 1, .path = {.stages = 3, .member = {1, 2, to}}}};
     deliver(&w, of_it ? to : 7 - to, &backward, true);
     uint32_t sent = sent_after(&w, GUARDED_MS);
@@ -66,7 +70,9 @@ static uint32_t sent_after_gradient(bool of_it) {
     return sent;
 }
 
-static void test_a_gradient_says_that_the_activation_came(void **state) {
+// Rule M2. Given an unanswered activation, when its gradient arrives from the receiver, then it is
+// not resent.
+static void test_gradient_proves_the_arrival_of_the_activation(void **state) {
     (void)state;
     assert_int_equal(sent_after_gradient(true), 1);
     assert_in_range(sent_after_gradient(false), 2, 9);
@@ -77,12 +83,13 @@ static void deny(world *w, uint32_t by, uint16_t stage, uint8_t reason) {
     deliver(w, by, &m, false);
 }
 
-// Both refuse it once, whose logs were behind. They are asked again, though they say all the time that they have slots.
-static void test_who_refused_is_asked_again_however_much_they_say(void **state) {
+// Rule R11. Given two members that refused with an old log, when they announce slots, then they are
+// asked again.
+static void test_refusing_members_are_asked_again(void **state) {
     (void)state;
     world w;
     open_relay(&w);
-    for (uint32_t i = 0; i < 2; i++) deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+    for (uint32_t i = 0; i < 2; i++) deny(&w, w.last_receiver[MESSAGE_FORWARD], 2, DENY_VERSION);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     for (uint32_t i = 0; i < 30; i++) {
         message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 2}};
@@ -93,8 +100,9 @@ static void test_who_refused_is_asked_again_however_much_they_say(void **state) 
     free(w.p);
 }
 
-// ... but not at every step, when nobody takes it.
-static void test_who_refuses_again_and_again_is_left_in_peace(void **state) {
+// Rule R11. Given a member that refuses always, when many messages arrive, then the number of
+// attempts is limited.
+static void test_refusing_member_is_not_asked_at_every_step(void **state) {
     (void)state;
     world w;
     open_relay(&w);
@@ -102,7 +110,7 @@ static void test_who_refuses_again_and_again_is_left_in_peace(void **state) {
     for (uint64_t until = w.now + 20000 * MILLISECOND; w.now < until; steps++) {
         for (uint32_t sent = 0; sent != w.sent[MESSAGE_FORWARD];) {
             sent = w.sent[MESSAGE_FORWARD];
-            deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+            deny(&w, w.last_receiver[MESSAGE_FORWARD], 2, DENY_VERSION);
         }
         if (peer_deadline(w.p) > w.now) w.now = peer_deadline(w.p);
         for (uint32_t from = 1; from <= 4; from++)
@@ -127,8 +135,9 @@ static void open_owner(world *w) {
     beat(w, 2);
 }
 
-// Who has accepted it, and would have computed it 10 s later, gives it up for another one. It tells its owner and who sent it; both are me.
-static void test_what_is_given_back_goes_again_at_once(void **state) {
+// Rule R8. Given a receiver that evicts an accepted microbatch, when its DENY arrives, then the
+// sender resends at once.
+static void test_evicted_microbatch_is_resent_at_once(void **state) {
     (void)state;
     world w;
     open_owner(&w);
@@ -157,8 +166,9 @@ static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
     return sent;
 }
 
-// An owner hears so from the first stage itself, when that has computed.
-static void test_a_trace_says_that_the_activation_came(void **state) {
+// Rule M2. Given an owner with an unanswered activation, when TRACE of the first stage arrives,
+// then it is not resent.
+static void test_trace_proves_the_arrival_of_the_activation(void **state) {
     (void)state;
     assert_int_equal(sent_after_trace(2, TRACE_FORWARD_DONE), 1);
     assert_int_equal(sent_after_trace(2, TRACE_BACKWARD_DONE), 1);
@@ -166,7 +176,7 @@ static void test_a_trace_says_that_the_activation_came(void **state) {
     assert_in_range(sent_after_trace(4, TRACE_FORWARD_DONE), 2, 9);
 }
 
-// An owner's, which nobody accepts. Returns how long after it was sent for the second time it is sent for the third.
+// An owner's activation that no member accepts. Returns the time from the second to the third send.
 static uint64_t time_of_the_second(bool falls) {
     world w;
     uint64_t sent_ns[4] = {0};
@@ -191,8 +201,9 @@ static uint64_t time_of_the_second(bool falls) {
     return sent_ns[3] - sent_ns[2];
 }
 
-// A copy that was lost with its link does not lie before it on the line, nor does it say that the line is slow.
-static void test_a_lost_copy_is_not_waited_for(void **state) {
+// Rule D9. Given a copy that was lost with its link, when the tensor is resent, then neither the
+// queue nor the rate counts that copy.
+static void test_copy_on_a_lost_link_is_not_waited_for(void **state) {
     (void)state;
     uint64_t stands = time_of_the_second(false), falls = time_of_the_second(true);
     print_message("sent again after %.2f s, %.2f s where the link fell\n", (double)stands / 1e9, (double)falls / 1e9);
@@ -205,17 +216,18 @@ static void fall_and_rise(world *w, uint32_t who) {
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(who)});
 }
 
-// What was on a link that fell has not arrived, or the answer has not: it goes again as soon as there is a link, and only once.
-static void test_what_a_link_took_along_goes_again(void **state) {
+// Rule D9. Given an unaccepted tensor on a lost link, when the link is up again, then it is resent
+// once.
+static void test_unaccepted_tensor_is_resent_after_reconnect(void **state) {
     (void)state;
     world w;
     open_relay(&w);
-    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    uint32_t to = w.last_receiver[MESSAGE_FORWARD];
     fall_and_rise(&w, 7 - to);  // that of the other one, 3 or 4
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
     fall_and_rise(&w, to);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], to);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], to);
     step(&w, &(event){.kind = EVENT_TICK});
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 1000 * MILLISECOND}};
@@ -233,19 +245,20 @@ static void say_where(world *w, uint32_t leader, const char *address) {
 }
 
 static void wait_for_dial(world *w, uint32_t to, const char *address) {
-    for (uint32_t i = 0; i < 50 && strcmp(w->dialed[to], address) != 0; i++) {
+    for (uint32_t i = 0; i < 50 && strcmp(w->last_address[to], address) != 0; i++) {
         w->now += STEP_MS * MILLISECOND;
         step(w, &(event){.kind = EVENT_TICK});
     }
-    assert_string_equal(w->dialed[to], address);
+    assert_string_equal(w->last_address[to], address);
 }
 
-// A port that refuses where somebody was before does not say that it has gone: what was sent is not given to another one for that.
-static void test_a_refusal_where_it_was_is_none(void **state) {
+// Rule V21. Given a receiver that has moved, when its old port refuses, then the tensor is not
+// given to another member.
+static void test_refusal_at_an_old_address_is_none(void **state) {
     (void)state;
     world w;
     open_relay(&w);
-    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    uint32_t to = w.last_receiver[MESSAGE_FORWARD];
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
     say_where(&w, to, "old:1");
     wait_for_dial(&w, to, "old:1");
@@ -255,11 +268,11 @@ static void test_a_refusal_where_it_was_is_none(void **state) {
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 7 - to);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 7 - to);
     free(w.p);
 }
 
-// A relay that is told to count, and a refusal of that which comes over another link than its own: from another relay, or from nobody.
+// A relay with a COMMIT. Its refusal comes over the link of another relay, or of an unknown peer.
 static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     enum { STRANGER = 9 };
     world w = {.run = run_of(2, 1, 1)};
@@ -271,13 +284,13 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
     beat(&w, 3);
     beat(&w, 4);
-    uint32_t holder = w.sent_to[MESSAGE_FORWARD];
+    uint32_t holder = w.last_receiver[MESSAGE_FORWARD];
     const message_path path = {.stages = 2, .member = {2, holder}};
     message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 2, .forward_to = 2, .home = true, .path = path}};
     deliver(&w, holder, &home, true);
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
     deliver(&w, holder, &back, true);
-    assert_int_equal(w.sent_to[MESSAGE_COMMIT], holder);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], holder);
     message deny = {.kind = MESSAGE_DENY, .sender = holder, .log_position = w.log, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1}};
     step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
     for (uint32_t i = 0; i < 10; i++) {
@@ -286,10 +299,12 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
         tick(&w);
     }
     free(w.p);
-    return w.told[TELL_REPAIR];
+    return w.notifications[TELL_REPAIR];
 }
 
-static void test_nobody_refuses_for_another_one(void **state) {
+// Rule R12. Given a committed relay, when another member or an unknown peer denies the COMMIT for
+// it, then the relay is not replaced.
+static void test_refusal_on_behalf_of_another_member_is_ignored(void **state) {
     (void)state;
     assert_int_equal(repairs_after_a_refusal(true, true), 1);
     assert_int_equal(repairs_after_a_refusal(false, true), 0);
@@ -298,16 +313,16 @@ static void test_nobody_refuses_for_another_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
-        cmocka_unit_test(test_a_gradient_says_that_the_activation_came),
-        cmocka_unit_test(test_who_refused_is_asked_again_however_much_they_say),
-        cmocka_unit_test(test_who_refuses_again_and_again_is_left_in_peace),
-        cmocka_unit_test(test_what_is_given_back_goes_again_at_once),
-        cmocka_unit_test(test_a_trace_says_that_the_activation_came),
-        cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
-        cmocka_unit_test(test_what_a_link_took_along_goes_again),
-        cmocka_unit_test(test_a_refusal_where_it_was_is_none),
-        cmocka_unit_test(test_nobody_refuses_for_another_one),
+        cmocka_unit_test(test_tensor_under_way_is_not_resent),
+        cmocka_unit_test(test_gradient_proves_the_arrival_of_the_activation),
+        cmocka_unit_test(test_refusing_members_are_asked_again),
+        cmocka_unit_test(test_refusing_member_is_not_asked_at_every_step),
+        cmocka_unit_test(test_evicted_microbatch_is_resent_at_once),
+        cmocka_unit_test(test_trace_proves_the_arrival_of_the_activation),
+        cmocka_unit_test(test_copy_on_a_lost_link_is_not_waited_for),
+        cmocka_unit_test(test_unaccepted_tensor_is_resent_after_reconnect),
+        cmocka_unit_test(test_refusal_at_an_old_address_is_none),
+        cmocka_unit_test(test_refusal_on_behalf_of_another_member_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// A voter whose disk takes long is elected all the same: the two others say yes at once.
+// A voter with a slow disk is elected all the same: both other voters grant at once.
 #include "raft/raft.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static void sent(void *context, const braid_id *to) {
     w.trial = w.scratch.u.vote.trial;
 }
 
-// What comes while a batch is written goes with the next one.
+// Records that arrive while a batch is written go into the next batch.
 static void store(void *context, const log_entry *record) {
     (void)context;
     assert_true(w.records < KEPT);
@@ -68,7 +68,7 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
         for (; first < count && late[first].due <= w.now; first++) {
             const braid_id from = {.bytes = {2}};
             message yes = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = late[first].term, .granted = true}};
-            if (late[first].term == late[count - 1].term) raft_receive(&w.machine, w.now, &from, &yes);  // of an older term nobody promises anything
+            if (late[first].term == late[count - 1].term) raft_receive(&w.machine, w.now, &from, &yes);  // no promise belongs to an older term
         }
         while (w.asks) {
             w.asks = false;
@@ -96,7 +96,9 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
     return -1;
 }
 
-static void test_a_slow_disk(void **state) {
+// Rule V15. Given a slow disk, when the voter stands for election, then it waits for its own vote
+// to be durable and is elected.
+static void test_voter_with_a_slow_disk_is_elected(void **state) {
     (void)state;
     for (uint64_t ms = 0; ms <= 5000; ms += 500) {
         for (int others = 0; others < 2; others++) {
@@ -108,6 +110,6 @@ static void test_a_slow_disk(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_slow_disk)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_voter_with_a_slow_disk_is_elected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// Suspicion and limits: when a peer is given up on, and how that learns from false alarms.
+// The failure detector and its limits.
 #include "protocol/core/timing.h"
 
 #include <setjmp.h>
@@ -29,6 +29,8 @@ static uint64_t limit_of(const timing_link *link) {
     return silence;
 }
 
+// Rule D2. Given regular messages, when silence grows, then φ rises and passes the limit of
+// suspicion.
 static void test_silence_grows_suspicious(void **state) {
     (void)state;
     uint64_t now;
@@ -47,8 +49,9 @@ static void test_silence_grows_suspicious(void **state) {
 
 static void hear_after(timing_link *link, uint64_t silence_ns) { timing_heard(link, link->heard_ns + silence_ns); }
 
-// Who was silent for long before is waited for longer; nobody for longer than 10 s; and whom one has known for less than that.
-static void test_expulsion_waits_as_the_line_has_taught(void **state) {
+// Rule D3. Given a link with long silences, when its peer is silent, then removal waits longer, at
+// most 10 s, and 10 s on a new link.
+static void test_removal_waits_for_the_longest_silence(void **state) {
     (void)state;
     uint64_t now;
     timing_link link = {0};
@@ -68,7 +71,8 @@ static void test_expulsion_waits_as_the_line_has_taught(void **state) {
     assert_in_range(timing_expel_limit(&link), TIMING_EXPEL_STEADY_NS, 4 * TIMING_S);
 }
 
-static void test_never_heard_is_not_suspect(void **state) {
+// Rule D2. Given a peer that was never heard, when time passes, then it is not suspected.
+static void test_peer_without_history_is_not_suspected(void **state) {
     (void)state;
     const timing_link link = {0};
     assert_false(timing_suspect(&link, 1000 * TIMING_S));
@@ -77,9 +81,9 @@ static void test_never_heard_is_not_suspect(void **state) {
     assert_false(timing_suspect(&heard, now - TIMING_S));  // a clock that went back
 }
 
-// Who is alive and does not answer has a slow line: each fruitless wait makes the next one about twice as long, and what is
-// measured later shortens it again.
-static void test_slow_lines_are_learnt(void **state) {
+// Rule D8. Given a live peer that does not answer, when waits end in vain, then the limit doubles;
+// later measurements lower it.
+static void test_limits_adapt_to_slow_links(void **state) {
     (void)state;
     timing_link link = {0};
     const uint64_t first = timing_get_limit(&link);
@@ -98,7 +102,8 @@ static void test_slow_lines_are_learnt(void **state) {
     assert_true(timing_accept_limit(&link, 1000) <= 3600 * TIMING_S);  // bounded all the same
 }
 
-static void test_false_alarms_double(void **state) {
+// Rule D2. Given a suspicion, when the peer is heard again, then its limit doubles.
+static void test_false_suspicion_doubles_the_limit(void **state) {
     (void)state;
     uint64_t now;
     const timing_link calm = steady(&now);
@@ -112,7 +117,8 @@ static void test_false_alarms_double(void **state) {
     }
 }
 
-static void test_false_alarms_are_counted(void **state) {
+// Rule D2. Given suspicions, when the peer is heard again, then each one is counted once.
+static void test_false_suspicions_are_counted(void **state) {
     (void)state;
     uint64_t now;
     timing_link link = steady(&now);
@@ -126,6 +132,8 @@ static void test_false_alarms_are_counted(void **state) {
     assert_int_equal(link.false_alarms, 0);  // late, and not suspected
 }
 
+// Rule D2. Given irregular gaps, when the peer is silent, then suspicion comes later than with
+// regular ones.
 static void test_irregular_links_are_given_more_time(void **state) {
     (void)state;
     uint64_t now;
@@ -140,7 +148,9 @@ static void test_irregular_links_are_given_more_time(void **state) {
     assert_true(limit_of(&irregular) > limit_of(&regular));
 }
 
-static void test_limits(void **state) {
+// Rule D7. Given sizes, measured times and promises, when they grow, then the limits grow and stay
+// above them.
+static void test_limits_grow_with_expected_times(void **state) {
     (void)state;
     timing_link link = {0};
     uint64_t unmeasured = timing_accept_limit(&link, 1000000);
@@ -157,7 +167,8 @@ static void test_limits(void **state) {
     }
 }
 
-static void test_smoothing(void **state) {
+// Rule D7. Given measurements, when a new one differs, then the mean moves by a fraction.
+static void test_measurements_are_smoothed(void **state) {
     (void)state;
     assert_int_equal(timing_smooth(0, 800), 800);
     assert_int_equal(timing_smooth(800, 800), 800);
@@ -166,8 +177,9 @@ static void test_smoothing(void **state) {
     assert_in_range(value, 1580, 1600);
 }
 
-// Each false alarm doubles the limit, and each hour without one halves it, down to what it was.
-static void test_false_alarms_are_forgiven(void **state) {
+// Rule D2. Given a doubled limit, when an hour passes without a false suspicion, then it halves,
+// down to the original one.
+static void test_quiet_hours_lower_the_limit(void **state) {
     (void)state;
     uint64_t now;
     timing_link link = steady(&now);
@@ -182,8 +194,9 @@ static void test_false_alarms_are_forgiven(void **state) {
     assert_in_range(limit_of(&link), first - TIMING_MS, first + TIMING_MS * 50);
 }
 
-// Nobody waits for ever because somebody says that it takes so long.
-static void test_what_others_say_is_bounded(void **state) {
+// Rule D7. Given a receiver that promises a very long time, when the limit is computed, then it is
+// bounded.
+static void test_reported_times_are_bounded(void **state) {
     (void)state;
     const timing_link link = {0};
     static const uint64_t said[] = {7200 * TIMING_S, UINT64_C(1) << 62, UINT64_MAX};
@@ -195,12 +208,12 @@ static void test_what_others_say_is_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_false_alarms_are_forgiven), cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_expulsion_waits_as_the_line_has_taught), cmocka_unit_test(test_never_heard_is_not_suspect),
-        cmocka_unit_test(test_slow_lines_are_learnt),
-        cmocka_unit_test(test_false_alarms_double),      cmocka_unit_test(test_false_alarms_are_counted),
+        cmocka_unit_test(test_quiet_hours_lower_the_limit), cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_removal_waits_for_the_longest_silence), cmocka_unit_test(test_peer_without_history_is_not_suspected),
+        cmocka_unit_test(test_limits_adapt_to_slow_links),
+        cmocka_unit_test(test_false_suspicion_doubles_the_limit),      cmocka_unit_test(test_false_suspicions_are_counted),
         cmocka_unit_test(test_irregular_links_are_given_more_time),
-        cmocka_unit_test(test_limits),                   cmocka_unit_test(test_smoothing),
-        cmocka_unit_test(test_what_others_say_is_bounded),
+        cmocka_unit_test(test_limits_grow_with_expected_times),                   cmocka_unit_test(test_measurements_are_smoothed),
+        cmocka_unit_test(test_reported_times_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// One peer, stepped by hand: what it is told, and what it says to whom.
+// One peer that a test steps by hand: its inputs, and a record of its effects.
 #ifndef BRAID_TESTS_PEER_WORLD_H
 #define BRAID_TESTS_PEER_WORLD_H
 
@@ -25,42 +25,43 @@ typedef struct world {
     uint64_t now, log, owner_term[2];
     uint32_t self;
     blob_id blobs;
-    bool busy;      // a job that was begun is not done
-    uint32_t forward_held;  // 1 + the microbatch of which that holds for the forward
-    bool exited;    // it has left
-    bool diverges;  // a loss comes out that is not finite
-    uint32_t recovers;  // ... until so many iterations are over, 0: for ever
-    uint64_t checkpoint;  // version of the newest CHECKPOINT in its log
-    bool failed;    // it said so when it left
-    job_kind fails; // these jobs do
-    bool founds;    // it begins the run
-    braid_hash text;  // its private data
-    uint32_t leader;  // whom its user names; 0: the first
-    uint16_t voters;  // are wanted
+
+    // set by the test
+    bool busy;               // the job that was begun does not end
+    uint32_t forward_held;   // 1 + the microbatch with a forward that does not end; 0: none
+    bool diverges;           // losses are not finite
+    uint32_t finite_from_iteration;  // ... before this iteration; 0: always
+    job_kind failing_job;    // jobs of this kind fail
+    bool starts_run;         // the peer begins the run
+    braid_hash text;         // hash of its private data
+    uint32_t leader;         // peer named by the ticket; 0: peer 1
+    uint16_t voters;         // wanted number
     uint8_t carried_percent, upload_percent;
-    job work;
-    uint32_t asked; // whom it has sent a GET last
+    bool carries_nothing, has_checkpoint;
+    bool slow_store;         // records become durable only when the test calls store()
+    uint64_t waiting_bytes;  // in the outgoing queues of the host
+
+    // effects of the peer
+    job work;                // the newest job; id 0: it has ended
+    bool exited, exit_failed;
+    uint32_t sent[MESSAGE_KINDS], notifications[TELL_KINDS];
+    uint32_t last_receiver[MESSAGE_KINDS];  // of the newest message of each kind
+    bool last_had_blob[MESSAGE_KINDS];      // ... and whether it had a tensor
+    message last_log, last_forward;
+    log_voters last_voters;                 // the newest VOTERS entry that was appended
+    uint32_t last_get_to, last_uncarried_to;
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
-    bool carries_nothing, has_checkpoint;
-    uint32_t refused;  // whom it has sent UNCARRIED last
-    uint32_t sent_to[MESSAGE_KINDS];  // whom each kind last
-    bool with_blob[MESSAGE_KINDS];    // ... and whether with a tensor
-    uint64_t waiting_bytes;  // in the host
-    uint32_t evicted;  // DENYs that say so
-    uint32_t sent[MESSAGE_KINDS], told[TELL_KINDS];
-    message probe[MOST];  // by whom it is to; what it has not answered is `probed`
-    bool probed[MOST];
-    log_entry append[MOST];  // what it has put into its store, and not heard of yet
+    uint32_t evictions;      // DENYs with the reason EVICTED
+    message probe[MOST];     // the newest PROBE to each member
+    bool probed[MOST];       // ... and whether it is unanswered
+    log_entry append[MOST];  // records that are not durable yet
     uint32_t appends;
-    bool slow_store;         // ... until the test says so
-    uint64_t newest;         // entry of its log
-    uint8_t stored;          // what kind of record was its last
+    uint64_t last_appended;  // index of the newest entry
+    uint8_t last_record_kind;
     uint32_t records[LOG_KINDS];
-    message said;            // its last LOG
-    message passed_on;       // its last FORWARD
-    log_voters voting;       // its last VOTERS
-    char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
+    uint64_t checkpoint;     // version of the newest CHECKPOINT that was appended
+    char last_address[MOST][WIRE_MAX_ADDRESS];  // the newest dialled address of each peer
 } world;
 
 static inline braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
@@ -69,9 +70,9 @@ static inline void step(world *w, const event *e);
 
 static inline void do_job(world *w) {
     if (w->work.id == 0 || w->busy || (w->work.kind == JOB_FORWARD && w->work.m + 1 == w->forward_held)) return;
-    job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS && (w->recovers == 0 || w->told[TELL_ITERATION] < w->recovers)), .version = w->work.version};
-    if (w->recovers > 0 && r.finite && w->work.kind == JOB_LOSS) r.tokens = 1;
-    r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
+    job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS && (w->finite_from_iteration == 0 || w->notifications[TELL_ITERATION] < w->finite_from_iteration)), .version = w->work.version};
+    if (w->finite_from_iteration > 0 && r.finite && w->work.kind == JOB_LOSS) r.tokens = 1;
+    r.failed = w->failing_job != JOB_NONE && w->work.kind == w->failing_job;
     r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
     if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_RESULT_GET || w->work.kind == JOB_LOSS || w->work.kind == JOB_FORWARD) r.out = 1000 + ++w->blobs;
     static const double norm2 = 1;
@@ -92,16 +93,16 @@ static inline void store(world *w) {
 }
 
 static inline void note_get(world *w, const effect *out) {
-    w->asked = out->id.bytes[0];
+    w->last_get_to = out->id.bytes[0];
     if (w->get_count == MOST_GETS) return;
-    w->get_to[w->get_count] = w->asked;
+    w->get_to[w->get_count] = w->last_get_to;
     assert_true(message_decode(out->bytes, out->byte_count, &w->get[w->get_count++]));
 }
 
 static inline void note_deny(world *w, const effect *out) {
     message m;
     assert_true(message_decode(out->bytes, out->byte_count, &m));
-    w->evicted += m.u.deny.reason == DENY_EVICTED;
+    w->evictions += m.u.deny.reason == DENY_EVICTED;
 }
 
 static inline void step(world *w, const event *e) {
@@ -111,24 +112,24 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_JOB) w->work = *out.job;
         assert_true(out.kind != EFFECT_APPEND || w->appends < MOST);
         if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
-        if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
-        if (out.kind == EFFECT_APPEND) w->records[w->stored]++;
-        if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_VOTERS) w->voting = out.entry->u.voters;
-        if (out.kind == EFFECT_APPEND && out.entry->kind < LOG_BASE) w->newest = out.entry->index;
+        if (out.kind == EFFECT_APPEND) w->last_record_kind = out.entry->kind;
+        if (out.kind == EFFECT_APPEND) w->records[w->last_record_kind]++;
+        if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_VOTERS) w->last_voters = out.entry->u.voters;
+        if (out.kind == EFFECT_APPEND && out.entry->kind < LOG_BASE) w->last_appended = out.entry->index;
         if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_CHECKPOINT) w->checkpoint = out.entry->u.checkpoint.version;
-        w->failed |= out.kind == EFFECT_EXIT && out.failed;
-        if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
+        w->exit_failed |= out.kind == EFFECT_EXIT && out.failed;
+        if (out.kind == EFFECT_DIAL) snprintf(w->last_address[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
         w->exited |= out.kind == EFFECT_EXIT;
-        if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;
+        if (out.kind == EFFECT_TELL) w->notifications[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
-        w->sent_to[out.message_kind] = out.id.bytes[0];
-        w->with_blob[out.message_kind] = out.blob != 0;
-        if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->said));
-        if (out.message_kind == MESSAGE_FORWARD) assert_true(message_decode(out.bytes, out.byte_count, &w->passed_on));
+        w->last_receiver[out.message_kind] = out.id.bytes[0];
+        w->last_had_blob[out.message_kind] = out.blob != 0;
+        if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->last_log));
+        if (out.message_kind == MESSAGE_FORWARD) assert_true(message_decode(out.bytes, out.byte_count, &w->last_forward));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
         if (out.message_kind == MESSAGE_DENY) note_deny(w, &out);
-        if (out.message_kind == MESSAGE_UNCARRIED) w->refused = out.id.bytes[0];
+        if (out.message_kind == MESSAGE_UNCARRIED) w->last_uncarried_to = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
@@ -169,7 +170,7 @@ static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t s
 
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(w->leader > 0 ? w->leader : 1), .leader_address = "peer-1:1",
-                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->founds, .voters = w->voters, .carried_percent = w->carried_percent, .upload_percent = w->upload_percent, .text = w->text};
+                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->starts_run, .voters = w->voters, .carried_percent = w->carried_percent, .upload_percent = w->upload_percent, .text = w->text};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));
@@ -197,7 +198,8 @@ static inline void recall_all(world *w, uint16_t voters, const log_entry *state,
     }
 }
 
-// The first of `voters` data peers, which began with another one and a relay. Iteration 0 may be over.
+// The first of `voters` data peers, which began with another one and a relay. Iteration 0 may be
+// over.
 static inline void recall(world *w, uint16_t voters, bool one_is_over) {
     const log_member three[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3, .store = 3}};
@@ -221,7 +223,7 @@ static inline bool leads(const world *w) {
 static inline void answer(world *w, message_kind kind, bool trial) {
     message m = {.kind = (uint8_t)kind};
     if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .trial = trial, .granted = true};
-    else m.u.appended = (message_appended){.to = 1, .from = 2, .term = 2, .accepted = true, .match = w->newest};
+    else m.u.appended = (message_appended){.to = 1, .from = 2, .term = 2, .accepted = true, .match = w->last_appended};
     deliver(w, 2, &m, false);
 }
 

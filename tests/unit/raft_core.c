@@ -1,4 +1,4 @@
-// A voter's word and its store: nothing is promised before it is durable, whatever else became so on the way.
+// A Raft voter and its durable log: no message promises what is not durable.
 #include "raft/raft.h"
 
 #include <stdarg.h>
@@ -73,8 +73,9 @@ static int begin(void **state) {
 
 static void stored(uint32_t record) { raft_stored(&w.machine, 10 * SECOND, &w.record[record]); }
 
-// The new term is a record of its own, stored before the vote in it.
-static void test_vote_waits_for_its_own_record(void **state) {
+// Raft 5.2. Given a request for a vote, when only the record of the new term is durable, then the
+// vote is not sent.
+static void test_vote_waits_for_its_record(void **state) {
     (void)state;
     ask(2, 5);
     assert_int_equal(w.records, 2);
@@ -87,8 +88,9 @@ static void test_vote_waits_for_its_own_record(void **state) {
     assert_int_equal(w.granted, 1);
 }
 
-// Asked again meanwhile it says nothing, asked again afterwards it says the same, and to another one it says no.
-static void test_one_vote_a_term(void **state) {
+// Raft 5.2. Given a vote, when the candidate asks again, then the answer is the same; another
+// candidate is refused.
+static void test_one_vote_per_term(void **state) {
     (void)state;
     ask(2, 5);
     stored(0);
@@ -105,8 +107,9 @@ static void test_one_vote_a_term(void **state) {
     assert_int_equal(w.records, 2);
 }
 
-// What was stored is what the next life remembers: a crash between the two records leaves the vote free, and nobody has it.
-static void test_next_life(void **state) {
+// Rule V10. Given a crash between the records of term and vote, when the voter restarts, then it
+// has only what was durable.
+static void test_restart_keeps_the_stored_vote(void **state) {
     ask(2, 5);
     stored(0);
     assert_int_equal(w.granted, 0);
@@ -126,9 +129,9 @@ static void append(uint64_t term, uint64_t previous, uint64_t previous_term) {
     raft_receive(&w.machine, 10 * SECOND, &from, &msg);
 }
 
-// What it has counts for a new leader once the new term is durable: a crash before that takes it back to an older term, whose
-// leader may cut off what it said it had.
-static void test_a_match_waits_for_its_term(void **state) {
+// Rule V16. Given a new leader, when its term is not durable here, then the log position is not
+// reported.
+static void test_match_waits_for_the_durable_term(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = {.count = 2, .voter = {{.id = named(1), .store = 1}, {.id = named(2), .store = 2}}}};
     assert_true(raft_restore(&w.machine, &base));
@@ -143,8 +146,8 @@ static void test_a_match_waits_for_its_term(void **state) {
     assert_int_equal(w.match, 3);
 }
 
-// A term that nobody can have come to is nobody's.
-static void test_terms_do_not_jump_to_their_end(void **state) {
+// Rule V17. Given a message with a term 2^20 ahead, when it arrives, then it is ignored.
+static void test_distant_terms_are_ignored(void **state) {
     (void)state;
     ask(2, WIRE_MAX_TERM);
     append(2 + RAFT_TERM_STEP, 0, 0);
@@ -165,7 +168,7 @@ static void all_stored(void) {
     for (; w.durable < w.records; w.durable++) raft_stored(&w.machine, w.now, &w.record[w.durable]);
 }
 
-// Nobody leads, and the time has come. Who is elected by whom gives its vote.
+// No leader, and the election timeout has passed. The named voter grants its vote.
 static void elected_by(uint8_t first, uint8_t last) {
     w.now += 10 * SECOND;
     raft_tick(&w.machine, w.now);
@@ -182,7 +185,8 @@ static log_voters voters_up_to(uint8_t count) {
     return all;
 }
 
-// It leads `before` voters, has seen its own first entry committed, wishes `after` of them, and hears nobody any more.
+// A leader of `before` voters with a committed first entry appends a change to `after` voters, and
+// hears none of them any more.
 static void change_and_be_left(uint8_t before, uint8_t after) {
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(before)};
     log_entry change = {.kind = LOG_VOTERS, .u.voters = voters_up_to(after)}, other = {.kind = LOG_EXPEL};
@@ -205,8 +209,9 @@ static void change_and_be_left(uint8_t before, uint8_t after) {
     assert_false(raft_leads(&w.machine));
 }
 
-// One voter of three was silent and should go, and in that moment the other one died. When the first is back, two of three live.
-static void test_a_change_that_did_not_hold_is_taken_back(void **state) {
+// Rule V5. Given an uncommitted change from three voters, when too few remain to commit it, then
+// the leader takes it back.
+static void test_uncommitted_change_is_truncated(void **state) {
     (void)state;
     change_and_be_left(3, 2);
     assert_int_equal(w.machine.voters.count, 3);
@@ -216,9 +221,9 @@ static void test_a_change_that_did_not_hold_is_taken_back(void **state) {
     assert_int_equal(w.machine.last, 2);
 }
 
-// A new voter stands in for a third that died, and then the second dies while the third goes: the new one and the leader are two of three,
-// but two of four with those before.
-static void test_a_change_of_an_even_number_stays(void **state) {
+// Rule V5. Given an uncommitted change from four voters, when the leader is cut off, then the
+// change stays.
+static void test_change_of_an_even_configuration_stays(void **state) {
     (void)state;
     change_and_be_left(4, 3);
     assert_int_equal(w.machine.voters.count, 3);
@@ -226,7 +231,9 @@ static void test_a_change_of_an_even_number_stays(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
-static void test_what_was_taken_back_stays_so_after_a_restart(void **state) {
+// Rule V5. Given a change that was taken back, when the voter restarts, then the older
+// configuration holds.
+static void test_truncated_change_stays_truncated_after_restart(void **state) {
     static log_entry kept[KEPT];
     change_and_be_left(3, 2);
     uint32_t count = w.records;
@@ -240,8 +247,9 @@ static void test_what_was_taken_back_stays_so_after_a_restart(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
-// The store had just begun anew, with the entry that stays: that comes once more.
-static void test_what_was_taken_back_stays_so_in_a_new_store(void **state) {
+// Rule V5. Given a compacted log, when the change after it is taken back, then the older
+// configuration holds after a restart.
+static void test_truncated_change_stays_truncated_after_compaction(void **state) {
     static log_entry kept[KEPT];
     change_and_be_left(3, 2);
     uint32_t count = w.records, from = 0;
@@ -258,8 +266,9 @@ static void test_what_was_taken_back_stays_so_in_a_new_store(void **state) {
     assert_false(raft_restore(&w.machine, &other));  // that is another one
 }
 
-// Of several that it took on at once a majority may have the entry, and decide without it.
-static void test_a_change_by_several_is_not(void **state) {
+// Rule V2. Given a first configuration that adds several voters at once, when the leader hears
+// none, then it is not taken back.
+static void test_change_by_several_voters_is_not_truncated(void **state) {
     (void)state;
     change_and_be_left(1, 3);
     assert_int_equal(w.machine.voters.count, 3);
@@ -268,8 +277,9 @@ static void test_a_change_by_several_is_not(void **state) {
     assert_false(raft_leads(&w.machine));
 }
 
-// A state came in place of the one that was here, and broke off: whoever was elected then would never be in charge.
-static void test_who_lacks_the_state_stands_for_no_election(void **state) {
+// Rule V14. Given an interrupted snapshot, when the election timeout passes, then no election
+// starts.
+static void test_voter_without_state_stands_for_no_election(void **state) {
     (void)state;
     log_entry base = {.kind = LOG_BASE, .index = 5, .term = 1, .u.base.voters.count = 3};
     for (uint8_t i = 0; i < 3; i++) base.u.base.voters.voter[i] = (log_voter){.id = named(i + 1), .store = i + 1u};
@@ -285,8 +295,8 @@ static void test_who_lacks_the_state_stands_for_no_election(void **state) {
     assert_int_equal(w.asked, 2);
 }
 
-// Of several: the others have waited, and chosen another one. Who votes alone leads on, and who stood still for a moment.
-static void test_who_led_and_slept_leads_no_more(void **state) {
+// Rule D5. Given a leader of several voters, when it is paused for long, then it steps down.
+static void test_paused_leader_steps_down(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
     assert_true(raft_restore(&w.machine, &base));
@@ -298,7 +308,8 @@ static void test_who_led_and_slept_leads_no_more(void **state) {
     assert_in_range(w.machine.election_deadline_ns, w.now + SECOND, w.now + 3 * SECOND);
 }
 
-static void test_who_votes_alone_may_sleep(void **state) {
+// Rule D5. Given the only voter, when it is paused, then it leads on.
+static void test_only_voter_leads_after_a_pause(void **state) {
     (void)state;
     const char address[WIRE_MAX_ADDRESS] = "here:1";
     raft_bootstrap(&w.machine, address, w.now);
@@ -308,8 +319,9 @@ static void test_who_votes_alone_may_sleep(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
-// With as many entries as a leader appends before it knows that they hold, and the first words of those who were elected behind them and died.
-static void test_first_words_prove_less(void **state) {
+// Rule V31. Given a half window of entries and first entries of leaders that died, when the log is
+// read again, then only proven entries count as committed.
+static void test_first_entries_of_leaders_prove_fewer_commits(void **state) {
     (void)state;
     const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
     assert_true(raft_restore(&w.machine, &base));
@@ -324,13 +336,13 @@ static void test_first_words_prove_less(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_a_change_that_did_not_hold_is_taken_back, begin), cmocka_unit_test_setup(test_a_change_by_several_is_not, begin),
-                                       cmocka_unit_test_setup(test_a_change_of_an_even_number_stays, begin), cmocka_unit_test_setup(test_what_was_taken_back_stays_so_after_a_restart, begin),
-                                       cmocka_unit_test_setup(test_what_was_taken_back_stays_so_in_a_new_store, begin), cmocka_unit_test_setup(test_first_words_prove_less, begin),
-                                       cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
-                                       cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
-                                       cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin), cmocka_unit_test_setup(test_who_led_and_slept_leads_no_more, begin),
-                                       cmocka_unit_test_setup(test_who_votes_alone_may_sleep, begin),
-                                       cmocka_unit_test_setup(test_who_lacks_the_state_stands_for_no_election, begin)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_uncommitted_change_is_truncated, begin), cmocka_unit_test_setup(test_change_by_several_voters_is_not_truncated, begin),
+                                       cmocka_unit_test_setup(test_change_of_an_even_configuration_stays, begin), cmocka_unit_test_setup(test_truncated_change_stays_truncated_after_restart, begin),
+                                       cmocka_unit_test_setup(test_truncated_change_stays_truncated_after_compaction, begin), cmocka_unit_test_setup(test_first_entries_of_leaders_prove_fewer_commits, begin),
+                                       cmocka_unit_test_setup(test_vote_waits_for_its_record, begin), cmocka_unit_test_setup(test_one_vote_per_term, begin),
+                                       cmocka_unit_test_setup(test_restart_keeps_the_stored_vote, begin), cmocka_unit_test_setup(test_match_waits_for_the_durable_term, begin),
+                                       cmocka_unit_test_setup(test_distant_terms_are_ignored, begin), cmocka_unit_test_setup(test_paused_leader_steps_down, begin),
+                                       cmocka_unit_test_setup(test_only_voter_leads_after_a_pause, begin),
+                                       cmocka_unit_test_setup(test_voter_without_state_stands_for_no_election, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,25 +7,26 @@
 enum {
     PEER_MAX_PULLS = 96,            // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
-    PEER_WAITING_PARTS = 256,       // of groups being added up: about so many may wait here for the others
-    PEER_LEAST_COLLECTED = 16,      // ... and so many groups are collected at once in any case
+    PEER_WAITING_PARTS = 256,       // parts of incomplete chunk groups in memory, about
+    PEER_LEAST_COLLECTED = 16,      // chunk groups that are collected at once in any case
     PEER_MOST_ASKED = 64,           // unserved GETs of one peer, and
-    PEER_MOST_SERVED_MIB = 128,     // MiB that wait on its line; beyond that it is refused for a while (backpressure)
+    PEER_MOST_SERVED_MIB = 128,     // MiB that wait on its link; beyond that it is refused for a while (backpressure)
     CHUNK_MAX_PATHS = 4,              // forwarders used for one member at once
-    CHUNK_KNOWN_PATHS = 16,       // members whose paths are remembered
-    CHUNK_RESTING_FORWARDERS = 16,     // forwarders that failed, or were no quicker, lately
+    CHUNK_KNOWN_PATHS = 16,       // members with remembered paths
+    CHUNK_RESTING_FORWARDERS = 16,     // forwarders that failed, or were no faster, lately
 };
 
 typedef struct chunk_pull chunk_pull;
 
-// What pulled chunks are for. Each client has its own; functions that it does not need are NULL.
+// A client of the table of pulls: state transfer, aggregation or checkpoint. Functions that it does
+// not need are NULL.
 typedef struct chunk_client {
     void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
     void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
-    void (*failed)(peer *p, const chunk_pull *was);                           // it ended without its chunks
+    void (*failed)(peer *p, const chunk_pull *was);                           // the pull ended without its chunks
     void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob
     void (*again)(peer *p, chunk_pull *q);      // the forwarder failed: ask once more, without one
-    void (*needless)(peer *p, chunk_pull *q);   // its chunks are not needed any more
+    void (*needless)(peer *p, chunk_pull *q);   // true if the chunks of the pull are not needed any more
 } chunk_client;
 
 struct chunk_pull {
@@ -41,25 +42,25 @@ struct chunk_pull {
     uint32_t part;          // GET_PART: index of the contributor in the round's list
     member_id by;           // forwarder of the answer, as transfer `serial`; 0: none
     uint32_t serial;
-    bool announced, joining;  // its DATA came with `hash`; JOB_JOIN checks the bytes
+    bool announced, joining;  // DATA came with `hash`; JOB_JOIN checks the bytes
     uint64_t hash;
     blob_id piece;          // `bytes` of it
     uint64_t bytes;
-    uint64_t timeout_ns;    // of a forwarded answer
+    uint64_t timeout_ns;    // time limit of a relayed answer
 };
 
 // A path for chunks of one member. The first one is direct.
 typedef struct multipath_path {
     member_id by;
-    uint64_t us;            // of a tensor; 0: not known
-    uint32_t percent;       // of the expected time, needed by recent chunks; 0: none came
+    uint64_t us;            // transfer time of a tensor; 0: not known
+    uint32_t percent;       // time of recent chunks in percent of the expected time; 0: none came
     uint64_t came_ns;       // when the newest chunks came
 } multipath_path;
 
 typedef struct multipath_paths {
     member_id from;         // 0: none
     uint64_t until_ns;      // when paths are chosen again
-    uint64_t fewer_ns;      // since when one path rests, because all together were slow
+    uint64_t fewer_ns;      // start of the rest of one path, because all together were slow
     uint32_t count;
     multipath_path way[1 + CHUNK_MAX_PATHS];
 } multipath_paths;
@@ -72,10 +73,11 @@ typedef struct multipath_rest {
 // A path, and the expected arrival of what is asked for now.
 typedef struct multipath_choice {
     member_id by;
-    uint64_t us;            // for the tensors under way on it and one more
+    uint64_t us;            // arrival time of one more tensor behind those under way
 } multipath_choice;
 
-// State transfer to this peer: content hashes that the host has, and chunks that may be in its local cache.
+// State transfer to this peer: content hashes that the host has, and chunks that may be in its
+// local cache.
 typedef struct state_fetch {
     struct {
         bool known;
@@ -97,7 +99,8 @@ typedef struct state_fetch {
 
 typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
 
-// Consecutive chunks that are moved and added up together. There are many and all are read often, so the struct is small.
+// Consecutive chunks that are moved and added up together. There are many and all are read often,
+// so the struct is small.
 typedef struct chunk_group {
     uint8_t state;
     bool mine;              // this peer adds it up
@@ -113,7 +116,7 @@ _Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= 64, "the parts of a group are bits
 
 typedef struct chunk_aggregation {
     bool begun;             // `begin` is this iteration's newest round
-    bool adopted;           // its CLOSE is applied here, and this peer's part is as the manifest says
+    bool adopted;           // CLOSE is applied here, and this peer's part equals the manifest's
     bool normed, norm_asked;
     message_begin begin;
     uint64_t begun_ns;      // when BEGIN came
@@ -125,10 +128,10 @@ typedef struct chunk_aggregation {
     uint64_t results;       // iteration of the result blocks
     uint32_t done;          // finished groups
     uint64_t idle_until_ns; // reduce_tick has nothing to do before, unless a message or job invalidates this
-    uint64_t idle_wake_ns;  // ... but must wake then
+    uint64_t idle_wake_ns;  // when the next check is due at the latest
     member_id asked_of;     // cached within a reduce_tick: the member asked about last, and the answer; 0: none
     bool it_answers;
-    member_id full;        // ... and a member with no free pull
+    member_id full;        // cached: a member without a free pull
     bool candidates_known;  // in this reduce_tick
     uint32_t candidates;
     member_id candidate[WIRE_MAX_STAGE_MEMBERS];  // members of the stage that could have a result
@@ -159,10 +162,10 @@ typedef struct peer_chunks {
     struct {
         uint64_t ns, bytes; // when state was last sent within the upload limit, and how much
     } upload;
-    uint64_t rest_until_ns; // a shadow leaves the line to others until then
+    uint64_t rest_until_ns; // a standby has no GET under way until then (rule B2)
     chunk_aggregation aggregation;
     chunk_pull pulls[PEER_MAX_PULLS];
-    const chunk_client *late_state;  // takes state whose pull is over
+    const chunk_client *late_state;  // takes state that arrives after its pull has ended
     struct {
         multipath_paths known[CHUNK_KNOWN_PATHS];
         multipath_rest rest[CHUNK_RESTING_FORWARDERS];
@@ -172,9 +175,10 @@ typedef struct peer_chunks {
     bool (*agreed_state)(const peer *p, braid_hash *root);  // set by the leader's part: the state hash that members of this stage agree on
 } peer_chunks;
 
-// ---- multipath.c ---------------------------------------------------------------------------------------------------
+// ---- multipath.c --------------------------------------------------------------------------------
 void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-// The quickest path for one more GET to that member. False: enough are under way on all paths. `straight`: directly only.
+// Chooses the fastest path for one more GET to that member. False: enough are under way on all
+// paths. `straight`: directly only.
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out);
 void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way);
 bool multipath_send(peer *p, const core_job *t, blob_id out);  // sends the answer to the forwarder that GET named; false: send it directly
@@ -185,7 +189,7 @@ void multipath_link_lost(peer *p, chunk_pull *q, member_id to);
 bool multipath_goes_on(peer *p, chunk_pull *q);  // false: handled here, the direct rules do not apply
 void multipath_joined(peer *p, const core_job *t, const job_result *r);
 
-// ---- reduce.c ------------------------------------------------------------------------------------------------------
+// ---- reduce.c -----------------------------------------------------------------------------------
 void on_begin(peer *p, const message *msg);
 void on_result(peer *p, const message *msg);
 void reduce_tick(peer *p);
@@ -203,7 +207,7 @@ uint64_t reduce_close(const peer *p);  // index of the CLOSE of the results that
 uint32_t chunk_group_first(uint32_t segment_index);
 uint32_t chunk_group_count(const peer *p, uint32_t segment_index);
 
-// ---- versions.c ----------------------------------------------------------------------------------------------------
+// ---- versions.c ---------------------------------------------------------------------------------
 // The version that this peer can reach without other peers; false: its state is incomplete.
 bool versions_reach(const peer *p, uint64_t *version);
 uint64_t versions_results_left(const peer *p);  // 1 + the iteration of complete results; 0: they are incomplete
@@ -212,11 +216,11 @@ bool versions_are_behind(const peer *p, uint64_t version);
 bool versions_results_complete(const peer *p); // all results of the collected iteration are here
 void versions_check_ready(peer *p);
 
-// ---- serve.c -------------------------------------------------------------------------------------------------------
+// ---- serve.c ------------------------------------------------------------------------------------
 void on_get(peer *p, uint32_t from, const message *msg);
 void serve_done(peer *p, const core_job *t, const job_result *r);
 
-// ---- pulls.c -------------------------------------------------------------------------------------------------------
+// ---- pulls.c ------------------------------------------------------------------------------------
 void on_data(peer *p, const message *msg, blob_id blob);
 bool pull_overlaps(const chunk_pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count);
 void pulls_denied(peer *p, const message *msg);
@@ -226,16 +230,16 @@ void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
 void pull_end(peer *p, chunk_pull *q);
 void pulls_link_lost(peer *p, member_id from);
-// A shadow pulls only during a share of the time. False: not now.
+// Rule B2. False: this peer is a standby and pauses between its pulls.
 bool pulls_may_start(peer *p);
-void pulls_pause_shadow(peer *p, uint64_t took_ns);
+void pulls_pause_standby(peer *p, uint64_t took_ns);
 
-// ---- transfer.c ----------------------------------------------------------------------------------------------------
+// ---- transfer.c ---------------------------------------------------------------------------------
 void transfer_tick(peer *p);
 void transfer_init_done(peer *p, const job_result *r);
 void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root);
 
-// ---- fetch.c -------------------------------------------------------------------------------------------------------
+// ---- fetch.c ------------------------------------------------------------------------------------
 void fetch_reset(peer *p);           // this peer has become a member
 void fetch_own_root(peer *p, const core_job *t, const job_result *r);
 void fetch_own_names(peer *p, const core_job *t, const job_result *r);
@@ -247,11 +251,11 @@ void fetch_job_done(peer *p, const core_job *t, const job_result *r);
 void fetch_note_corrupt(peer *p, uint32_t contact_index, uint16_t stage);
 void fetch_attested(peer *p, uint32_t from, const message *msg);  // the leader attests the hash of this stage's state
 
-// ---- stored.c ------------------------------------------------------------------------------------------------------
+// ---- stored.c -----------------------------------------------------------------------------------
 void stored_open(peer *p);
 uint64_t stored_at_least(const peer *p);
 bool stored_compares(const peer *p, uint64_t version, braid_hash *root);  // the hash that a stored checkpoint of that version must have; false: it is not compared
-// The host has the checkpoint, of all stages, from which the present generation starts.
+// True if the host has the checkpoint, of all stages, from which the present generation starts.
 bool stored_is_start(const peer *p);
 void stored_unreadable(peer *p);  // that checkpoint cannot be read
 void stored_tick(peer *p);

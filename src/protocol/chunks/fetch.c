@@ -1,7 +1,10 @@
-// State transfer to a joiner (docs/protocol.md, Members and state). Every chunk carries its version, and results of later
-// iterations bring it forward, so the sources need no copy. Three steps: the content hashes of the present version, whose root
-// the log or the leader attests; chunks that the host's cache has already; the rest, from all members that have the state,
-// each at its own rate. A chunk that does not match its content hash is fetched from another source.
+// State transfer to a joiner (docs/protocol.md, Members and state, J3 to J7). Every chunk carries
+// its version, and results of later iterations bring it forward, so the sources need no copy. Three
+// steps:
+//   1. the content hashes of the present version; the log or the leader attests their root;
+//   2. chunks that the host's cache has already;
+//   3. the rest, from all members that have the state, each at its own rate.
+// A chunk that does not match its content hash is fetched from another source.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
@@ -13,7 +16,8 @@ enum {
     KEEP_BLOCKS = 8,    // blocks compared by one job
 };
 
-// If the cached state is the one that FINAL was applied to, the results of that iteration bring it forward.
+// If the cached state is the one that FINAL was applied to, the results of that iteration bring it
+// forward.
 static void take_up(peer *p) {
     const log_final *final = &p->state.final.u.final;
     uint64_t version = p->chunks->fetching.own_version;
@@ -48,7 +52,7 @@ static const chunk_client state_pulls = {.refused = pull_refused, .overdue = pul
 
 void fetch_open(peer *p) { p->chunks->late_state = &state_pulls; }
 
-// ---- the root that names must have ---------------------------------------------------------------------------------
+// ---- the root that names must have --------------------------------------------------------------
 
 static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
     const state_fetch *f = &p->chunks->fetching;
@@ -68,7 +72,7 @@ void fetch_attested(peer *p, uint32_t from, const message *msg) {
     p->chunks->fetching.attested_root = body->state_root;
 }
 
-// ---- donors -------------------------------------------------------------------------------------------------------
+// ---- donors -------------------------------------------------------------------------------------
 
 static bool is_mine(const peer *p, const chunk_pull *q) { return q->used && q->what == GET_STATE && q->stage == p->stage; }
 
@@ -83,8 +87,9 @@ static bool says_that_it_has_the_start(const peer *p, const cluster_member *m) {
     return c != NULL && c->link == LINK_UP && c->beat.saved == p->state.start_version + 1 && member_answers(p, m->id);
 }
 
-// Before the first FINAL: a member that has the start state of every stage. That is a data peer that reports the checkpoint from
-// which the generation starts, each in turn; until one has, the first leader. 0: none, or this peer itself.
+// Before the first FINAL: a member that has the start state of every stage. That is a data peer
+// that reports the checkpoint from which the generation starts, each in turn; until one has, the
+// first leader. 0: none, or this peer itself.
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
     if (p->state.iteration != p->state.start_version || stored_is_start(p)) return 0;
@@ -102,8 +107,9 @@ static bool rests(peer *p, const cluster_contact *c) {
     return true;
 }
 
-// The source that would finish first, among members with the whole state at this version. Unmeasured ones come first, corrupt
-// ones last, then a holder of the start state. Members with `busy` GETs under way are skipped. 0: none now.
+// The source that would finish first, among members with the whole state at this version.
+// Unmeasured ones come first, corrupt ones last, then a holder of the start state. Members with
+// `busy` GETs under way are skipped. 0: none now.
 static member_id choose_source(peer *p, uint32_t busy) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
@@ -153,9 +159,10 @@ void fetch_note_corrupt(peer *p, uint32_t index, uint16_t stage) {
     peer_tell(p, &say);
 }
 
-// ---- what is missing ----------------------------------------------------------------------------------------------
+// ---- missing chunks -----------------------------------------------------------------------------
 
-// A block that results will bring forward is not missing, unless those results were given up or replaced by later ones.
+// True if the block must be fetched. A block that results will bring forward is not missing, unless
+// those results were given up or replaced by later ones.
 static bool block_missing(const peer *p, uint32_t b) {
     uint64_t version = p->chunks->block_version[b];
     if (version == p->state.iteration) return false;
@@ -168,7 +175,7 @@ static bool meets(const core_job *t, uint32_t first, uint32_t count) {
     return t->work.kind == JOB_STATE_PUT && first < t->work.first + t->work.count && t->work.first < first + count;
 }
 
-// Some of these blocks have arrived and are about to be stored.
+// True if some of these blocks have arrived and are about to be stored.
 static bool put_waits(const peer *p, uint32_t first, uint32_t count) {
     if (p->core.running.work.id != 0 && meets(&p->core.running, first, count)) return true;
     for (uint32_t i = 0; i < p->core.task_count; i++)
@@ -190,7 +197,7 @@ static bool something_missing(const peer *p) {
     return false;
 }
 
-// ---- names --------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 static bool names_known(const peer *p, uint64_t version) {
     return p->chunks->fetching.names[version % 2].known && p->chunks->fetching.names[version % 2].version == version;
@@ -215,9 +222,9 @@ static void ask_names(peer *p) {
     if (q != NULL) pull_send(p, q);
 }
 
-// ---- the state that I had when I was expelled ------------------------------------------------------------------------
-// It may be the last copy. So its hash is reported to the leader like any member's. The hash that the leader then attests shows
-// whether the cached chunks are of that version.
+// ---- the state that I had when I was expelled ---------------------------------------------------
+// It may be the last copy. So its hash is reported to the leader like any member's. The hash that
+// the leader then attests shows whether the cached chunks are of that version.
 
 void fetch_own_root(peer *p, const core_job *t, const job_result *r) {
     state_fetch *f = &p->chunks->fetching;
@@ -294,7 +301,7 @@ static void names_put_done(peer *p, const core_job *t, const job_result *r) {
     f->keep_next = 0;
 }
 
-// ---- what lies here -----------------------------------------------------------------------------------------------
+// ---- what lies here -----------------------------------------------------------------------------
 
 bool fetch_finds_its_own(const peer *p) {
     const state_fetch *f = &p->chunks->fetching;
@@ -337,7 +344,7 @@ static void keep_done(peer *p, const core_job *t, const job_result *r) {
     if (!r->failed && kept != 0) stored(p, t->work.first, kept, r->version);
 }
 
-// ---- what others have ---------------------------------------------------------------------------------------------
+// ---- what others have ---------------------------------------------------------------------------
 
 static uint32_t chunks_held(const peer *p) {
     uint32_t chunks = open_pulls(p, 0);
@@ -397,23 +404,24 @@ void fetch_tick(peer *p) {
     else if (!keep_some(p)) fetch(p);
 }
 
-// None of these blocks is here at that version or a later one.
-static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
+// True if this peer has none of these blocks at that version or a later one.
+static bool is_newer(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
     for (uint32_t b = first; b < first + count; b++)
         if (p->chunks->block_version[b] != UINT64_MAX && p->chunks->block_version[b] >= version) return false;
     return true;
 }
 
-// A chunk that waits to be stored counts only if it is still news; otherwise the host would go back to an older version.
-bool fetch_counts(const peer *p, const core_job *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
+// True if a chunk that waits to be stored is still new; otherwise the host would go back to an
+// older version.
+bool fetch_counts(const peer *p, const core_job *t) { return is_newer(p, t->work.first, t->work.count, t->work.version); }
 
 static bool wanted(const peer *p, const message_get *get) {
     bool useful = get->version == p->state.iteration || get->version + 1 == p->state.iteration;
     if (p->ready || !useful || !names_known(p, get->version) || get->count > PEER_SEGMENT_BLOCKS || put_waits(p, get->first, get->count)) return false;
-    return is_news(p, get->first, get->count, get->version);
+    return is_newer(p, get->first, get->count, get->version);
 }
 
-// Chunks of pulls that were given up are used as well.
+// Takes a chunk of state. Chunks of pulls that have ended are used as well.
 static bool take_state(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     core_job *t = wanted(p, get) ? jobs_add(p, JOB_STATE_PUT) : NULL;

@@ -1,22 +1,23 @@
-// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs over its own line and over
-// forwarders. DATA comes directly and names the hash; the bytes come by the forwarder. The source and the forwarder keep no
-// state of it: after any failure the puller asks again, directly.
+// Multipath fetch of parts and results (docs/protocol.md, Aggregation). The puller spreads its GETs
+// over its own link and over forwarders. DATA comes directly and names the hash; the bytes come by
+// the forwarder. The source and the forwarder keep no state of it: after any failure the puller
+// asks again, directly.
 #include "routing/schedule/forwarding.h"
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
 enum {
-    OF_ONE_WAY = 4,        // GETs under way on the quickest path from one member
+    OF_ONE_WAY = 4,        // GETs under way on the fastest path from one member
     MOST_OF_ONE_WAY = 12,  // ... where a round trip is long beside a chunk
-    HOPED = 66,            // percent; these three as for tensors (route_lines.c)
-    HARDLY_LESS = 95,
+    EXPECTED_PERCENT = 66,            // percent; these three as for tensors (route_linkstate.c)
+    USELESS_PERCENT = 95,
     MOST_PERCENT = 180,
     TIMEOUT_FACTOR = 6,      // times the expected time, and TIMING_FORWARD_NS: then a forwarded chunk is taken for lost
     BLOCK_BYTES = 4 << 16,  // about
 };
 
-// ---- which way ----------------------------------------------------------------------------------------------------
+// ---- which way ----------------------------------------------------------------------------------
 
 static multipath_rest *rest_of(peer *p, member_id by) {
     for (uint32_t i = 0; i < CHUNK_RESTING_FORWARDERS; i++)
@@ -44,11 +45,11 @@ static multipath_paths *ways_known(peer *p, member_id from) {
 static void ways_look(peer *p, multipath_paths *w) {
     const multipath_paths before = *w;
     route_forwarding found[CHUNK_MAX_PATHS];
-    int64_t straight_us = 0;
-    uint32_t count = route_ways_from(p, w->from, &straight_us, found, CHUNK_MAX_PATHS);
+    int64_t direct_us = 0;
+    uint32_t count = route_paths_from(p, w->from, &direct_us, found, CHUNK_MAX_PATHS);
     w->until_ns = p->now + TIMING_PATHS_NS;
     w->count = 1;
-    w->way[0] = (multipath_path){.us = (uint64_t)straight_us};
+    w->way[0] = (multipath_path){.us = (uint64_t)direct_us};
     for (uint32_t i = 0; i < count; i++) {
         multipath_path *way = &w->way[w->count++];
         *way = (multipath_path){.by = found[i].by, .us = (uint64_t)found[i].us};
@@ -78,8 +79,8 @@ static uint64_t blocks_ns(const peer *p, uint64_t us, uint32_t blocks) {
     return bytes_ns(p, us, (uint64_t)blocks * BLOCK_BYTES);
 }
 
-// How many GETs may be under way on a path: fewer on slower ones, so that none holds up the end; more where a round trip takes
-// longer than a chunk.
+// How many GETs may be under way on a path: fewer on slower ones, so that none holds up the end;
+// more where a round trip takes longer than a chunk.
 static uint32_t most_on(const peer *p, const multipath_paths *w, const multipath_path *way, uint64_t quickest_us) {
     if (w->count == 1 || way->us == 0) return OF_ONE_WAY;
     uint64_t share = (OF_ONE_WAY * quickest_us + way->us - 1) / way->us;
@@ -101,7 +102,7 @@ static void count_open(const peer *p, const multipath_paths *w, uint32_t open[1 
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out) {
     const multipath_paths *w = ways_of(p, from);
     uint64_t quickest_us = w->way[0].us, least = UINT64_MAX;
-    uint32_t ways = straight || p->shadow ? 1 : w->count, open[1 + CHUNK_MAX_PATHS];
+    uint32_t ways = straight || p->standby ? 1 : w->count, open[1 + CHUNK_MAX_PATHS];
     count_open(p, w, open);
     for (uint32_t i = 1; i < ways; i++)
         if (w->way[i].us < quickest_us) quickest_us = w->way[i].us;
@@ -115,7 +116,7 @@ bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *
     }
     if (least == UINT64_MAX) return false;
     bool forced = !straight && p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
-    if (forced) *out = (multipath_choice){.by = forward_anybody(p, from)};
+    if (forced) *out = (multipath_choice){.by = forward_random(p, from)};
     return true;
 }
 
@@ -126,13 +127,13 @@ void multipath_take(peer *p, chunk_pull *q, const multipath_choice *way) {
     q->timeout_ns = TIMING_FORWARD_NS + TIMEOUT_FACTOR * blocks_ns(p, way->us, q->count);
 }
 
-// ---- who answers --------------------------------------------------------------------------------------------------
+// ---- the source ---------------------------------------------------------------------------------
 
 bool multipath_send(peer *p, const core_job *t, blob_id out) {
     const message_get *get = &t->get;
     const cluster_member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
     member_id to = p->cluster->contacts[t->contact].member;
-    if (by == NULL || to == 0 || to == by->id || member_is_shadow(by) || !member_answers(p, by->id)) return false;
+    if (by == NULL || to == 0 || to == by->id || member_is_standby(by) || !member_answers(p, by->id)) return false;
     peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me,
                                                               .to = to,
                                                               .serial = get->serial,
@@ -143,7 +144,7 @@ bool multipath_send(peer *p, const core_job *t, blob_id out) {
     return peer_send_member(p, by->id, out);
 }
 
-// ---- who pulls ----------------------------------------------------------------------------------------------------
+// ---- the puller ---------------------------------------------------------------------------------
 
 static chunk_pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
@@ -214,7 +215,7 @@ void multipath_link_lost(peer *p, chunk_pull *q, member_id to) {
     if ((to == q->by && !here) || (to == q->from && !q->announced)) q->client->again(p, q);
 }
 
-// The state may have reached that version by another path.
+// True if the pull is not needed any more: the state may have reached that version by another path.
 static bool is_over(const peer *p, const chunk_pull *q) {
     return q->what == GET_RESULT && q->version < p->state.iteration && q->version < p->oldest_block;
 }
@@ -233,9 +234,10 @@ bool multipath_goes_on(peer *p, chunk_pull *q) {
     return !q->joining;
 }
 
-// Measures a path by the time of this chunk, in percent of the most that it may need: the direct time, or half as much again as
-// expected where the path is no quicker. Paths may share a bottleneck and all be slow. So one of them rests, and later chunks
-// show whether the others are quick enough without it.
+// Measures a path by the time of this chunk, in percent of the most that it may need: the direct
+// time, or half as much again as expected where the path is no faster. Paths may share a bottleneck
+// and all be slow. So one of them rests, and later chunks show whether the others are fast enough
+// without it.
 static void note_came(peer *p, const chunk_pull *q) {
     multipath_paths *w = ways_known(p, q->from);
     for (uint32_t i = 1; w != NULL && i < w->count; i++) {
@@ -248,10 +250,10 @@ static void note_came(peer *p, const chunk_pull *q) {
         uint64_t percent = (p->now - since) / (most_ns / 100 + 1);
         way->came_ns = p->now;
         if (q->asked_ns < w->fewer_ns) return;
-        way->percent = (3 * (way->percent == 0 ? HOPED : way->percent) +
+        way->percent = (3 * (way->percent == 0 ? EXPECTED_PERCENT : way->percent) +
                         (uint32_t)(percent < MOST_PERCENT ? percent : MOST_PERCENT)) /
                        4;
-        if (way->percent < HARDLY_LESS) return;
+        if (way->percent < USELESS_PERCENT) return;
         let_rest(p, q->by, TIMING_FORWARDER_SLOW_NS);
         w->fewer_ns = p->now;
         for (uint32_t k = 1; k < w->count; k++) w->way[k].percent = 0;

@@ -1,12 +1,13 @@
-// Pulls: chunks that are asked for by GET, their answers and time limits. What they are for is known to their client
-// (chunk_client, chunks.h).
+// Pulls: chunks that are asked for by GET, their answers and time limits. What they are for is
+// known to their client (chunk_client, chunks.h).
 #include "protocol/chunks/chunks.h"
 
-enum { LINE_SHARE = 4 };  // a shadow pulls during this fraction of the time
+enum { STANDBY_LINK_SHARE = 4 };  // a standby pulls during this fraction of the time
 
-// A shadow has one pull at a time, and then pauses three times as long as it took: working members come first.
+// Rule B2. A standby has one pull at a time. Then it pauses three times as long as the pull took,
+// so that working members come first.
 bool pulls_may_start(peer *p) {
-    if (!p->shadow) return true;
+    if (!p->standby) return true;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if (p->chunks->pulls[i].used) return false;
     if (p->now >= p->chunks->rest_until_ns) return true;
@@ -14,8 +15,8 @@ bool pulls_may_start(peer *p) {
     return false;
 }
 
-void pulls_pause_shadow(peer *p, uint64_t took_ns) {
-    if (p->shadow) p->chunks->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
+void pulls_pause_standby(peer *p, uint64_t took_ns) {
+    if (p->standby) p->chunks->rest_until_ns = p->now + (STANDBY_LINK_SHARE - 1) * took_ns;
 }
 
 chunk_pull *pull_start(peer *p, const chunk_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
@@ -66,7 +67,8 @@ void pull_end(peer *p, chunk_pull *q) {
 
 static bool waits_for_the_dead(const peer *p, const chunk_pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
 
-// A link fell: what it had not delivered is lost. The pulls end at once, and the source is not counted as slow.
+// A link fell: what it had not delivered is lost. The pulls end at once, and the source is not
+// counted as slow.
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];
@@ -77,7 +79,7 @@ void pulls_link_lost(peer *p, member_id from) {
     }
 }
 
-// A source that answers heartbeats but not GET has a slow line: raise its limit.
+// A source that answers heartbeats but not GET has a slow link: raise its limit.
 static void pull_overdue(peer *p, const chunk_pull *q) {
     const cluster_member *m = member_find(p, q->from);
     if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
@@ -93,7 +95,7 @@ static void pull_timed(peer *p, const message *msg) {
         bool mine = q->used && q->by == 0 && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
         if (!mine) continue;
         timing_got(&p->cluster->contacts[m->contact].timing, p->now - q->asked_ns);
-        pulls_pause_shadow(p, p->now - q->asked_ns);
+        pulls_pause_standby(p, p->now - q->asked_ns);
     }
 }
 
@@ -131,7 +133,7 @@ void pulls_tick(peer *p) {
     }
 }
 
-// The client whose pull this answers; NULL: there is no such pull any more.
+// The client of the pull that this message answers; NULL: that pull has ended.
 static const chunk_client *client_of(const peer *p, const message *msg) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {

@@ -1,6 +1,6 @@
-// All-reduce at a member (docs/protocol.md, Aggregation), as reduce-scatter and all-gather by pulls. The owner of a range of
-// blocks pulls every part of it, adds them up and announces the result; other members pull results from any member that has
-// them. Blocks move in groups.
+// All-reduce at a member (docs/protocol.md, Aggregation), as reduce-scatter and all-gather by
+// pulls. The owner of a range of blocks pulls every part of it, adds them up and announces the
+// result; other members pull results from any member that has them. Blocks move in groups.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
@@ -41,7 +41,8 @@ void reduce_reset(peer *p) {
     a->results = UINT64_MAX;
 }
 
-// This peer's membership has ended. Complete results stay: FINAL may confirm that they bring the cached state forward.
+// This peer's membership has ended. Complete results stay: FINAL may confirm that they bring the
+// cached state forward.
 void reduce_leave(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (versions_results_left(p) == 0) {
@@ -54,7 +55,7 @@ void reduce_leave(peer *p) {
     *a = (chunk_aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
 }
 
-// A new membership has begun.
+// Resets the aggregation at the start of a new membership.
 void reduce_enter(peer *p) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     const log_final *final = &p->state.final.u.final;
@@ -62,7 +63,8 @@ void reduce_enter(peer *p) {
     if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
 }
 
-// FINAL: no part is added up any more. Results may still be needed, unless the iteration is skipped.
+// FINAL: no part is added up any more. Results may still be needed, unless the iteration is
+// skipped.
 void reduce_final(peer *p, const log_final *final) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     pulls_drop(p, GET_PART);
@@ -101,9 +103,10 @@ static void pull_data(peer *p, const message *msg, blob_id blob);
 // Client of pulls: parts of the sum, and results.
 static const chunk_client result_pulls = {.failed = pull_failed, .data = pull_data, .again = pull_again, .needless = pull_needless};
 
-// ---- rounds -------------------------------------------------------------------------------------------------------
+// ---- rounds -------------------------------------------------------------------------------------
 
-// False while results of the iteration before are still being fetched: the message is repeated later.
+// False while results of the iteration before are still being fetched: the message is repeated
+// later.
 static bool results_begin(peer *p, uint64_t iteration) {
     const chunk_aggregation *a = &p->chunks->aggregation;
     if (a->results != iteration && a->results + 1 == iteration && versions_are_behind(p, a->results) && !a->given_up) return false;
@@ -202,7 +205,7 @@ static void adopt(peer *p) {
     }
 }
 
-// ---- segments that I add up ---------------------------------------------------------------------------------------
+// ---- segments that I add up ---------------------------------------------------------------------
 
 static bool part_pull_under_way(const peer *p, uint32_t first, uint32_t part) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
@@ -228,7 +231,8 @@ static void start_reduce(peer *p, uint32_t g) {
     a->segment[g].state = SEGMENT_WORKING;
 }
 
-// member_answers, cached: consecutive groups often have the same holder. The decision is valid as long as the answer.
+// The cached result of member_answers for one member, because consecutive chunk groups often have
+// the same holder.
 static bool answers(peer *p, member_id id) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (id == 0) return false;
@@ -240,8 +244,9 @@ static bool answers(peer *p, member_id id) {
     return a->it_answers;
 }
 
-// Starts a pull by the quickest path. NULL: enough are under way. Reason for the limit: all at once they would share the line
-// and all be late, and the holders of the first ranges would be the only sources in use.
+// Starts a pull by the fastest path. NULL: enough are under way. Reason for the limit: all at once
+// they would share the link and all be late, and the holders of the first ranges would be the only
+// sources in use.
 static chunk_pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
     chunk_aggregation *a = &p->chunks->aggregation;
     bool straight = a->segment[g].straight;
@@ -282,7 +287,7 @@ static void collect_parts(peer *p, uint32_t g) {
     start_reduce(p, g);
 }
 
-// ---- segments that others add up ----------------------------------------------------------------------------------
+// ---- segments that others add up ----------------------------------------------------------------
 
 void on_result(peer *p, const message *msg) {
     const message_result *body = &msg->u.result;
@@ -302,15 +307,16 @@ static bool askable(const peer *p, const cluster_member *m) {
     return m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
 }
 
-static void list_candidates(peer *p, bool shadows) {
+static void list_candidates(peer *p, bool standbys) {
     chunk_aggregation *a = &p->chunks->aggregation;
     for (uint32_t i = 0; i < p->cluster->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        if ((shadows ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
+        if ((standbys ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
     }
 }
 
-// The member to ask when no live member has announced it: members of the stage in turn, or its shadows if all of them died.
+// The member to ask when no live member has announced it: members of the stage in turn, or its
+// standbys if all of them died.
 static member_id somebody(peer *p, chunk_group *g) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (!a->candidates_known) {
@@ -419,7 +425,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
     g->state = SEGMENT_WORKING;
 }
 
-// ---- done ---------------------------------------------------------------------------------------------------------
+// ---- done ---------------------------------------------------------------------------------------
 
 static void reduce_job_failed(peer *p, const core_job *t) {
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
@@ -537,8 +543,8 @@ static void collect_when_due(peer *p, uint32_t index) {
     else peer_wake_at(p, due);
 }
 
-// How many groups are collected at once. Parts of quick members wait here for those of the slowest one, and more groups would
-// not make it quicker. The limit is above what a line can have under way.
+// How many groups are collected at once. Parts of fast members wait here for those of the slowest
+// one, and more groups would not make it faster. The limit is above what a link can have under way.
 static uint32_t collected_at_once(const peer *p) {
     uint32_t parts = p->chunks->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
     return share > PEER_LEAST_COLLECTED ? share : PEER_LEAST_COLLECTED;
@@ -581,7 +587,8 @@ static bool reduce(peer *p) {
     return !norm;
 }
 
-// Most steps do not concern the aggregation, and a stage has many groups: nothing is checked before idle_until_ns.
+// Checks nothing before idle_until_ns. Reason: most steps do not concern the aggregation, and a
+// stage has many chunk groups.
 void reduce_tick(peer *p) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (p->me == 0) return;

@@ -1,7 +1,8 @@
-// The server of GET: parts of the sum, results, state and content hashes, with admission control and a rate limit.
+// The server of GET: parts of the sum, results, state and content hashes, with admission control
+// and a rate limit.
 #include "protocol/chunks/chunks.h"
 
-// For smaller tensors the time to ACCEPT measures the delay of the line and not its rate.
+// For smaller tensors the time to ACCEPT measures the delay of the link and not its rate.
 enum { TELLING_BYTES = 256 << 10 };
 
 static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
@@ -16,8 +17,8 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
     peer_send(p, to, 0);
 }
 
-// The digest names the contribution set, so the part may be served before BEGIN arrives here: served jobs run before new weight
-// gradients.
+// The digest names the contribution set, so the part may be served before BEGIN arrives here:
+// served jobs run before new weight gradients.
 static bool serves_part(const peer *p, const message_get *get) {
     return get->stage == p->stage && get->version == p->state.iteration && (get->digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
 }
@@ -31,7 +32,8 @@ static bool serves_result(const peer *p, const message_get *get) {
     return true;
 }
 
-// All blocks of the request must have one version; a checkpoint's reader names it.
+// True if all requested blocks can be served. They must have one version; a checkpoint's reader
+// names it.
 static bool serves_state(const peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
@@ -39,7 +41,8 @@ static bool serves_state(const peer *p, const message_get *get) {
     return get->version == UINT64_MAX || p->chunks->block_version[get->first] == get->version;
 }
 
-// Before the first FINAL a holder of the start checkpoint serves every stage.
+// True if this peer has the content hashes. Before the first FINAL a holder of the start checkpoint
+// serves every stage.
 static bool serves_names(peer *p, const message_get *get) {
     if (get->stage != p->stage) return stored_is_start(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
@@ -49,7 +52,7 @@ static bool serves_names(peer *p, const message_get *get) {
 
 // Best observed rate in bytes a second; 0: nothing was sent yet.
 static uint64_t line_rate(const peer *p) {
-    uint64_t most = route_line_rate(p);
+    uint64_t most = route_uplink_rate(p);
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         uint64_t accept_ns = p->cluster->contacts[i].used ? p->cluster->contacts[i].timing.accept_ns : 0;
         uint64_t rate = accept_ns == 0 ? 0 : p->run.activation_bytes * (TIMING_S / 1000) / (accept_ns / 1000 + 1);
@@ -58,8 +61,9 @@ static uint64_t line_rate(const peer *p) {
     return p->run.activation_bytes < TELLING_BYTES && most < UNMEASURED_RATE ? UNMEASURED_RATE : most;
 }
 
-// Most of this stage's capacity waits for its state, so state transfer comes first.
-static bool stage_is_short(const peer *p) {
+// True if most of this stage's capacity waits for its state. Then state transfer has no rate limit
+// (rule J8).
+static bool stage_lacks_state(const peer *p) {
     uint64_t here = p->config.capacity, coming = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -70,24 +74,24 @@ static bool stage_is_short(const peer *p) {
     return coming > here;
 }
 
-// The iteration needs the line: for tensors, forwarded ones among them, or for an aggregation.
-static bool line_is_wanted(const peer *p) {
+// True if the iteration needs the link: for tensors, relayed ones included, or for an aggregation.
+static bool link_is_needed(const peer *p) {
     if (p->state.has_close || p->now < p->microbatch->carried_until_ns) return true;
     EACH_INFLIGHT(p, m) {
-        if (send_line(&p->microbatch->inflight[m].on) != 0 || send_line(&p->microbatch->inflight[m].back) != 0) return true;
-        if (p->stage == 0 && send_line(&p->microbatch->owned[m].back) != 0) return true;
+        if (send_first_hop(&p->microbatch->inflight[m].on) != 0 || send_first_hop(&p->microbatch->inflight[m].back) != 0) return true;
+        if (p->stage == 0 && send_first_hop(&p->microbatch->owned[m].back) != 0) return true;
     }
     return false;
 }
 
-// Rate limit of state transfer: a share of the line while the iteration needs it. A checkpoint's reader has no limit, because
-// FINAL waits for it. Returns how long to wait; 0: the chunks may go, and are booked. The rate is read anew each time, because
-// it may have been measured since.
+// Rate limit of state transfer: a share of the link while the iteration needs it. A checkpoint's
+// reader has no limit, because FINAL waits for it. Returns how long to wait; 0: the chunks may go,
+// and are booked. The rate is read anew each time, because it may have been measured since.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const cluster_member *to = member_find(p, p->cluster->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;
-    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
-    if (!line_is_wanted(p)) return 0;
+    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_lacks_state(p)) return 0;
+    if (!link_is_needed(p)) return 0;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
     uint64_t gone_ns = p->chunks->upload.ns + (rate == 0 ? 0 : (uint64_t)((double)p->chunks->upload.bytes / (double)rate * (double)TIMING_S));
     if (p->now < gone_ns) return gone_ns - p->now;
@@ -107,8 +111,8 @@ static job_kind serves(peer *p, const message_get *get) {
     return get->what == GET_STATE && serves_state(p, get) ? JOB_STATE_GET : JOB_NONE;
 }
 
-// Backpressure: it asks faster than its line takes the answers.
-static bool is_clogged(const peer *p, uint32_t from) {
+// Backpressure (rule J9): true if the contact sends GETs faster than its link takes the answers.
+static bool exceeds_backlog(const peer *p, uint32_t from) {
     uint32_t asked = 0;
     for (uint32_t i = 0; i < p->core.task_count; i++) {
         const core_job *t = &p->core.tasks[(p->core.task_first + i) % PEER_MAX_TASKS];
@@ -120,7 +124,7 @@ static bool is_clogged(const peer *p, uint32_t from) {
 void on_get(peer *p, uint32_t from, const message *msg) {
     const message_get *get = &msg->u.get;
     job_kind kind = serves(p, get);
-    uint64_t wait_ns = is_clogged(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
+    uint64_t wait_ns = exceeds_backlog(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for this peer's own jobs
     bool can = kind != JOB_NONE && wait_ns == 0 && p->core.task_count <= PEER_MAX_TASKS / 2;
     core_job *t = can ? jobs_add(p, kind) : NULL;

@@ -1,9 +1,10 @@
-// Checkpoints at this peer's host: which of those in the log it has, and whether the run can start from one.
+// Checkpoints at this peer's host: which of those in the log it has, and whether the run can start
+// from one.
 #include "protocol/chunks/chunks.h"
 
 #include <string.h>
 
-// The host has the state from which the run began.
+// True if the host has the state from which the run began.
 static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
 
 // 1 + the version of that state, which stays whatever happens to later checkpoints; 0: none.

@@ -1,4 +1,5 @@
-// The beginning of a membership: the state is made, read or fetched, and its hash reported (docs/protocol.md, Members and state).
+// The beginning of a membership: the state is made, read or fetched, and its hash reported
+// (docs/protocol.md, Members and state).
 #include "protocol/chunks/chunks.h"
 
 static void initialise(peer *p) {

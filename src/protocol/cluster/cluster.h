@@ -13,7 +13,8 @@ enum {
 
 typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
 
-// A peer that this one knows. After a change of its member, its link or a time that contacts_tick reads, call contact_touch.
+// A peer that this one knows. After a change of its member, its link or a time that contacts_tick
+// reads, call contact_touch.
 typedef struct cluster_contact {
     // read by most steps, close together
     bool used;
@@ -44,7 +45,7 @@ typedef struct cluster_contact {
     uint64_t beat_position;     // its log position in that heartbeat; 0: none came on this link
     uint32_t links;         // number of links with it so far
     uint64_t incarnation;  // of the process that was admitted
-    braid_id host;         // of a shadow: the peer that works on the same machine
+    braid_id host;         // of a standby: the peer that works on the same machine
     uint64_t store;        // its durable log, were it a voter
     uint8_t join_kind;
     uint16_t join_stage;
@@ -54,14 +55,15 @@ typedef struct cluster_contact {
         uint64_t block_ns;  // smoothed time of a block, 0: not measured
         uint64_t came_ns;   // when its last bytes came
         bool paced;         // it limits its rate: it is asked for one chunk at a time
-        bool corrupt;       // sent state whose hash is wrong
+        bool corrupt;       // sent state with a wrong hash
     } source;
     uint64_t attested_ns, attested_version;  // leader: when the hash of its stage's state was last attested to it, and at which version
     char address[WIRE_MAX_ADDRESS];   // newest known address
     char entered[WIRE_MAX_ADDRESS];   // the address in its MEMBER entry
 } cluster_contact;
 
-// PEER_CONTACT_BLOCK contacts: contacts_tick skips them before `due_ns`; the peer must wake at `wake_ns`.
+// PEER_CONTACT_BLOCK contacts: contacts_tick skips them before `due_ns`; the peer must wake at
+// `wake_ns`.
 typedef struct contact_block {
     uint64_t due_ns, wake_ns;
 } contact_block;
@@ -69,8 +71,8 @@ typedef struct contact_block {
 typedef struct cluster_member {
     member_id id;
     uint32_t contact;    // NO_CONTACT: this peer itself
-    uint16_t stage;      // the stage whose work it does; NO_STAGE: it is a shadow (warm standby)
-    uint16_t keeps;      // the stage whose state it keeps
+    uint16_t stage;      // the stage that it works for; NO_STAGE: it is a standby
+    uint16_t keeps;      // the stage of the state that it keeps
     uint64_t promoted;   // index of its PROMOTE entry; 0: none
     uint8_t kind;
     uint32_t capacity;
@@ -78,7 +80,8 @@ typedef struct cluster_member {
     bool was_ready;      // it has reported its state complete; it may be applying a result now
 } cluster_member;
 
-// A process whose membership has ended. It keeps the state of its stage as long as it lives.
+// A process after the end of its membership. It keeps the state of its stage as long as it lives
+// (rule J7).
 typedef struct former_member {
     uint64_t incarnation;
     uint16_t stage;
@@ -109,7 +112,7 @@ typedef struct peer_cluster {
     known_leader lead;
     bool leads;             // this peer is the leader
     uint64_t own_term;      // ... of this term, or was last
-    bool admitted;          // ... whose own MEMBER entry is on its way into the log
+    bool admitted;          // ... and the MEMBER entry of its admission is not committed yet
     bool hears_most;        // ... and which hears most of the other members: the rest are unresponsive by their own fault
     uint64_t join_sent_ns;
     uint64_t join_floor;    // this peer's MEMBER entries up to here do not count any more
@@ -117,7 +120,7 @@ typedef struct peer_cluster {
     bool rejoin_first;      // it leaves, and its membership was discarded when a snapshot replaced the log: it joins again first, so that its state stays available
 } peer_cluster;
 
-// ---- outbox.c ------------------------------------------------------------------------------------------------------
+// ---- outbox.c -----------------------------------------------------------------------------------
 // Sends p->core.scratch. False: there is no link. A message that must arrive is sent again later.
 bool peer_send(peer *p, uint32_t contact_index, blob_id blob);
 bool peer_send_member(peer *p, member_id to, blob_id blob);
@@ -125,7 +128,7 @@ bool peer_send_part(peer *p, member_id to, blob_id blob, uint64_t offset, uint64
 bool peer_send_leader(peer *p);
 bool peer_is_leader(const peer *p);
 
-// ---- contacts.c ----------------------------------------------------------------------------------------------------
+// ---- contacts.c ---------------------------------------------------------------------------------
 uint32_t contact_find(const peer *p, const braid_id *id);
 void contact_may_be_at(peer *p, const braid_id *id, const char *address);  // an address from another peer, which may be outdated
 uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
@@ -134,8 +137,9 @@ bool contact_is_named(const peer *p, const braid_id *id);
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
-// How long a silent contact is waited for: `grace_ns` after it was last heard, or after `from_ns` if that is later. When the
-// run is complete at least TIMING_HOME_NS, unless its port refuses connections.
+// How long a silent contact is waited for: `grace_ns` after it was last heard, or after `from_ns`
+// if that is later. When the run is complete at least TIMING_HOME_NS, unless its port refuses
+// connections.
 uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t grace_ns);
 void contact_touch(peer *p, uint32_t index);  // makes contacts_tick look at it again
 void contacts_touch(peer *p);
@@ -144,13 +148,14 @@ void contact_forget(peer *p, cluster_contact *c);
 bool contact_answers(const peer *p, const cluster_contact *c);
 void contacts_compensate_pause(peer *p, uint64_t late_ns);  // this process was paused: their silence is not counted
 
-// ---- members.c -----------------------------------------------------------------------------------------------------
+// ---- members.c ----------------------------------------------------------------------------------
 cluster_member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
 bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not this peer itself
-// Live, and not suspected by the failure detector.
+// True for a live member that the failure detector does not suspect.
 bool member_answers(const peer *p, member_id id);
-// Until when member_answers stays the same if nothing is heard; 0: it may change at any time.
+// The time until which member_answers keeps its result if no message arrives; 0: it may change at
+// any time.
 uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
@@ -158,7 +163,7 @@ void member_remove(peer *p, member_id id, uint8_t reason);
 member_id member_before(const peer *p);  // the member that an earlier incarnation of this peer still is in the log, 0: none
 void members_forget(peer *p);
 
-// ---- leadership.c --------------------------------------------------------------------------------------------------
+// ---- leadership.c -------------------------------------------------------------------------------
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself);
 void on_leader(peer *p, uint32_t from, const message *msg);
 void lead_send(peer *p, uint32_t contact_index);
@@ -172,6 +177,6 @@ void lead_unknown_claims(peer *p);  // an unknown peer claims to lead
 bool lead_term_is_plausible(const peer *p, uint64_t term);
 bool lead_trusts(const peer *p, uint32_t contact_index);
 
-static inline bool member_is_shadow(const cluster_member *m) { return m->stage == NO_STAGE; }
+static inline bool member_is_standby(const cluster_member *m) { return m->stage == NO_STAGE; }
 
 #endif

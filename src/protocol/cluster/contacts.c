@@ -1,4 +1,5 @@
-// Contacts: peers that this one knows, the links to them, and the failure detector's verdict on each.
+// Contacts: peers that this one knows, the links to them, and the failure detector's verdict on
+// each.
 #include "protocol/cluster/cluster.h"
 
 #include <string.h>
@@ -32,15 +33,16 @@ static void index_contacts(peer *p) {
     }
 }
 
-static bool is_sought(const peer *p, const cluster_contact *c);
+static bool must_be_kept(const peer *p, const cluster_contact *c);
 
 
-// Makes room by closing the oldest link to a peer that the run does not need: any peer may connect and stay silent.
+// Makes room by closing the oldest link to a peer that the run does not need: any peer may connect
+// and stay silent.
 static uint32_t stranger_leaves(peer *p) {
     uint32_t oldest = NO_CONTACT;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
-        if (c->member != 0 || c->joining || c->link != LINK_UP || is_sought(p, c)) continue;
+        if (c->member != 0 || c->joining || c->link != LINK_UP || must_be_kept(p, c)) continue;
         if (oldest == NO_CONTACT || c->up_ns < p->cluster->contacts[oldest].up_ns) oldest = i;
     }
     effect *e = oldest == NO_CONTACT ? NULL : peer_effect(p, EFFECT_CLOSE);
@@ -92,9 +94,10 @@ void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
     contact_touch(p, at);
 }
 
-// A contact that is no member and must be kept: the leader, a voter, or, for a joiner, a peer that its user named. Reason for
-// the last: the address of the leader may be outdated, and then the named peer is all that a joiner knows.
-static bool is_sought(const peer *p, const cluster_contact *c) {
+// True for a contact that is no member and must be kept: the leader, a voter, or, for a joiner, a
+// peer that its user named. Reason for the last: the address of the leader may be outdated, and
+// then the named peer is all that a joiner knows.
+static bool must_be_kept(const peer *p, const cluster_contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->cluster->lead.id);
     return leads || (p->me == 0 && contact_is_named(p, &c->id)) || lead_is_voter(p, &c->id);
 }
@@ -109,7 +112,7 @@ void contacts_add_named(peer *p) {
 
 // Forgets a contact without a link that is no member, is not being admitted and is not sought.
 void contact_forget(peer *p, cluster_contact *c) {
-    if (c->member == 0 && !c->joining && c->link == LINK_NONE && !is_sought(p, c)) c->used = false;
+    if (c->member == 0 && !c->joining && c->link == LINK_NONE && !must_be_kept(p, c)) c->used = false;
 }
 
 void contact_up(peer *p, const braid_id *id) {
@@ -156,8 +159,8 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     contact_forget(p, c);
 }
 
-// Reason for the longer wait when the run is complete: a silent peer may be paused, or have ended the run while this link was
-// down. A port that refuses connections has no process.
+// Reason for the longer wait when the run is complete: a silent peer may be paused, or have ended
+// the run while this link was down. A port that refuses connections has no process.
 uint64_t contact_awaited_until(const peer *p, const cluster_contact *c, uint64_t from_ns, uint64_t grace_ns) {
     uint64_t silent_ns = c->link == LINK_UP ? c->timing.heard_ns : c->down_ns;
     bool ends = run_state_is_complete(&p->state) && c->refused_ns == 0;
@@ -179,13 +182,15 @@ void contact_dial(peer *p, uint32_t index) {
     e->address = elsewhere ? c->elsewhere : c->address;
 }
 
-// True if its link is up and it is not suspected, or the link fell within TIMING_LINK_GRACE_NS and it was not suspected then.
+// True if its link is up and it is not suspected, or the link fell within TIMING_LINK_GRACE_NS and
+// it was not suspected then.
 bool contact_answers(const peer *p, const cluster_contact *c) {
     if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);
     return c->refused_ns == 0 && p->now - c->down_ns < TIMING_LINK_GRACE_NS && !timing_suspect(&c->timing, c->down_ns);
 }
 
-// When the leader removes it for its silence. A removed data peer does not get its slots back, so its limit is doubled.
+// When the leader removes it for its silence. A removed data peer does not get its slots back, so
+// its limit is doubled.
 static uint64_t silence_ends(const peer *p, const cluster_contact *c) {
     uint64_t since = c->timing.heard_ns > c->admitted_ns ? c->timing.heard_ns : c->admitted_ns, limit = timing_expel_limit(&c->timing);
     if (member_find(p, c->member)->kind == MEMBER_DATA) limit *= 2;
@@ -197,7 +202,8 @@ static bool dead(const peer *p, const cluster_contact *c) {
     return p->now >= silence_ends(p, c) && (c->link != LINK_UP || timing_phi(&c->timing, p->now) >= TIMING_EXPEL_PHI);
 }
 
-// If most members are silent, this peer's own line is the likely cause.
+// True if most members were heard. Otherwise this peer's own link is the likely cause of the
+// silence.
 static bool hears_most(const peer *p) {
     uint32_t heard = 0, others = 0;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
@@ -211,7 +217,7 @@ static bool hears_most(const peer *p) {
 
 static uint64_t dial_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
-    if (c->member == 0 && !is_sought(p, c)) return UINT64_MAX;
+    if (c->member == 0 && !must_be_kept(p, c)) return UINT64_MAX;
     // of two members the newer one dials; the older one only after two redial delays
     bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0 && !c->moved;
     return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
@@ -265,7 +271,8 @@ static void contact_block_tick(peer *p, contact_block *block, uint32_t first) {
     p->core.deadline = deadline;
 }
 
-// The leader checks every contact each time, because the failure detector's verdict depends on what was heard.
+// The leader checks every contact each time, because the failure detector's verdict depends on what
+// was heard.
 void contacts_tick(peer *p) {
     if (peer_is_leader(p)) p->cluster->hears_most = hears_most(p);
     for (uint32_t b = 0; b * PEER_CONTACT_BLOCK < p->cluster->contact_high; b++) {

@@ -1,4 +1,5 @@
-// The leader as this peer knows it: LEADER and heartbeats name it; members that must hear of it are told.
+// The leader as this peer knows it: LEADER and heartbeats name it; members that must hear of it are
+// told.
 #include "protocol/cluster/cluster.h"
 
 #include <string.h>
@@ -12,16 +13,17 @@ bool lead_among(const log_voters *voters, const braid_id *id) {
 
 bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->state.voters, id) || lead_among(&p->raft.voters, id); }
 
-// LOG and LEADER are accepted from peers that the log names, and from the leader or a peer that the user named. A peer that is
-// no member accepts them from anyone: the peer that it was told to join may be gone.
+// LOG and LEADER are accepted from peers that the log names, and from the leader or a peer that the
+// user named. A peer that is no member accepts them from anyone: the peer that it was told to join
+// may be gone.
 bool lead_trusts(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;
     const cluster_contact *c = &p->cluster->contacts[from];
     return c->member != 0 || id_equal(&c->id, &p->cluster->lead.id) || contact_is_named(p, &c->id) || lead_is_voter(p, &c->id);
 }
 
-// An unknown peer claims to lead. This peer may have missed so many changes that it knows none of the voters, so it asks a
-// known member for the leader (on_get_log), another one each time.
+// An unknown peer claims to lead. This peer may have missed so many changes that it knows none of
+// the voters, so it asks a known member for the leader (on_get_log), another one each time.
 void lead_ask(peer *p) {
     if (p->cluster->member_count == 0 || p->now < p->cluster->lead.asked_ns + TIMING_REPEAT_NS) return;
     p->cluster->lead.asked_ns = p->now;
@@ -50,8 +52,9 @@ static bool nobody_known_leads(const peer *p) {
     return true;
 }
 
-// All known voters may have been replaced while this peer was partitioned, and then died. The remaining members know no more
-// than this peer does. After TIMING_HOME_NS it gives up its membership and joins again: a joiner accepts any leader.
+// All known voters may have been replaced while this peer was partitioned, and then died. The
+// remaining members know no more than this peer does. After TIMING_HOME_NS it gives up its
+// membership and joins again: a joiner accepts any leader.
 void lead_unknown_claims(peer *p) {
     lead_ask(p);
     if (p->cluster->lead.unknown_since_ns == 0) p->cluster->lead.unknown_since_ns = p->now;
@@ -93,8 +96,8 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     lead_tell_all_again(p);
 }
 
-// A peer's own address is authoritative. An address from others may belong to an earlier incarnation, or be newer than the log
-// that was read here.
+// A peer's own address is authoritative. An address from others may belong to an earlier
+// incarnation, or be newer than the log that was read here.
 static void take_leader_address(peer *p, uint32_t from, const message_leader *body) {
     bool itself = from != NO_CONTACT && from == contact_find(p, &body->id);
     if (itself) contact_add(p, &body->id, body->address);
@@ -110,7 +113,7 @@ void on_leader(peer *p, uint32_t from, const message *msg) {
     if (newer) lead_heard(p, &body->id, body->term, false);
 }
 
-// Sent to peers whose leader information is missing or stale.
+// Sends LEADER to peers with missing or stale leader information (rule V20).
 void lead_send(peer *p, uint32_t contact_index) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     if (p->cluster->lead.term <= 1 || (!p->cluster->leads && at == NO_CONTACT)) return;
@@ -121,7 +124,8 @@ void lead_send(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
-// There is no link to the leader: it may have moved, or another leader was announced while this peer was away.
+// There is no link to the leader: it may have moved, or another leader was announced while this
+// peer was away.
 void lead_ask_where(peer *p) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     bool linked = at != NO_CONTACT && (p->cluster->contacts[at].link == LINK_UP || p->now < p->cluster->contacts[at].down_ns + TIMING_FIND_LEADER_NS);

@@ -61,15 +61,15 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     if (p->cluster->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
     cluster_member *m = &p->cluster->members[p->cluster->member_count++];
     contacts_touch(p);
-    bool shadow = entry->kind == MEMBER_SHADOW;
-    *m = (cluster_member){.id = index, .contact = c, .stage = shadow ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
-    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .shadow = shadow, .iteration = p->state.iteration};
+    bool standby = entry->kind == MEMBER_SHADOW;
+    *m = (cluster_member){.id = index, .contact = c, .stage = standby ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
+    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .standby = standby, .iteration = p->state.iteration};
     peer_tell(p, &t);
     if (self) {
         p->me = index;
         p->cluster->rejoin_first = false;
         p->stage = entry->stage;
-        p->shadow = shadow;
+        p->standby = standby;
         core_report(p, &(core_change){.kind = CHANGE_ADMITTED});
     } else {
         cluster_contact *who = &p->cluster->contacts[c];
@@ -91,7 +91,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
 }
 
 static void tell_expelled(peer *p, const cluster_member *gone, uint8_t reason) {
-    tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .shadow = member_is_shadow(gone), .reason = reason, .iteration = p->state.iteration};
+    tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .standby = member_is_standby(gone), .reason = reason, .iteration = p->state.iteration};
     t.id = gone->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[gone->contact].id;
     peer_tell(p, &t);
 }

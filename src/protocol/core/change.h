@@ -1,5 +1,5 @@
-// Changes that a lower part of the protocol reports. events.c, which stands above all parts, says what follows from each;
-// so the parts below need not know who depends on them. A report is handled before core_report returns.
+// Changes that a lower part of the protocol reports. events.c, above all parts, handles each of
+// them; so a lower part does not know its users. A report is handled before core_report returns.
 #ifndef BRAID_PROTOCOL_CORE_CHANGE_H
 #define BRAID_PROTOCOL_CORE_CHANGE_H
 

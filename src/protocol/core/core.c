@@ -1,4 +1,5 @@
-// What every part of the protocol stands on: effects, the outbox, messages to oneself, the deadline, reports of changes.
+// The base of all parts of the protocol: effects, the outbox, messages to oneself, the deadline,
+// reports of changes.
 #include "protocol/core/core.h"
 
 #include <string.h>
@@ -86,7 +87,8 @@ uint64_t message_set_digest(const message_set *set) {
     return digest;
 }
 
-// Messages about what is computed. What log, votes and routes say is not rolled back.
+// True for messages about computed work (rule G6). A rollback does not change the log, votes and
+// routes.
 static bool is_about_work(uint8_t kind) {
     switch (kind) {
     case MESSAGE_HEARTBEAT: case MESSAGE_GET_LOG: case MESSAGE_LOG: case MESSAGE_JOIN: case MESSAGE_LEAVE: case MESSAGE_ROUTE: case MESSAGE_VIEW:

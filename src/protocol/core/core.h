@@ -1,5 +1,6 @@
-// The peer, as all parts of the protocol see it, and what each of them uses: effects, the outbox, the deadline, jobs, reports.
-// The parts themselves are defined in the header of their folder, and a folder sees only those below it.
+// The peer, as all parts of the protocol see it, and what each of them uses: effects, the outbox,
+// the deadline, jobs, reports. The parts themselves are defined in the header of their folder, and
+// a folder sees only those below it.
 #ifndef BRAID_PROTOCOL_CORE_CORE_H
 #define BRAID_PROTOCOL_CORE_CORE_H
 
@@ -18,10 +19,10 @@ enum {
     PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
-    NO_STAGE = UINT16_MAX,          // the stage whose work a shadow does: none
+    NO_STAGE = UINT16_MAX,          // the stage that a standby works for: none
 };
 
-// A job with what to do when it is done.
+// A queued job, with the data that its completion needs.
 typedef struct core_job {
     job work;
     uint32_t serial;        // of the microbatch
@@ -65,12 +66,12 @@ struct peer {
     peer_run run;
     peer_config config;
     uint64_t now;
-    uint64_t woke_ns;       // when this process last resumed after a pause
+    uint64_t resumed_ns;       // when this process last resumed after a pause
     rng random;
     uint32_t microbatches;  // of an iteration, planned and held-out
     member_id me;           // 0: not a member
-    uint16_t stage;         // whose state this peer has
-    bool shadow;            // ... and whose work it does not do
+    uint16_t stage;         // the stage of the state that this peer has
+    bool standby;           // it keeps that state and does no work
     bool ready;             // all of the state is here, at `version`
     uint64_t version;
     uint64_t oldest_block, newest_block;  // versions of the blocks of state here
@@ -88,13 +89,13 @@ struct peer {
     struct peer_leader *leader;
 };
 
-// ---- core.c --------------------------------------------------------------------------------------------------------
+// ---- core.c -------------------------------------------------------------------------------------
 message *peer_compose(peer *p, message_kind kind);
 void peer_release(peer *p, blob_id *blob);
 effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
 void peer_tell(peer *p, const tell *what);
 void peer_wake_at(peer *p, uint64_t when_ns);
-// The sender had not read the newest RUN yet.
+// Rule G6: true if the sender had not applied the newest RUN.
 bool core_is_past(const peer *p, const message *msg);
 bool core_outdates(const peer *p, const message *msg);  // ... and the message is about what was computed
 void core_report(peer *p, const core_change *c);
@@ -104,7 +105,7 @@ bool core_send_local(peer *p, blob_id blob);
 bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
 uint64_t message_set_digest(const message_set *set);
 
-// ---- jobs.c --------------------------------------------------------------------------------------------------------
+// ---- jobs.c -------------------------------------------------------------------------------------
 core_job *jobs_add(peer *p, job_kind kind);  // NULL: too many wait
 void jobs_drop(peer *p);               // those that have not begun
 void jobs_release_inputs(peer *p, const core_job *t);

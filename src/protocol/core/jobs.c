@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-// Bulk may wait and be asked for again; what an iteration cannot do without finds room always.
+// True for jobs that may wait and be requested again. The other jobs always find room, because an
+// iteration needs them.
 static bool is_bulk(job_kind kind) {
     return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT ||
            kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP || kind == JOB_JOIN;

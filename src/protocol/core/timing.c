@@ -15,8 +15,8 @@ static const uint64_t eta_most_ns = 3600 * TIMING_S;     // larger estimates are
 static const uint32_t most_false_alarms = 5;
 static const uint64_t expel_factor = 3;           // a silence as long as a third of the limit was survived before
 
-// False alarms raise the limit, and quiet hours lower it again. If it only grew, deaths would be noticed late for ever on a line
-// with bad hours.
+// False alarms raise the limit, and quiet hours lower it again. If it only grew, deaths would be
+// noticed late for ever on a link with bad hours.
 static void judge(timing_link *link, uint64_t now_ns, bool false_alarm) {
     if (!false_alarm && now_ns < link->quiet_ns + TIMING_QUIET_NS) return;
     if (false_alarm && link->false_alarms < most_false_alarms) link->false_alarms++;
@@ -63,7 +63,8 @@ double timing_phi(const timing_link *link, uint64_t now_ns) {
 
 bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_suspect_at(link, now_ns, TIMING_SUSPECT_PHI); }
 
-// The first comparison is only quick: most links were heard lately.
+// True if φ reaches `phi`. The first comparison avoids the computation, because most links were
+// heard recently.
 bool timing_suspect_at(const timing_link *link, uint64_t now_ns, double phi) {
     return now_ns > link->heard_ns + TIMING_HEARTBEAT_NS && timing_phi(link, now_ns) >= phi;
 }

@@ -1,10 +1,11 @@
-// The leader's part of an iteration's end: CLOSE, BEGIN AGGREGATION, FINAL (docs/protocol.md, The life of an iteration).
+// The leader's part of an iteration's end: CLOSE, BEGIN AGGREGATION, FINAL (docs/protocol.md, The
+// life of an iteration).
 #include "protocol/leader/leader.h"
 
 #include <math.h>
 #include <string.h>
 
-// ---- what counts --------------------------------------------------------------------------------------------------
+// ---- what counts --------------------------------------------------------------------------------
 
 void on_settled(peer *p, const message *msg) {
     const message_settled *body = &msg->u.settled;
@@ -20,7 +21,8 @@ void on_settled(peer *p, const message *msg) {
     known->body = *body;
 }
 
-// Elastic: a dead owner's microbatches are not settled, because its own sums died with it.
+// True if the microbatch needs no more work. Elastic: a dead owner's microbatches are not settled,
+// because its own sums died with it.
 static bool is_settled(const peer *p, uint32_t m) { return p->leader->settled[m].known && !private_orphan(p, m); }
 
 static bool all_settled(const peer *p) {
@@ -29,7 +31,8 @@ static bool all_settled(const peer *p) {
     return true;
 }
 
-// What the iteration plans; for a second CLOSE, what the first one counted.
+// Candidates for the counted set: planned microbatches; for a second CLOSE only those that the
+// first one counted (rule P8).
 static bool may_count(const peer *p, uint32_t m) { return !p->state.has_close || bitset_has(p->state.close.counted.words, m); }
 
 static void append_close(peer *p) {
@@ -62,7 +65,7 @@ static void append_close(peer *p) {
     l->phase = LEADER_CLOSING;
 }
 
-// ---- rounds -------------------------------------------------------------------------------------------------------
+// ---- rounds -------------------------------------------------------------------------------------
 
 static bool holder_at(const peer *p, uint32_t m, uint16_t s, member_id *holder) {
     const settled_microbatch *known = &p->leader->settled[m];
@@ -76,7 +79,8 @@ static bool state_agreed_by(const stage_round *r, member_id who) {
     return false;
 }
 
-// Invariant I8: every counted microbatch has a live holder in the stage, and its state agrees with the others'.
+// Invariant I8: every counted microbatch has a live holder in the stage, and its state agrees with
+// the others'.
 static bool manifest_possible(const peer *p, uint16_t s) {
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         member_id holder;
@@ -150,8 +154,8 @@ static void begin_round(peer *p, uint16_t s) {
     deal_blocks(p, s, b);
     r->running = true;
     r->dirty = false;
-    if (!p->run.reproducible) {  // results of earlier attempts are discarded, also by shadows
-        r->reports = r->shadows = 0;
+    if (!p->run.reproducible) {  // results of earlier attempts are discarded, also by standbys
+        r->reports = r->standbys = 0;
         r->agreed_ns = 0;
     }
     send_begin(p, s);
@@ -194,14 +198,14 @@ static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
     return m != NULL && m->stage == stage;
 }
 
-// ---- reports ------------------------------------------------------------------------------------------------------
+// ---- reports ------------------------------------------------------------------------------------
 
 void on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->state.iteration) return;
     stage_round *r = &p->leader->round[body->stage];
     bool of_the_round = body->term == p->cluster->own_term && (p->run.reproducible || body->round == r->round);
-    if (shadow_of(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) shadow_reduced(p, msg);
+    if (standby_keeps(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) standby_on_reduced(p, msg);
     if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     if (!of_the_round || body->round < r->first) return;
     uint32_t at = 0;
@@ -214,7 +218,8 @@ void on_reduced(peer *p, const message *msg) {
     memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
 }
 
-// Its membership is about to end, by a removal or a new admission, and what it has goes with it.
+// True if the membership is about to end, by a removal or a readmission. Its results are not
+// counted on (rule T5).
 static bool goes(const peer *p, const cluster_member *m) { return m->expelling || (m->contact != NO_CONTACT && p->cluster->contacts[m->contact].joining); }
 static bool stays_at_version(const peer *p, const cluster_member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
 
@@ -224,7 +229,8 @@ static bool somebody_stays(const peer *p, uint16_t s) {
     return false;
 }
 
-// At least min(2, members at version t) report one result hash: a copy of the results must survive the death of any member.
+// At least min(2, members at version t) report one result hash: a copy of the results must survive
+// the death of any member.
 static bool stage_agrees(peer *p, uint16_t s) {
     stage_round *r = &p->leader->round[s];
     uint32_t able = 0, same = 0;
@@ -239,14 +245,14 @@ static bool stage_agrees(peer *p, uint16_t s) {
     }
     if (same == 0 || same < (able < 2 ? able : 2)) return false;
     r->result_root = r->root[0];
-    return shadow_follows(p, s);
+    return standby_lets_final_go(p, s);
 }
 
 void on_state(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
     if (!peer_is_leader(p)) fetch_attested(p, from, msg);
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->state.iteration || msg->iteration != p->state.iteration) return;
-    if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
+    if (standby_keeps(p, msg->sender, body->stage)) standby_on_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader->round[body->stage];
     for (uint32_t i = 0; i < r->states; i++)
@@ -268,7 +274,7 @@ void on_state(peer *p, uint32_t from, const message *msg) {
         if (!hash_equal(&r->state_root[i], &r->agreed_state)) leader_remove(p, r->state_member[i], EXPEL_DIVERGED);
 }
 
-// ---- FINAL --------------------------------------------------------------------------------------------------------
+// ---- FINAL --------------------------------------------------------------------------------------
 
 // Squared norm of the averaged gradient, added in the model's canonical order of tensors.
 static double total_norm2(const peer *p) {
@@ -297,8 +303,9 @@ static void decide(peer *p) {
 
 bool final_is_hopeless(const peer *p, const log_final *f) { return p->run.max_skipped != 0 && f->skip && f->skipped >= p->run.max_skipped; }
 
-// FINAL carries the count, so a new leader, or one that has read a snapshot only, continues it. An iteration without any
-// computed microbatch, for want of its data, says nothing about the weights and is not counted.
+// FINAL carries the count, so a new leader, or one that has read a snapshot only, continues it. An
+// iteration without any computed microbatch, for want of its data, says nothing about the weights
+// and is not counted.
 static uint32_t skipped_in_a_row(const peer *p, bool skip) {
     const log_final *before = &p->state.final.u.final;
     uint32_t count = p->state.has_final && before->skip ? before->skipped : 0;
@@ -333,7 +340,7 @@ void leader_decided(peer *p, const core_job *t, const job_result *r) {
     l->phase = LEADER_DECIDED;
 }
 
-// A holder of it died in a stage whose aggregation is not complete.
+// True if a holder of the microbatch died in a stage with an incomplete aggregation (rule T7).
 static bool sum_is_lost(peer *p, uint32_t m) {
     bool lost = false;
     for (uint16_t s = 0; s < p->run.stages && !lost; s++) {
@@ -343,8 +350,8 @@ static bool sum_is_lost(peer *p, uint32_t m) {
     return lost;
 }
 
-// Elastic: a counted microbatch cannot be recomputed, because its data are away, and a holder died before its stage was
-// aggregated.
+// True if a second CLOSE is needed (rule P8). Elastic: a counted microbatch cannot be recomputed,
+// because its data are away, and a holder died before its stage was aggregated.
 static bool must_leave_out(peer *p) {
     bool must = false;
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
@@ -363,8 +370,9 @@ static bool must_be_made(peer *p, uint32_t m) {
     return m < p->run.microbatches && sum_is_lost(p, m);
 }
 
-// Nothing was learned since the run began, or since a complete checkpoint, so nothing is saved again.
-static bool end_without_news(peer *p) {
+// True if the weights are those of the start or of a complete checkpoint, so that no checkpoint is
+// needed.
+static bool nothing_to_save(peer *p) {
     tell t = {.kind = TELL_END, .iteration = p->state.iteration};
     bool saved = p->run.save && !p->leader->saving && rollback_weights(p, p->state.iteration, &t.hash);
     if (!saved && (p->state.iteration != p->state.start_version || p->state.fence != 0)) return false;
@@ -375,8 +383,8 @@ static bool end_without_news(peer *p) {
     return true;
 }
 
-// The run is to end, and this iteration cannot, because private data are away or its end was dropped. Nothing of it is in the
-// state yet, so version t is saved.
+// The run is to end, and this iteration cannot, because private data are away or its end was
+// dropped. Nothing of it is in the state yet, so version t is saved.
 static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
@@ -385,35 +393,36 @@ static void end_unfinished(peer *p) {
     bool given_up = m < p->microbatches;
     if ((!given_up && !p->leader->drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     if (given_up) private_tell_unfinished(p, m);
-    if (!given_up && end_without_news(p)) return;
+    if (!given_up && nothing_to_save(p)) return;
     p->leader->phase = LEADER_SAVING_LAST;
     // a checkpoint that has begun continues: restarted, late answers would be taken for new ones
     if (!p->leader->saving || p->leader->save_ending) save_begin(p, p->state.iteration);
 }
 
-static bool stays(const peer *p, member_id id) {
+static bool remains_member(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
     return m != NULL && !goes(p, m);
 }
 
-// Each stage has a member that stays and can make the next version. Otherwise the aggregation is repeated.
-static bool is_made(const peer *p, uint16_t s) {
+// True if each stage has a member that stays and can make the next version. Otherwise the
+// aggregation is repeated.
+static bool next_version_is_safe(const peer *p, uint16_t s) {
     const stage_round *r = &p->leader->round[s];
     if (p->leader->close.tokens == 0) return somebody_stays(p, s);
     for (uint32_t i = 0; i < r->reports; i++)
-        if (stays(p, r->reporter[i])) return true;
-    for (uint32_t i = 0; i < r->shadows; i++)
-        if (stays(p, r->shadow[i]) && hash_equal(&r->shadow_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
+        if (remains_member(p, r->reporter[i])) return true;
+    for (uint32_t i = 0; i < r->standbys; i++)
+        if (remains_member(p, r->standby[i]) && hash_equal(&r->standby_root[i], &r->result_root)) return true;  // not of an older attempt or CLOSE
     return false;
 }
 
 static bool all_are_made(const peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++)
-        if (!is_made(p, s)) return false;
+        if (!next_version_is_safe(p, s)) return false;
     return true;
 }
 
-// ---- the order of it ----------------------------------------------------------------------------------------------
+// ---- the order of it ----------------------------------------------------------------------------
 
 static void reducing(peer *p) {
     peer_leader *l = p->leader;
@@ -431,8 +440,9 @@ static void reducing(peer *p) {
     if (all) decide(p);
 }
 
-// The host wants the end at once, or the log takes no entry: the iteration under way is dropped. A FINAL on its way into a
-// log that can still be written comes first, because it may be committed.
+// True if the host wants the end at once, or the log takes no entry: the iteration under way is
+// dropped. A FINAL on its way into a log that can still be written comes first, because it may be
+// committed.
 static bool is_dropped(peer *p) {
     peer_leader *l = p->leader;
     bool begun = l->phase >= LEADER_RUNNING && (l->phase < LEADER_FINISHING || (l->phase == LEADER_FINISHING && l->unlogged));
@@ -455,7 +465,8 @@ void close_tick(peer *p) {
         if (l->phase == LEADER_REDUCING) end_unfinished(p);
         break;
     case LEADER_DECIDED:
-        // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader
+        // a checkpoint of version t is read from the members; FINAL(t) would change it under the
+        // reader
         if (!all_are_made(p)) l->phase = LEADER_REDUCING;
         else if (!l->saving && !l->checkpoint_due && !l->awaits_save && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
         break;

@@ -1,4 +1,5 @@
-// Admission and removal: JOIN, the stage of a joiner, LEAVE, removal of members, the start of the run.
+// Admission and removal: JOIN, the stage of a joiner, LEAVE, removal of members, the start of the
+// run.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
     return count;
 }
 
-// The stage of this process's newest membership, which may still be in the log if a snapshot replaced its own. 0: none.
+// The stage of this process's newest membership, which may still be in the log if a snapshot
+// replaced its own. 0: none.
 static uint16_t stage_before(const peer *p, uint32_t from, const message_join *join) {
     uint16_t was = 0;
     for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
@@ -22,12 +24,13 @@ static uint16_t stage_before(const peer *p, uint32_t from, const message_join *j
     return older == NULL ? was : older->keeps;
 }
 
-// True if the joiner still has the state of a stage in which no other member is at this version: it gets that stage. Not for a
-// relay while the start state can be had elsewhere, since another stage may need it more.
+// True if the joiner still has the state of a stage in which no other member is at this version: it
+// gets that stage. Not for a relay while the start state can be had elsewhere, since another stage
+// may need it more.
 static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     uint16_t was = stage_before(p, from, join);
     uint32_t count = 0;
-    bool given = rollback_is_given(p) && rollback_to_be_had(p);
+    bool given = rollback_is_given(p) && rollback_start_available(p);
     if (was == 0 || !p->state.started || (join->kind == MEMBER_RELAY && given)) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -39,15 +42,15 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
     return count < WIRE_MAX_STAGE_MEMBERS;
 }
 
-// Chooses the joiner's stage: the one it wishes, unless another stage is empty; otherwise the stage with the least capacity,
-// counting members that answer and joiners being admitted.
+// Chooses the joiner's stage: the one it wishes, unless another stage is empty; otherwise the stage
+// with the least capacity, counting members that answer and joiners being admitted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     bool wished = false, nobody = false;
     *stage = 0;
     bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older membership is replaced
     if (p->cluster->member_count == WIRE_MAX_MEMBERS && !again) return false;
     if (join->kind != MEMBER_DATA && has_what_is_lost(p, from, join, stage)) return true;
-    if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
+    if (join->kind == MEMBER_SHADOW) return standby_choose_stage(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -67,8 +70,9 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
         if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
         wished |= s == join->stage;
         nobody |= count == 0;
-        // among stages without capacity: an empty one first, since silent members may return; then one without a shadow
-        capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && shadow_keeps(p, s));
+        // among stages without capacity: an empty one first, since silent members may return; then
+        // one without a standby
+        capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && standby_exists(p, s));
         if (capacity < least) {
             least = capacity;
             *stage = s;
@@ -78,7 +82,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
     return *stage != 0;
 }
 
-// ---- the joiner ---------------------------------------------------------------------------------------------------
+// ---- the joiner ---------------------------------------------------------------------------------
 
 static const char *refusal_text(join_refusal why) {
     static const char *const text[REFUSALS] = {
@@ -111,8 +115,8 @@ static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid
     return entry.kind == LOG_NONE || log_append(p, &entry);
 }
 
-// The leader's earlier incarnation is still a member in the log, and it gets no new stage: remove that member. Example: a
-// promoted shadow that restarts and is not needed as a shadow.
+// The leader's earlier incarnation is still a member in the log, and it gets no new stage: remove
+// that member. Example: a promoted standby that restarts and is not needed as a standby.
 static void leader_takes_leave_of_itself(peer *p) {
     const log_entry entry = {.kind = LOG_EXPEL, .u.expel = {.member = member_before(p), .reason = EXPEL_RETURNED}};
     if (entry.u.expel.member != 0 && p->raft.last == p->state.position) log_append(p, &entry);
@@ -138,7 +142,8 @@ static void leader_admits_itself(peer *p) {
     p->cluster->admitted = log_append(p, &entry);
 }
 
-// Exits when this peer is neither member nor voter. A voter stays until it is replaced, because the others might have no quorum.
+// Exits when this peer is neither member nor voter. A voter stays until it is replaced, because the
+// others might have no quorum.
 void leave_when_free(peer *p) {
     p->leaving = true;
     if (p->me != 0 || p->cluster->rejoin_first || lead_is_voter(p, &p->config.self)) return;
@@ -148,7 +153,7 @@ void leave_when_free(peer *p) {
 
 static void tell_alone(peer *p) {
     tell t = {.kind = TELL_ALONE, .stage = p->stage, .member = p->me};
-    if (p->cluster->alone_told || p->me == 0 || p->stage == 0 || p->shadow || member_count_stage(p, p->stage) > 1) return;
+    if (p->cluster->alone_told || p->me == 0 || p->stage == 0 || p->standby || member_count_stage(p, p->stage) > 1) return;
     p->cluster->alone_told = true;
     peer_tell(p, &t);
 }
@@ -163,12 +168,12 @@ static void leave_tick(peer *p) {
     peer_wake_at(p, p->now + TIMING_REPEAT_NS);
 }
 
-// Its first message on a link, a heartbeat, carries its log position.
+// True if the contact has sent its first message, a heartbeat, which carries its log position.
 static bool has_spoken(const cluster_contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
 
-// Where JOIN is sent: to the leader, if there is a link. Its address may be outdated; then to other contacts in turn, which answer
-// with the leader's address (on_join). A voter without the state asks others too: an election may need it, and a peer with
-// the state sends a snapshot.
+// Where JOIN is sent: to the leader, if there is a link. Its address may be outdated; then to other
+// contacts in turn, which answer with the leader's address (on_join). A voter without the state
+// asks others too: an election may need it, and a peer with the state sends a snapshot.
 static uint32_t who_answers_join(peer *p) {
     uint32_t at = contact_find(p, &p->cluster->lead.id);
     if (at != NO_CONTACT && p->cluster->contacts[at].link == LINK_UP && raft_has_state(&p->raft)) return has_spoken(&p->cluster->contacts[at]) ? at : NO_CONTACT;
@@ -213,7 +218,7 @@ void join_tick(peer *p) {
     if (peer_send(p, at, 0)) p->cluster->join_sent_ns = p->now;
 }
 
-// ---- the leader ---------------------------------------------------------------------------------------------------
+// ---- the leader ---------------------------------------------------------------------------------
 
 static void dismiss(peer *p, uint32_t who, join_refusal why) {
     message_leave *leave = &peer_compose(p, MESSAGE_LEAVE)->u.leave;
@@ -237,19 +242,20 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     }
     cluster_contact *c = &p->cluster->contacts[from];
     if (c->joining || join->capacity == 0) return;
-    // it is a member and has not read that yet. A joiner that has read its MEMBER entry has discarded its membership
+    // it is a member and has not read that yet. A joiner that has read its MEMBER entry has
+    // discarded its membership
     if (c->member != 0 && c->incarnation == join->incarnation && msg->log_position < c->member) {
         log_send_from(p, from, msg->log_position + 1);
         return;
     }
     uint16_t stage;
     // the run is ending: it is dismissed when all is saved; a rollback may need it until then
-    if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
+    if (p->leader->phase >= LEADER_SAVING_LAST && !rollback_is_likely(p)) {
         if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);
         return;
     }
     if (!place(p, from, join, &stage)) {
-        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a shadow waits until it is needed
+        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a standby waits until it is needed
         else if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);  // its older membership is over
         return;
     }
@@ -268,7 +274,8 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     c->join_capacity = join->capacity;
 }
 
-// True if the sender has discarded the membership that the log still has (a snapshot replaced its log).
+// True if the sender has discarded the membership that the log still has (a snapshot replaced its
+// log).
 static bool left_behind(const cluster_contact *c, const message *msg) { return c->member != 0 && msg->sender == 0 && msg->log_position >= c->member; }
 
 void on_leave(peer *p, uint32_t from, const message *msg) {
@@ -280,7 +287,8 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
         if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
         return;
     }
-    // a voter with a newer log may have been the leader of an END that this peer missed, and will not repeat it
+    // a voter with a newer log may have been the leader of an END that this peer missed, and will
+    // not repeat it
     bool knows_more = p->me != 0 && msg->log_position > p->state.position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
     if (!run_state_is_complete(&p->state) && !knows_more && !id_equal(&c->id, &p->cluster->lead.id)) {
@@ -303,8 +311,8 @@ void leader_remove(peer *p, member_id who, uint8_t reason) {
     m->expelling = log_append(p, &entry);
 }
 
-// True if it has the state and was heard within TIMING_FRESH_NS. Not being suspected is not enough for decisions that may lose
-// the last copy.
+// True if it has the state and was heard within TIMING_FRESH_NS. Not being suspected is not enough
+// for decisions that may lose the last copy.
 static bool has_state(const peer *p, const cluster_member *m) {
     const cluster_contact *c = m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
@@ -318,7 +326,8 @@ static bool is_up_to_date(const peer *p, const cluster_member *m) {
 
 bool member_is_whole(const peer *p, const cluster_member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
 
-// True if another member, or a shadow, has the whole newest state. A member that is behind does not count: it may need `m`.
+// True if another member, or a standby, has the whole newest state. A member that is behind does
+// not count: it may need `m`.
 bool stage_has_another(const peer *p, const cluster_member *m) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *other = &p->cluster->members[i];
@@ -333,7 +342,8 @@ static bool has_reported(const stage_round *r, member_id who) {
     return false;
 }
 
-// At FINAL: another member stays that can make version t + 1. `skip`: any member with version t can.
+// At FINAL: true if another member stays that can make version t + 1. `skip`: any member with
+// version t can.
 static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
     const stage_round *r = &p->leader->round[m->keeps];
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -345,27 +355,29 @@ static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
     return false;
 }
 
-// FINAL is being appended, and `m` is the only member that can make the next version: it reported the results, or, if nothing
-// counts, has this version. Before that the aggregation is repeated without a removed member.
-static bool makes_the_next(const peer *p, const cluster_member *m) {
+// FINAL is being appended, and `m` is the only member that can make the next version: it reported
+// the results, or, if nothing counts, has this version. Before that the aggregation is repeated
+// without a removed member.
+static bool is_only_source_of_next_version(const peer *p, const cluster_member *m) {
     const peer_leader *l = p->leader;
-    if (l->phase != LEADER_FINISHING || member_is_shadow(m)) return false;
+    if (l->phase != LEADER_FINISHING || member_is_standby(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
     return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
 }
 
 // Decides whether a suspected member is removed:
 //   1. Its port refuses connections, so the process is gone: remove it.
-//   2. It is only silent: remove it if it is replaceable, since silence may end. Replaceable means that another member of its
-//      stage has the state, or that before the first FINAL the start state can be had without it.
-//   3. Never remove the only reader of the start checkpoint while a stage still needs it, nor the only maker of the next
-//      version.
+//   2. It is only silent: remove it if it is replaceable, since silence may end. Replaceable means
+//      that another member of its stage has the state, or that before the first FINAL the start
+//      state can be had without it.
+//   3. Never remove the only reader of the start checkpoint while a stage still needs it, nor the
+//      only maker of the next version.
 void leader_remove_silent(peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     bool refused = p->cluster->contacts[m->contact].refused_ns != 0;
-    bool at_start = p->state.iteration == p->state.start_version && rollback_to_be_had(p);
+    bool at_start = p->state.iteration == p->state.start_version && rollback_start_available(p);
     bool replaceable = (at_start && failover_has_successor(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
-    if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_remove(p, who, EXPEL_DEAD);
+    if (refused || !p->state.started || (replaceable && !is_only_source_of_next_version(p, m))) leader_remove(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {
@@ -378,7 +390,7 @@ void leader_dismiss(peer *p, bool failed) {
     if (e != NULL) e->failed = failed || (p->state.has_final && final_is_hopeless(p, &p->state.final.u.final));
 }
 
-// ---- the start ----------------------------------------------------------------------------------------------------
+// ---- the start ----------------------------------------------------------------------------------
 
 static bool gathered(const peer *p) {
     uint32_t data = 0, relays = 0;
@@ -412,14 +424,14 @@ void leader_release_leaving(peer *p) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || failover_has_successor(p, m));
+        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m));
         if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
     }
 }
 
-// It has a state that no remaining member has: the last one of its stage, or of those that remain.
+// True if no remaining member has its state (rule J12).
 static bool is_last(const peer *p, const cluster_member *m) {
-    if (member_is_shadow(m) || m->stage == 0) return false;
+    if (member_is_standby(m) || m->stage == 0) return false;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *other = &p->cluster->members[i];
         bool remains = other->contact == NO_CONTACT || !p->cluster->contacts[other->contact].departing;
@@ -428,16 +440,17 @@ static bool is_last(const peer *p, const cluster_member *m) {
     return true;
 }
 
-// Being written, in the log's queue, or in the log and looked for on the disks.
+// True if a checkpoint is being written, or CHECKPOINT is not committed, or data peers still look
+// for the files.
 static bool save_is_pending(const peer *p) {
     const peer_leader *l = p->leader;
     const stored_checkpoints *b = &p->chunks->stored;
     return l->save_wanted || l->saving || l->checkpoint_due || b->looking || b->looked < p->state.checkpoint_count;
 }
 
-// A member that alone has its state leaves as soon as a checkpoint of the present version is complete and in the log. Nothing
-// is lost with it, and the run continues from there when another peer joins. FINAL waits meanwhile, because it would make a
-// version that is not saved.
+// A member that alone has its state leaves as soon as a checkpoint of the present version is
+// complete and in the log. Nothing is lost with it, and the run continues from there when another
+// peer joins. FINAL waits meanwhile, because it would make a version that is not saved.
 void leader_release_last(peer *p) {
     peer_leader *l = p->leader;
     bool awaited = l->awaits_save;
@@ -488,7 +501,7 @@ void leader_tick(peer *p) {
         else if (gathered(p)) start_run(p);
         return;
     }
-    if (p->leader->phase == LEADER_OVER) {  // whatever members do now
+    if (p->leader->phase == LEADER_OVER) {  // independent of the members
         const log_entry end = {.kind = LOG_END};
         if (!p->over && !p->leader->end_appended && !rollback_under_way(p)) p->leader->end_appended = log_append(p, &end);
         return;
@@ -496,7 +509,7 @@ void leader_tick(peer *p) {
     leader_release_last(p);
     private_lead(p);
     failover_lead(p);
-    shadow_lead(p);
+    standby_tick(p);
     rollback_lead(p);
     if (rollback_under_way(p)) return;
     leader_attest(p);

@@ -1,11 +1,11 @@
-// A new leader's beginning, the choice of voters, leadership transfer, and the exit when there will be no leader any more
-// (docs/protocol.md, Leaders and voters).
+// A new leader's beginning, the choice of voters, leadership transfer, and the exit when there will
+// be no leader any more (docs/protocol.md, Leaders and voters).
 #include "protocol/leader/leader.h"
 
 #include <string.h>
 
 
-// ---- hearing of it ------------------------------------------------------------------------------------------------
+// ---- hearing of it ------------------------------------------------------------------------------
 
 // How long a voter is waited for at the end of the run. After END no checkpoint is pending.
 static uint64_t end_grace_ns(const peer *p) {
@@ -13,8 +13,8 @@ static uint64_t end_grace_ns(const peer *p) {
     return !run_state_is_complete(&p->state) && grace < TIMING_HOME_NS ? TIMING_HOME_NS : grace;
 }
 
-// True if the voter has exited. Compare the log store, not only the peer id: a restarted peer that lost its log is a different
-// voter.
+// True if the voter has exited. Compare the log store, not only the peer id: a restarted peer that
+// lost its log is a different voter.
 static bool voter_has_exited(const peer *p, const log_voter *v) {
     if (id_equal(&v->id, &p->config.self)) return v->store != p->raft.store;
     uint32_t at = contact_find(p, &v->id);
@@ -24,7 +24,8 @@ static bool voter_has_exited(const peer *p, const log_voter *v) {
     if (p->now >= contact_awaited_until(p, c, 0, grace)) return true;
     if (c->link != LINK_UP) return false;
     if (c->store != 0 && c->store != v->store) return true;
-    // without a leader voters request votes from each other repeatedly, so silence shows that it is no voter any more
+    // without a leader voters request votes from each other repeatedly, so silence shows that it is
+    // no voter any more
     uint64_t since_ns = p->raft.heard_ns > p->microbatch->iteration_ns ? p->raft.heard_ns : p->microbatch->iteration_ns, unled_ns = p->now - since_ns;
     uint64_t silent_ns = raft_votes(&p->raft) ? raft_silence(&p->raft, p->now, &v->id, v->store) : 0;
     if (silent_ns > unled_ns) silent_ns = unled_ns;
@@ -32,9 +33,10 @@ static bool voter_has_exited(const peer *p, const log_voter *v) {
     return silent_ns >= TIMING_HOME_NS && silent_ns >= election_ns && silent_ns >= grace;
 }
 
-// True if the run is over and too few voters are left to elect a leader that could send the shutdown message. Before the last
-// checkpoint the voters may be restarted and need this peer's state, so they are waited for as long as recomputing would
-// take. Also after a shutdown message of an unknown leader, if no voter is left to contradict it.
+// True if the run is over and too few voters are left to elect a leader that could send the
+// shutdown message. Before the last checkpoint the voters may be restarted and need this peer's
+// state, so they are waited for as long as recomputing would take. Also after a shutdown message of
+// an unknown leader, if no voter is left to contradict it.
 bool lead_run_is_over(const peer *p) {
     if (p->cluster->leads || (!run_state_is_complete(&p->state) && p->cluster->lead.shutdown_position <= p->state.position)) return false;
     uint32_t at = contact_find(p, &p->cluster->lead.id), here = 0;
@@ -43,15 +45,16 @@ bool lead_run_is_over(const peer *p) {
         return since != 0 && p->now - since >= end_grace_ns(p);
     }
     const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
-    // do not exit before a leader, or a peer that may lead and has sent no heartbeat on this link: a joiner may know no other voter,
-    // and while it replays the log it passes through an older state in which the run was complete
+    // do not exit before a leader, or a peer that may lead and has sent no heartbeat on this link:
+    // a joiner may know no other voter, and while it replays the log it passes through an older
+    // state in which the run was complete
     bool may_lead = c != NULL && c->link == LINK_UP && (c->beat.leads != 0 || c->beat_position == 0);
     if (may_lead && p->now < contact_awaited_until(p, c, 0, 0)) return false;
     for (uint32_t i = 0; i < p->state.voters.count; i++) here += !voter_has_exited(p, &p->state.voters.voter[i]);
     return here < p->state.voters.count / 2u + 1;
 }
 
-// ---- beginning and ending -----------------------------------------------------------------------------------------
+// ---- beginning and ending -----------------------------------------------------------------------
 
 static void resume_iteration(peer *p) {
     peer_leader *l = p->leader;
@@ -93,8 +96,8 @@ void leader_begin(peer *p) {
     lead_tell_all_again(p);
 }
 
-// Too few voters' processes exist for a quorum: their ports refuse connections. Voters that are only silent may have another
-// leader.
+// Too few voters' processes exist for a quorum: their ports refuse connections. Voters that are
+// only silent may have another leader.
 static bool too_few_live(const peer *p) {
     uint32_t alive = 0;
     for (uint32_t i = 0; i < p->raft.voters.count; i++) {
@@ -115,7 +118,7 @@ void leader_end(peer *p) {
     contacts_touch(p);
 }
 
-// ---- who votes ----------------------------------------------------------------------------------------------------
+// ---- the voters ---------------------------------------------------------------------------------
 
 // Rank of a voter for replacement, highest first; a log index is below all of these.
 #define RANK_RELAY (UINT64_C(1) << 61)
@@ -138,7 +141,7 @@ static bool listed(const log_voters *v, const cluster_contact *c) {
     return false;
 }
 
-// Another data peer stays. Otherwise a leaving data peer must stay to the end.
+// True if another data peer stays. Otherwise a leaving data peer must stay to the end.
 static bool data_stays(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
@@ -147,17 +150,19 @@ static bool data_stays(const peer *p) {
     return false;
 }
 
-// A relay leads only until a data peer can, because it writes no checkpoint. A leaving peer does so too, because it has no state.
+// False: the leadership is transferred. A relay leads only until a data peer can, because it writes
+// no checkpoint. A leaving peer does so too, because it has no state.
 static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA && (p->me != 0 || !p->leaving); }
 
 // A voter that is silent for so long is replaced, and a candidate that is silent is not chosen.
 static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE_NS / 2; }
 
-// It has applied the newest VOTERS entry. A peer that can be heard but hears nothing would otherwise be dropped as silent and
-// chosen again, for ever.
+// Rule V6: true if the contact has applied the newest VOTERS entry. A peer that can be heard but
+// hears nothing would otherwise be dropped as silent and chosen again, for ever.
 static bool is_informed(const peer *p, const cluster_contact *c) { return c->log_position >= p->state.voters_index; }
 
-// The best new voter among members that answer: data peers first, then relays, each in the order of admission.
+// The best new voter among members that answer: data peers first, then relays, each in the order of
+// admission.
 static const cluster_member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
         for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -178,8 +183,8 @@ static const cluster_member *member_of(const peer *p, const log_voter *v) {
     return NULL;
 }
 
-// Silence of a voter, member or not: one that is leaving stays until it is replaced (leave_tick); one that was removed and has
-// no link is dead.
+// Silence of a voter, member or not: one that is leaving stays until it is replaced (leave_tick);
+// one that was removed and has no link is dead.
 static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
     const cluster_contact *c = at == NO_CONTACT ? NULL : &p->cluster->contacts[at];
@@ -191,7 +196,8 @@ static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     return silence < RANK_SILENT ? silence : RANK_SILENT - 1;
 }
 
-// The voter to replace: the longest silent one, which is most likely dead; then one that has left, then relays, then the newest.
+// The voter to replace: the longest silent one, which is most likely dead; then one that has left,
+// then relays, then the newest.
 static uint32_t least_wanted(const peer *p, const log_voters *v) {
     uint32_t worst = WIRE_MAX_VOTERS;
     uint64_t most = 0;
@@ -215,8 +221,8 @@ static bool some_voter_relays(const peer *p) {
     return false;
 }
 
-// A relay leads, and every data peer among the voters is leaving.
-static bool nobody_follows(const peer *p) {
+// Rule V9: true if a relay leads and every data peer among the voters is leaving.
+static bool all_data_voters_leave(const peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_contact *c = contact_of(p, &p->cluster->members[i]);
         if (c != NULL && p->cluster->members[i].kind == MEMBER_DATA && votes(p, &p->cluster->members[i]) && !c->departing) return false;
@@ -256,13 +262,13 @@ static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
 }
 
 // A single voter that must hand over leadership: two voters, until the next leader removes it.
-static bool heir_too(const peer *p, log_voters *v) {
+static bool add_successor_voter(const peer *p, log_voters *v) {
     const cluster_member *m = leads_for_good(p) ? NULL : candidate(p, v, true);
     if (m != NULL) add_voter(p, m, v);
     return m != NULL;
 }
 
-// Shadows do not vote.
+// Standbys do not vote.
 static uint32_t could_vote(const peer *p) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].kind != MEMBER_SHADOW;
@@ -277,28 +283,29 @@ static bool drop_voter(const peer *p, log_voters *v) {
     return true;
 }
 
-// The next configuration: one voter more or less, towards an odd number. A silent voter is removed before another is added,
-// because with both a majority would need one more live voter. A leaving voter is removed after its replacement is added.
+// The next configuration: one voter more or less, towards an odd number. A silent voter is removed
+// before another is added, because with both a majority would need one more live voter. A leaving
+// voter is removed after its replacement is added.
 static bool other_voters(const peer *p, log_voters *v) {
     uint32_t able = could_vote(p), most = p->config.voters < able ? p->config.voters : able;
     uint32_t target = most >= PEER_VOTERS ? PEER_VOTERS : most >= 3 ? 3 : 1;
     *v = p->raft.voters;
     if (v->count > target) return drop_voter(p, v);
     if (v->count == 1 && several_voters(p, target, v)) return true;
-    if (v->count == 1) return heir_too(p, v);
+    if (v->count == 1) return add_successor_voter(p, v);
     bool left = some_voter_has_left(p), silence = some_voter_is_silent(p), full = v->count == target;
     const cluster_member *m = candidate(p, v, full && !silence && !left);
     if (left && (m == NULL || silence)) return drop_voter(p, v);
-    if (m == NULL || (full && !silence && !left && !some_voter_relays(p) && !nobody_follows(p))) return false;
+    if (m == NULL || (full && !silence && !left && !some_voter_relays(p) && !all_data_voters_leave(p))) return false;
     if (full && silence) return drop_voter(p, v);
     add_voter(p, m, v);
     return true;
 }
 
-// A majority of `v` was heard within half an election timeout (voters answer four times in one), and since this process last
-// resumed from a pause.
-static bool would_hold(const peer *p, const log_voters *v) {
-    uint64_t awake_ns = p->now - p->woke_ns, moment_ns = p->raft.election_timeout_ns / 2;
+// Rule V4: true if a majority of `v` was heard within half an election timeout (voters answer four
+// times in one), and since this process last resumed from a pause.
+static bool has_recent_majority(const peer *p, const log_voters *v) {
+    uint64_t awake_ns = p->now - p->resumed_ns, moment_ns = p->raft.election_timeout_ns / 2;
     uint32_t answer = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
@@ -310,9 +317,10 @@ static bool would_hold(const peer *p, const log_voters *v) {
     return answer >= v->count / 2u + 1;
 }
 
-// An odd number of voters needs no larger majority than one voter less or more. So undoing a change to it is never worse, even if
-// some are unreachable now: they may return after this leader steps down, and only this leader can undo the change.
-static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || would_hold(p, before); }
+// An odd number of voters needs no larger majority than one voter less or more. So undoing a change
+// to it is never worse, even if some are unreachable now: they may return after this leader steps
+// down, and only this leader can undo the change.
+static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || has_recent_majority(p, before); }
 
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
@@ -320,14 +328,15 @@ static void choose_voters(peer *p) {
     if (p->config.voters <= 1 || !p->state.started) return;
     if (log_room(p) == 0) return;
     // a voter died during a change, and the new configuration has no quorum
-    if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
-    else if (!over && raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) {
+    if (raft_may_undo(&p->raft, &entry.u.voters) && !has_recent_majority(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
+    else if (!over && raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && has_recent_majority(p, &entry.u.voters)) {
         lead_renew_addresses(p, &entry.u.voters);
         log_append(p, &entry);
     }
 }
 
-// A leaving leader transfers leadership, unless it is the last data peer or the last checkpoint is being written.
+// A leaving leader transfers leadership, unless it is the last data peer or the last checkpoint is
+// being written.
 static void hand_on(peer *p) {
     bool data = p->config.kind == MEMBER_DATA, stays = data_stays(p) && p->leader->phase < LEADER_SAVING_LAST;
     if (p->leader->phase == LEADER_OVER) return;  // the run ends with this leader
@@ -351,7 +360,8 @@ static void tell_unled(peer *p) {
     if (p->now < p->cluster->lead.miss_ns) return;
     tell t = {.kind = TELL_UNLED, .iteration = p->state.iteration, .total = v->count};
     for (uint32_t i = 0; i < v->count; i++) {
-        // a voter requests votes repeatedly; a link alone may be that of a later incarnation, which is no voter
+        // a voter requests votes repeatedly; a link alone may be that of a later incarnation, which
+        // is no voter
         bool here = id_equal(&v->voter[i].id, &p->config.self) || raft_silence(&p->raft, p->now, &v->voter[i].id, v->voter[i].store) < TIMING_UNLED_NS;
         t.done += here;
         if (here || t.text != NULL) continue;

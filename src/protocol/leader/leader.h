@@ -1,10 +1,11 @@
-// The leader: admission, the end of an iteration, voters, checkpoints, rollback. Joining and leaving too.
+// The leader: admission, the end of an iteration, voters, checkpoints, rollback. Joining and
+// leaving too.
 #ifndef BRAID_PROTOCOL_LEADER_LEADER_H
 #define BRAID_PROTOCOL_LEADER_LEADER_H
 
 #include "protocol/chunks/chunks.h"
 
-enum { PEER_MAX_SHADOWS = 4 };  // of one stage
+enum { PEER_MAX_STANDBYS = 4 };  // of one stage
 
 typedef struct settled_microbatch {
     bool known;
@@ -16,9 +17,9 @@ typedef struct stage_round {
     uint64_t round, first;  // attempts before `first` belong to an older CLOSE
     bool running, dirty;
     uint64_t agreed_ns;     // since when enough members report one hash
-    uint32_t shadows;       // shadows that have the results
-    member_id shadow[PEER_MAX_SHADOWS];
-    braid_hash shadow_root[PEER_MAX_SHADOWS];
+    uint32_t standbys;       // standbys that have the results
+    member_id standby[PEER_MAX_STANDBYS];
+    braid_hash standby_root[PEER_MAX_STANDBYS];
     uint32_t reports;
     member_id reporter[WIRE_MAX_STAGE_MEMBERS];
     braid_hash root[WIRE_MAX_STAGE_MEMBERS];
@@ -35,13 +36,14 @@ typedef struct stage_round {
     braid_hash agreed_state;
     bool named;             // the checkpoint being written has this stage's content hashes, of `named_root`
     braid_hash named_root;
-    bool kept;              // a shadow has reported its hash: joiners use it where only shadows have the state
+    bool kept;              // a standby has reported its hash: joiners use it where only standbys have the state
     braid_hash kept_root;
 } stage_round;
 
 typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
 
-// How far the run is from a rollback. All peers measure the iterations; the rest is the leader's.
+// State of the decision about a rollback. All peers measure the iterations; the rest is the
+// leader's.
 typedef struct leader_rollback {
     uint64_t began_ns, iteration_ns;    // when the present iteration began; how long the one before took
     uint64_t lost_ns[WIRE_MAX_STAGES];  // since when no member has the stage's state, 0: one may
@@ -84,26 +86,28 @@ typedef struct peer_leader {
     leader_rollback rollback;
 } peer_leader;
 
-// ---- shadow.c ------------------------------------------------------------------------------------------------------
-void shadow_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
-// At the leader: the stage that a joining shadow shall keep; false: none needs one now.
-bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
-bool shadow_keeps(const peer *p, uint16_t stage);       // a shadow keeps it or is being admitted
-bool shadow_could_work(const peer *p, uint16_t stage);  // a shadow of it is here with the state
-void shadow_lead(peer *p);
-// True: FINAL need not wait for this stage's shadows.
-bool shadow_follows(peer *p, uint16_t stage);
-bool shadow_of(const peer *p, member_id who, uint16_t stage);
-// A member does its work or is being admitted; it may still be fetching the state.
+// ---- standby.c ----------------------------------------------------------------------------------
+void standby_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
+// At the leader: the stage that a joining standby shall keep; false: none needs one now.
+bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
+bool standby_exists(const peer *p, uint16_t stage);       // a standby keeps it or is being admitted
+bool standby_can_take_over(const peer *p, uint16_t stage);  // a standby of it is here with the state
+void standby_tick(peer *p);
+// Rule B3. True: FINAL need not wait for this stage's standbys.
+bool standby_lets_final_go(peer *p, uint16_t stage);
+bool standby_keeps(const peer *p, member_id who, uint16_t stage);
+// True if a member works for the stage or is being admitted to it; it may still be fetching the
+// state.
 bool stage_has_workers(const peer *p, uint16_t stage);
-void shadow_reduced(peer *p, const message *msg);
-void shadow_state(peer *p, const message *msg);
+void standby_on_reduced(peer *p, const message *msg);
+void standby_on_state(peer *p, const message *msg);
 
-// ---- rollback.c ----------------------------------------------------------------------------------------------------
+// ---- rollback.c ---------------------------------------------------------------------------------
 void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
 uint64_t rollback_grace_ns(const peer *p);  // how long a member that may make the rollback unnecessary is waited for
-bool rollback_to_be_had(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
-// The log has a checkpoint of this version that a present peer can read, or the run began from it.
+bool rollback_start_available(const peer *p);  // the start of this generation can be read here or at a live member, or be initialised
+// True if the log has a checkpoint of this version that a present peer can read, or the run began
+// from it.
 bool rollback_is_saved(const peer *p, uint64_t version);
 bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights);  // of such a checkpoint
 bool rollback_is_given(const peer *p);  // nothing was applied yet: a joiner can get its state from outside its stage
@@ -111,11 +115,11 @@ bool rollback_needs(const peer *p, const cluster_member *m);  // `m` alone can r
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
 void rollback_compensate_pause(peer *p, uint64_t late_ns);  // this process was paused
-bool rollback_nears(const peer *p);  // a stage seems lost: a joiner may bring a checkpoint
+bool rollback_is_likely(const peer *p);  // a stage seems lost: a joiner may bring a checkpoint
 bool rollback_under_way(const peer *p);  // RUN is appended and not applied: decisions about the work must wait
 void rollback_lead_again(peer *p);
 
-// ---- join.c --------------------------------------------------------------------------------------------------------
+// ---- join.c -------------------------------------------------------------------------------------
 void on_join(peer *p, uint32_t from, const message *msg);
 void on_leave(peer *p, uint32_t from, const message *msg);
 void leave_when_free(peer *p);
@@ -126,12 +130,13 @@ void leader_remove_silent(peer *p, member_id who);  // the failure detector's ve
 bool stage_has_another(const peer *p, const cluster_member *m);
 bool member_is_whole(const peer *p, const cluster_member *m);  // it answers and has the newest state of its stage
 void leader_begin_iteration(peer *p);
-// Members that asked to leave: before the start at once, later at FINAL. The last one with its stage's state stays.
+// Members that asked to leave: before the start at once, later at FINAL. The last one with its
+// stage's state stays.
 void leader_release_leaving(peer *p);
 void leader_release_last(peer *p);
 void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 
-// ---- close.c -------------------------------------------------------------------------------------------------------
+// ---- close.c ------------------------------------------------------------------------------------
 void on_settled(peer *p, const message *msg);
 void on_mismatch(peer *p, const message *msg);
 void on_reduced(peer *p, const message *msg);
@@ -144,7 +149,7 @@ void leader_decided(peer *p, const core_job *t, const job_result *r);
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 
-// ---- lead.c --------------------------------------------------------------------------------------------------------
+// ---- lead.c -------------------------------------------------------------------------------------
 void leader_attest(peer *p);  // attests the state hash to members that fetch it
 bool leader_agreed_state(const peer *p, braid_hash *root);
 void leader_begin(peer *p);
@@ -152,7 +157,7 @@ void leader_end(peer *p);
 void lead_tick(peer *p);
 bool lead_run_is_over(const peer *p);
 
-// ---- save.c --------------------------------------------------------------------------------------------------------
+// ---- save.c -------------------------------------------------------------------------------------
 void save_begin(peer *p, uint64_t version);
 void leader_save_when_due(peer *p);  // after FINAL
 void save_tick(peer *p);

@@ -1,10 +1,10 @@
-// Rollback (docs/protocol.md, Going back). When all copies of a stage's state are lost, the whole run returns to a checkpoint that
-// can still be read, in a new generation.
+// Rollback (docs/protocol.md, Rollback). When all copies of a stage's state are lost, the whole run
+// returns to a checkpoint that can still be read, in a new generation.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
 
-// ---- what the log says ---------------------------------------------------------------------------------------------
+// ---- effects of RUN in the log (rule G4) --------------------------------------------------------
 
 static void tell_rolled_back(peer *p, const log_run *run) {
     tell t = {.kind = TELL_ROLLED_BACK, .iteration = run->start_version, .stage = run->lost, .generation = run->generation};
@@ -31,8 +31,8 @@ static void forget_work(peer *p) {
     p->core.sum_dirty = false;
 }
 
-// What members reported before the rollback is void.
-static void forget_words(peer *p) {
+// Discards the heartbeats of members from before the rollback (rule G4).
+static void discard_heartbeats(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         cluster_contact *c = &p->cluster->contacts[i];
         uint64_t saved = c->beat.saved;
@@ -55,7 +55,7 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
     }
     p->version = run->start_version;
     forget_work(p);
-    forget_words(p);
+    discard_heartbeats(p);
     p->chunks->cached_version = UINT64_MAX;
     memset(p->cluster->former, 0, sizeof p->cluster->former);
     if (p->me != 0) {
@@ -67,9 +67,9 @@ void rollback_run(peer *p, const log_run *run, bool newer) {
     credit_refresh(p);
 }
 
-// ---- the leader ----------------------------------------------------------------------------------------------------
+// ---- the leader ---------------------------------------------------------------------------------
 
-// A live member can read the checkpoint of this version.
+// True if a live member can read the checkpoint of this version.
 static bool readable(const peer *p, uint64_t version) {
     if (p->me != 0 && p->chunks->stored.saved == version + 1) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -81,8 +81,8 @@ static bool readable(const peer *p, uint64_t version) {
     return false;
 }
 
-// The start of the present generation.
-bool rollback_to_be_had(const peer *p) {
+// True if the state from which the present generation began is available.
+bool rollback_start_available(const peer *p) {
     return p->state.start_version == 0 || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
 
@@ -102,7 +102,7 @@ bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights) {
 
 bool rollback_is_saved(const peer *p, uint64_t version) {
     if (readable_checkpoint(p, version) != NULL) return true;
-    return version == p->state.start_version && rollback_to_be_had(p);
+    return version == p->state.start_version && rollback_start_available(p);
 }
 
 static bool is_fetched(const peer *p, uint16_t stage) {
@@ -120,8 +120,8 @@ bool rollback_needs(const peer *p, const cluster_member *m) {
     return false;
 }
 
-// The newest version that can still be read for every stage.
-static bool back_to(const peer *p, uint64_t *version) {
+// Finds the newest version that every stage still has. False: there is none.
+static bool newest_common_version(const peer *p, uint64_t *version) {
     for (uint32_t i = p->state.checkpoint_count; i-- > 0;) {
         *version = p->state.checkpoint[i].entry.version;
         if (*version <= p->state.iteration && readable(p, *version)) return true;
@@ -135,7 +135,8 @@ bool rollback_is_given(const peer *p) {
     return p->state.start_version == 0 || p->state.fence == 0 || readable(p, p->state.start_version);
 }
 
-// Time to recompute from `version` to `from`: so long members that may make the rollback unnecessary are waited for.
+// Time to recompute from `version` to `from`: so long members that may make the rollback
+// unnecessary are waited for.
 static uint64_t recompute_ns(const peer *p, uint64_t from, uint64_t version) {
     double cost_ns = (double)(from - version) * (double)p->leader->rollback.iteration_ns;
     if (cost_ns < (double)TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
@@ -166,7 +167,8 @@ static bool is_lost(peer *p, uint16_t stage, uint64_t grace) {
     return !one;
 }
 
-// The checkpoint being written has all of this stage, so it can be rolled back to soon, or the run is over.
+// The checkpoint being written has all of this stage, so it can be rolled back to soon, or the run
+// is over.
 static bool is_read(const peer *p, uint16_t stage) {
     const peer_leader *l = p->leader;
     return l->saving && l->save_version == p->state.iteration && stage < l->save_stage;
@@ -195,20 +197,21 @@ void rollback_compensate_pause(peer *p, uint64_t late_ns) {
         if (p->leader->rollback.lost_ns[s] != 0) p->leader->rollback.lost_ns[s] += late_ns;
 }
 
-bool rollback_nears(const peer *p) {
+bool rollback_is_likely(const peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (p->leader->rollback.lost_ns[s] != 0) return true;
     return false;
 }
 
-// A shadow could take over the work of `m`, the only member of its stage. A promoted shadow is not moved: it would join as a
-// shadow again.
-static bool has_stand_in(const peer *p, const cluster_member *m, uint16_t empty) {
-    return shadow_could_work(p, m->stage) && (m->promoted == 0 || !shadow_keeps(p, empty));
+// True if a standby could take over the work of `m`, the only member of its stage. A promoted
+// standby is not moved: it would join as a standby again.
+static bool has_standby(const peer *p, const cluster_member *m, uint16_t empty) {
+    return standby_can_take_over(p, m->stage) && (m->promoted == 0 || !standby_exists(p, empty));
 }
 
-// Chooses the relay to move into the empty stage: the newest member of the most populated stage, never the leader itself. A
-// stage with one relay qualifies only if one of its shadows can take over.
+// Chooses the relay to move into the empty stage: the newest member of the most populated stage,
+// never the leader itself. A stage with one relay qualifies only if one of its standbys can take
+// over.
 static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;
@@ -216,14 +219,15 @@ static member_id most_easily_spared(const peer *p, uint16_t empty) {
         const cluster_member *m = &p->cluster->members[i];
         if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling || m->contact == NO_CONTACT) continue;
         uint32_t count = member_count_stage(p, m->stage);
-        if (count < most || (count == 1 && !has_stand_in(p, m, empty))) continue;
+        if (count < most || (count == 1 && !has_standby(p, m, empty))) continue;
         most = count;
         newest = m->id;
     }
     return newest;
 }
 
-// Before the first FINAL any relay can be moved without loss: fill empty stages from populated ones.
+// Before the first FINAL any relay can be moved without loss: fill empty stages from populated
+// ones.
 static void fill_the_empty(peer *p) {
     leader_rollback *b = &p->leader->rollback;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -249,7 +253,7 @@ void rollback_lead(peer *p) {
         fill_the_empty(p);
         return;
     }
-    bool to_be_had = back_to(p, &version);  // otherwise a joiner may bring it, and is admitted for that (rollback_nears)
+    bool to_be_had = newest_common_version(p, &version);  // otherwise a joiner may bring it, and is admitted for that (rollback_nears)
     // a joiner may bring a newer checkpoint
     uint64_t newest = run_state_newest_checkpoint(&p->state), due = version < newest ? recompute_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {

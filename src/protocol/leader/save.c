@@ -1,6 +1,7 @@
-// A checkpoint, written by the leader's host from blocks that members of every stage serve. State changes only by FINAL, so the
-// version stays while FINAL waits: it is read without a copy, and is never a mix of two versions. The content hashes of a
-// stage come first, and their root must be the one that its members agree on. A corrupt block is asked of another member.
+// A checkpoint, written by the leader's host from blocks that members of every stage serve. State
+// changes only by FINAL, so the version stays while FINAL waits: it is read without a copy, and is
+// never a mix of two versions. The content hashes of a stage come first, and their root must be the
+// one that its members agree on. A corrupt block is asked of another member.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
@@ -31,8 +32,9 @@ void save_begin(peer *p, uint64_t version) {
     l->save_under_way = 0;
 }
 
-// A version after skipped iterations has the weights of the version before them. Saving it would push out an older checkpoint,
-// which may be the newest one that the run can recover from. A save that fell due meanwhile comes after the next step.
+// A version after skipped iterations has the weights of the version before them. Saving it would
+// push out an older checkpoint, which may be the newest one that the run can recover from. A save
+// that fell due meanwhile comes after the next step.
 static bool save_is_due(const peer *p) {
     const log_final *f = &p->state.final.u.final;
     uint64_t every = p->run.save ? p->run.checkpoint_every : 0, version = f->iteration + 1, since = f->iteration;
@@ -89,9 +91,9 @@ static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, ui
     return false;
 }
 
-// ---- names --------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
-// Two members report this hash, or there is only one member.
+// True if two members report this hash, or if there is only one member (rule J10).
 static bool state_is_sure(const peer *p, uint16_t stage) {
     const stage_round *r = &p->leader->round[stage];
     uint32_t able = 0, same = 0;
@@ -100,7 +102,7 @@ static bool state_is_sure(const peer *p, uint16_t stage) {
     return r->state_agreed && same >= (able < 2 ? 1 : 2);
 }
 
-static bool named_rightly(const peer *p, uint16_t stage) {
+static bool names_match(const peer *p, uint16_t stage) {
     const stage_round *r = &p->leader->round[stage];
     return stage == p->stage || (r->named && r->state_agreed && hash_equal(&r->named_root, &r->agreed_state));
 }
@@ -120,8 +122,9 @@ static void ask_names(peer *p, uint16_t stage) {
     peer_wake_at(p, next_ns);
 }
 
-// All members of the stage are corrupt sources: the checkpoint is given up, and the run goes on.
-static bool all_lie(const peer *p, uint16_t stage) {
+// True if all members of the stage are corrupt sources: the checkpoint is given up, and the run
+// goes on.
+static bool all_sources_corrupt(const peer *p, uint16_t stage) {
     uint32_t liars = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -144,7 +147,7 @@ static void names_saved(peer *p, const core_job *t, const job_result *r) {
     at->named_root = r->hash;
 }
 
-// ---- blocks -------------------------------------------------------------------------------------------------------
+// ---- blocks -------------------------------------------------------------------------------------
 
 static bool ask(peer *p, uint16_t stage, uint32_t first) {
     return stage == 0 ? ask_myself(p, first) : ask_member(p, GET_STATE, stage, first, blocks_at(p, stage, first));
@@ -161,10 +164,11 @@ static void save_end(peer *p, bool give_up) {
     l->save_ending = true;
 }
 
-// The first stage whose content hashes differ from what its members agree on now; `stages`: none.
-static uint16_t misnamed(const peer *p) {
+// The first stage with content hashes other than those that its members agree on now; `stages`:
+// none.
+static uint16_t first_mismatched_stage(const peer *p) {
     uint16_t s = 0;
-    while (s < p->run.stages && named_rightly(p, s)) s++;
+    while (s < p->run.stages && names_match(p, s)) s++;
     return s;
 }
 
@@ -182,14 +186,15 @@ static void save_tell_log(peer *p) {
     peer_wake_at(p, p->now);  // FINAL waited for it
 }
 
-// The checkpoint cannot be written, or a stage gives no valid blocks. The last one is read to its end all the same, because its
-// hash is the result of the run.
-static bool is_in_vain(const peer *p) {
+// True if the checkpoint cannot be written, or a stage gives no valid blocks. The last one is read
+// to its end all the same, because its hash is the result of the run.
+static bool cannot_complete(const peer *p) {
     const peer_leader *l = p->leader;
-    return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
+    return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_sources_corrupt(p, l->save_stage));
 }
 
-// Between two FINALs the state does not change, so a requested checkpoint need not wait for the iteration's end.
+// Between two FINALs the state does not change, so a requested checkpoint need not wait for the
+// iteration's end.
 static void begin_wanted(peer *p) {
     peer_leader *l = p->leader;
     bool between = l->phase >= LEADER_RUNNING && l->phase <= LEADER_DECIDED;
@@ -204,11 +209,11 @@ void save_tick(peer *p) {
     save_tell_log(p);
     if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay transfers leadership first
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
-        if (is_in_vain(p)) {
+        if (cannot_complete(p)) {
             if (l->save_under_way == 0 && !l->save_naming) save_end(p, true);
             return;
         }
-        if (!named_rightly(p, l->save_stage)) {
+        if (!names_match(p, l->save_stage)) {
             ask_names(p, l->save_stage);
             return;
         }
@@ -223,7 +228,7 @@ void save_tick(peer *p) {
         l->save_stage++;
     }
     if (l->save_stage < p->run.stages || l->save_under_way > 0) return;
-    uint16_t wrong = misnamed(p);
+    uint16_t wrong = first_mismatched_stage(p);
     if (wrong == p->run.stages) {
         save_end(p, false);
         return;
@@ -251,11 +256,12 @@ static bool store(peer *p, job_kind kind, const message_get *what, uint32_t from
     return true;
 }
 
-// A range did not arrive: another member is asked. Ranges may arrive in any order.
+// Requests a range that did not arrive from another member. Ranges may arrive in any order.
 static void ask_again(peer *p, uint16_t stage, uint32_t first) {
     if (!p->leader->saving) return;
     if (ask(p, stage, first)) return;
-    // no member can now: continue from here later; ranges behind it are fetched twice, which only costs time
+    // no member can now: continue from here later; ranges behind it are fetched twice, which only
+    // costs time
     peer_leader *l = p->leader;
     l->save_under_way--;
     if (stage < l->save_stage || (stage == l->save_stage && first < l->save_next)) {

@@ -1,5 +1,5 @@
-// The replicated log at this peer: stored and committed with the voters (src/raft/raft.h), sent to all other members (LOG, GET
-// LOG, snapshots), and applied.
+// The replicated log at this peer: stored and committed with the voters (src/raft/raft.h), sent to
+// all other members (LOG, GET LOG, snapshots), and applied.
 #include "protocol/log/log.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ enum {
     STORE_STATES = 4,
 };
 
-// ---- applying -----------------------------------------------------------------------------------------------------
+// ---- applying -----------------------------------------------------------------------------------
 
 // The state is that of the log up to this entry.
 static void reach(peer *p, const log_entry *entry) {
@@ -26,7 +26,7 @@ static void apply(peer *p, const log_entry *entry) {
     core_report(p, &(core_change){.kind = CHANGE_ENTRY_DONE, .entry = entry});
 }
 
-// ---- the leader's side --------------------------------------------------------------------------------------------
+// ---- the leader's side --------------------------------------------------------------------------
 
 uint32_t log_room(const peer *p) {
     uint32_t step = PEER_MAX_APPENDS - PEER_KEPT_APPENDS, room = raft_room(&p->raft);
@@ -61,9 +61,10 @@ static void announce(peer *p, const log_entry *entry) {
 
 bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return run_state_next(&p->state, after, UINT64_MAX, out); }
 
-// Sends a snapshot: the state as entries up to `until`, and a LOG_BASE that ends it. Reason for the LOG_BASE: the last entries
-// may have left nothing in the state, and a voter must know how far its state goes. A peer that does not lead sends it to a
-// voter that restarts while there is no leader, for the addresses of the other voters.
+// Sends a snapshot: the state as entries up to `until`, and a LOG_BASE that ends it. Reason for the
+// LOG_BASE: the last entries may have left nothing in the state, and a voter must know how far its
+// state goes. A peer that does not lead sends it to a voter that restarts while there is no leader,
+// for the addresses of the other voters.
 bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
     if (!raft_has_state(&p->raft)) return false;  // an incomplete snapshot would pass for a whole one
     log_entry entry;
@@ -80,8 +81,8 @@ bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
     return true;
 }
 
-// Sends only the voters' addresses, to a voter that restarts with its log while there is no leader. The entry claims to follow
-// itself, so no peer applies it.
+// Sends only the voters' addresses, to a voter that restarts with its log while there is no leader.
+// The entry claims to follow itself, so no peer applies it.
 void log_send_addresses(peer *p, uint32_t contact_index) {
     log_entry entry = {.index = p->state.voters_index, .kind = LOG_VOTERS, .u.voters = p->state.voters};
     lead_renew_addresses(p, &entry.u.voters);
@@ -106,14 +107,15 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     p->cluster->contacts[contact_index].log_sent_ns = p->now;
 }
 
-// An elected leader answers even before its log is complete: its voters may lack the entries that it needs them to store.
+// An elected leader answers even before its log is complete: its voters may lack the entries that
+// it needs them to store.
 void on_get_log(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT || msg->u.get_log.from == 0) return;
     if (!peer_is_leader(p) && !raft_leads(&p->raft)) lead_send(p, from);
     else log_send_from(p, from, msg->u.get_log.from);
 }
 
-// Sends missing entries to members whose messages show an older log position.
+// Sends missing entries to members. Their messages carry their log positions.
 void log_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
@@ -124,7 +126,7 @@ void log_tick(peer *p) {
     }
 }
 
-// ---- the voters' side ---------------------------------------------------------------------------------------------
+// ---- the voters' side ---------------------------------------------------------------------------
 
 static message *compose(void *context, message_kind kind) { return peer_compose(context, kind); }
 
@@ -155,7 +157,8 @@ static void store(void *context, const log_entry *record) {
     store_begins(p, record->index, kept->u.base.entries);
 }
 
-// Compacts the store while no entry is uncommitted, which is most of the time: otherwise it would have to be stored again.
+// Compacts the store while no entry is uncommitted, which is most of the time: otherwise it would
+// have to be stored again.
 static void store_shorten(peer *p) {
     if (p->raft.last <= p->log->store_until || p->log->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_compact(&p->raft)) return;
     if (p->state.position == p->raft.last) raft_compact(&p->raft);
@@ -168,10 +171,11 @@ void log_open(peer *p) {
     p->raft.low_priority = c->kind != MEMBER_DATA;  // only a data peer can write checkpoints as a leader
 }
 
-// True while a snapshot is arriving. Entries of the own store continue behind it, or replace it if it breaks off.
+// True while a snapshot is arriving. Entries of the own store continue behind it, or replace it if
+// it breaks off.
 static bool begins_afresh(peer *p) {
-    if (p->state.position > p->log->afresh.floor || p->now >= p->log->afresh.until_ns) return false;
-    peer_wake_at(p, p->log->afresh.until_ns);
+    if (p->state.position > p->log->incoming.floor || p->now >= p->log->incoming.until_ns) return false;
+    peer_wake_at(p, p->log->incoming.until_ns);
     return true;
 }
 
@@ -180,7 +184,7 @@ static void apply_committed(peer *p) {
     if (begins_afresh(p)) return;
     while (p->state.position < p->raft.committed && (entry = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         if (peer_is_leader(p)) announce(p, entry);
-        p->log->afresh.as_of = 0;
+        p->log->incoming.as_of = 0;
         apply(p, entry);
     }
 }
@@ -210,7 +214,8 @@ void log_vote_message(peer *p, uint32_t from, const message *msg) {
     if (msg->kind == MESSAGE_VOTE && hears_leader(p)) lead_send(p, from);
 }
 
-// Takes addresses from a stored record, even if the entry is not committed. An address named by the user is kept as well.
+// Takes addresses from a stored record, even if the entry is not committed. An address named by the
+// user is kept as well.
 static void recall_addresses(peer *p, const log_entry *record) {
     const log_member *m = &record->u.member;
     if (record->kind == LOG_MEMBER && contact_find(p, &m->peer) != NO_CONTACT) contact_add(p, &m->peer, m->address);
@@ -251,7 +256,7 @@ bool peer_recall(peer *p, const log_entry *record) {
     return good;
 }
 
-// ---- the others' side ---------------------------------------------------------------------------------------------
+// ---- the others' side ---------------------------------------------------------------------------
 
 static void ask_for_log(peer *p) {
     if (p->now < p->log->asked_ns + TIMING_ASK_LOG_NS) return;
@@ -260,20 +265,21 @@ static void ask_for_log(peer *p) {
     peer_send_leader(p);
 }
 
-// The leader sends its log to members only. A peer that was removed while it was unreachable learns of it by asking.
+// The leader sends its log to members only. A peer that was removed while it was unreachable learns
+// of it by asking.
 void log_compare(peer *p, uint64_t newest) {
     if ((p->me != 0 || (p->leaving && raft_votes(&p->raft))) && newest > p->state.position) ask_for_log(p);
 }
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // other members may have replaced its contributions meanwhile: it joins again as a new member
-    p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->shadow;
+    p->cluster->rejoin_first |= p->me != 0 && p->ready && !p->standby;
     run_state_forget_members(&p->state);
     members_forget(p);
-    p->log->afresh.floor = p->state.position;
-    p->log->afresh.until_ns = p->now + TIMING_REPEAT_NS;
-    p->log->afresh.from = from;
-    p->log->afresh.as_of = as_of;
+    p->log->incoming.floor = p->state.position;
+    p->log->incoming.until_ns = p->now + TIMING_REPEAT_NS;
+    p->log->incoming.from = from;
+    p->log->incoming.as_of = as_of;
     p->state.position = 0;
     raft_reset_applied(&p->raft);
 }
@@ -291,15 +297,15 @@ static void take_addresses(peer *p, const log_voters *voters) {
     }
 }
 
-// Does this entry extend the local log? Snapshot entries may have gaps, because a snapshot omits entries that are obsolete at
-// its position. They are accepted only from the sender and position of the snapshot being installed. Any other entry must be
-// exactly the next one.
+// Does this entry extend the local log? Snapshot entries may have gaps, because a snapshot omits
+// entries that are obsolete at its position. They are accepted only from the sender and position of
+// the snapshot being installed. Any other entry must be exactly the next one.
 static bool follows(peer *p, uint32_t from, const message *msg) {
     const message_log *body = &msg->u.log;
     if (body->previous != p->state.position) return false;
-    if (p->log->afresh.as_of != 0 && from == p->log->afresh.from && msg->log_position == p->log->afresh.as_of) return true;
+    if (p->log->incoming.as_of != 0 && from == p->log->incoming.from && msg->log_position == p->log->incoming.as_of) return true;
     if (body->entry.kind == LOG_BASE || body->entry.index != p->state.position + 1) return false;
-    p->log->afresh.as_of = 0;
+    p->log->incoming.as_of = 0;
     return true;
 }
 
@@ -312,7 +318,8 @@ void on_log(peer *p, uint32_t from, const message *msg) {
     // the first entries of a snapshot are older than the state here, the last ones are not
     if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->state.position) return;
     if (body->reset) start_afresh(p, from, msg->log_position);
-    // a snapshot names only live members: applied to another state it would leave removed members in it
+    // a snapshot names only live members: applied to another state it would leave removed members
+    // in it
     if (!follows(p, from, msg)) {
         ask_for_log(p);
         return;

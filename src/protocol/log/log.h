@@ -9,7 +9,7 @@ enum {
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
 };
 
-// What voters keep; others never touch it.
+// The log entries in memory of a voter; other peers never use it.
 typedef struct log_window {
     log_entry append[PEER_MAX_APPENDS];  // of this step's EFFECT_APPENDs
     log_entry entry[RAFT_WINDOW];
@@ -26,10 +26,10 @@ typedef struct peer_log {
         uint64_t floor, until_ns;
         uint64_t as_of;       // 0: none comes
         uint32_t from;
-    } afresh;                 // a snapshot comes, entry by entry, in place of what was known up to `floor`
+    } incoming;                 // a snapshot comes, entry by entry, in place of what was known up to `floor`
 } peer_log;
 
-// ---- log.c ---------------------------------------------------------------------------------------------------------
+// ---- log.c --------------------------------------------------------------------------------------
 bool log_append(peer *p, const log_entry *entry);  // false: too many are under way, try later
 uint32_t log_room(const peer *p);                   // how many may be appended now
 void log_open(peer *p);

@@ -13,8 +13,8 @@ static tensor_sending *waiting_for(peer *p, const message *msg, const message_su
     return waits && s->to == msg->sender ? s : NULL;
 }
 
-// A receiver that has computed nothing yet gives no estimate. Assume this peer's own speed for all tensors that it has from
-// here.
+// A receiver that has computed nothing yet gives no estimate. Assume this peer's own speed for all
+// tensors that it has from here.
 static uint64_t newcomers_eta(peer *p, member_id to) {
     uint64_t given = 0;
     EACH_INFLIGHT(p, m) given += send_waits_at(&p->microbatch->inflight[m].on, to) || send_waits_at(&p->microbatch->inflight[m].back, to);
@@ -26,7 +26,7 @@ void on_accept(peer *p, const message *msg) {
     tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
     timing_link *link = send_link_of(p, msg->sender);
     if (s == NULL || link == NULL) return;
-    if (s->state == SEND_SENT && s->by != 0 && s->straight_ns != 0 && s->failures == 0) route_forwarded(p, msg->sender, p->now - s->sent_ns, s->straight_ns);
+    if (s->state == SEND_SENT && s->by != 0 && s->direct_ns != 0 && s->failures == 0) route_forwarded(p, msg->sender, p->now - s->sent_ns, s->direct_ns);
     if (s->state == SEND_SENT && s->by == 0) {
         timing_accepted(link, p->now - s->sent_ns);
         route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
@@ -56,13 +56,13 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     if (named || p->stage + 1 == p->run.stages) {  // to a chosen member: retry later, or let the owner choose another one
         h->on.state = SEND_LOST;
         h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
-        if (reason != DENY_FULL) send_tell_owner_lost(p, m, PHASE_FORWARD, by);
+        if (reason != DENY_FULL) send_suspect_to_owner(p, m, PHASE_FORWARD, by);
         return;
     }
     send_forward_routed(p, m);
 }
 
-static bool is_told_to_count(const peer *p, uint32_t m, member_id who) {
+static bool has_commit(const peer *p, uint32_t m, member_id who) {
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (p->microbatch->owned[m].stage[s].member == who && p->microbatch->owned[m].stage[s].committed) return true;
     return false;
@@ -73,11 +73,12 @@ void on_deny(peer *p, const message *msg) {
     uint32_t m = body->subject.m;
     if (!member_live(p, msg->sender)) return;
     if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
-        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT itself
-        if (microbatch_is_mine(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT
+        // itself
+        if (microbatch_is_mine(p, m) && !has_commit(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
-    if (body->phase == PHASE_RESUME && microbatch_is_mine(p, m) && is_told_to_count(p, m, msg->sender)) {
+    if (body->phase == PHASE_RESUME && microbatch_is_mine(p, m) && has_commit(p, m, msg->sender)) {
         own_commit_again(p, m, msg->sender);  // it must refuse the COMMIT itself, which is final
         return;
     }
@@ -103,14 +104,16 @@ void on_deny(peer *p, const message *msg) {
     }
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
-    if (p->stage > 0) send_tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
-    // a committed holder is replaced only when it refuses the COMMIT, so it is probed. A member whose log is behind has lost
-    // nothing: it is asked again until the time limit, and then replaced
-    else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+    if (p->stage > 0) send_suspect_to_owner(p, m, PHASE_BACKWARD, msg->sender);
+    // Rule R12: a committed holder is replaced only when it refuses the COMMIT, so it is probed.
+    // Rule R11: a member with a log that is behind has lost nothing; it is asked again until the
+    // time limit, and then replaced.
+    else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !has_commit(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
-// Sent over a link that has fallen since: the tensor or its answer was lost.
-static bool fell(const peer *p, const tensor_sending *s, member_id to) {
+// Rule D9: true if the tensor was sent over a link that has fallen since. The tensor or its answer
+// was lost.
+static bool was_lost_with_link(const peer *p, const tensor_sending *s, member_id to) {
     return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != send_links_of(p, to);
 }
 
@@ -118,8 +121,8 @@ void send_link_back(peer *p, member_id to) {
     if (p->me == 0) return;
     EACH_INFLIGHT(p, m) {
         inflight_microbatch *h = &p->microbatch->inflight[m];
-        if (fell(p, &h->on, to)) send_forward_again(p, m);
-        if (h->used && fell(p, &h->back, to)) send_backward(p, m);
-        if (microbatch_is_mine(p, m) && fell(p, &p->microbatch->owned[m].back, to)) own_send_gradient(p, m);
+        if (was_lost_with_link(p, &h->on, to)) send_forward_again(p, m);
+        if (h->used && was_lost_with_link(p, &h->back, to)) send_backward(p, m);
+        if (microbatch_is_mine(p, m) && was_lost_with_link(p, &p->microbatch->owned[m].back, to)) own_send_gradient(p, m);
     }
 }

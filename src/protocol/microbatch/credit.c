@@ -22,10 +22,10 @@ void credit_refresh(peer *p) {
     }
 }
 
-// CAN TAKE(t): sent by members of the last stage at version t, and by others once a member of the next stage has sent it.
-// Repeated whenever a slot becomes free.
+// CAN TAKE(t): sent by members of the last stage at version t, and by others once a member of the
+// next stage has sent it. Repeated whenever a slot becomes free.
 void credit_update(peer *p, bool again) {
-    bool may = p->ready && p->me != 0 && !p->shadow && run_state_goes_on(&p->state) && p->version == p->state.iteration;
+    bool may = p->ready && p->me != 0 && !p->standby && run_state_goes_on(&p->state) && p->version == p->state.iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
         may = false;
         for (uint32_t i = 0; i < p->microbatch->flow.count; i++) may |= p->microbatch->flow.peer[i].can_take;

@@ -1,13 +1,14 @@
-// Failover of an owner (docs/protocol.md, Owners that die). The leader gives its slots to another data peer. The new owner takes
-// an inventory (SURVEY, HOLDINGS) before it gives its first order.
+// Failover of an owner (docs/protocol.md, Owner failover). The leader gives its slots to another
+// data peer. The new owner takes an inventory (SURVEY, HOLDINGS) before it gives its first order.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
-// ---- every member: OWNER is a fence -------------------------------------------------------------------------------
+// ---- every member: OWNER is a fence -------------------------------------------------------------
 
-// What a member holds does not depend on the owner, so it stays. Tensors under way to the older owner, and gradients, whose path
-// it may have repaired, wait for orders.
+// Rule O1. Tensors that a member holds do not depend on the owner, so they stay. Tensors under way
+// to the older owner wait for orders. So do gradients, because the older owner may have repaired
+// their path.
 static void inflight_changes_owner(peer *p, uint16_t slot, member_id older) {
     for (uint32_t m = slot; m < p->microbatches; m += p->run.slots) {
         inflight_microbatch *h = &p->microbatch->inflight[m];
@@ -75,9 +76,10 @@ void on_survey(peer *p, const message *msg) {
     peer_send_member(p, msg->sender, 0);
 }
 
-// ---- the new owner ------------------------------------------------------------------------------------------------
+// ---- the new owner ------------------------------------------------------------------------------
 
-// How far the stage's work is at `st->member`. A gradient that a repair delivered before the activation does not count.
+// The progress of the stage's work at its holder; larger is further. A gradient that a repair
+// delivered before the activation does not count.
 static uint32_t progress_of(const owned_stage *st) {
     if (st->member == 0) return 0;
     return st->committed ? 5 : st->backward_done ? 4 : st->forward_done ? 2 + st->returning : 1;
@@ -106,7 +108,7 @@ static bool has_answered(const failover_state *t, member_id who) {
 }
 
 // Members admitted later have applied OWNER before they could hold anything.
-static bool must_answer(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->microbatch->failover.term && !has_answered(&p->microbatch->failover, m->id); }
+static bool must_answer(const peer *p, const cluster_member *m) { return m->contact != NO_CONTACT && !member_is_standby(m) && m->id < p->microbatch->failover.term && !has_answered(&p->microbatch->failover, m->id); }
 
 void on_holdings(peer *p, const message *msg) {
     const message_holdings *body = &msg->u.holdings;
@@ -127,7 +129,8 @@ static bool all_have_answered(const peer *p) {
     return true;
 }
 
-// The inventory is complete: each stage of each microbatch has at most one holder, which obeys only this owner.
+// The inventory is complete: each stage of each microbatch has at most one holder, which obeys only
+// this owner.
 static void adopt(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -165,14 +168,15 @@ void failover_tick(peer *p) {
     failover_drop(p);
 }
 
-// ---- the leader ---------------------------------------------------------------------------------------------------
+// ---- the leader ---------------------------------------------------------------------------------
 
 static bool may_inherit(const peer *p, const cluster_member *m) {
     if (m->kind != MEMBER_DATA || m->expelling) return false;
     return m->contact == NO_CONTACT || (!p->cluster->contacts[m->contact].departing && member_answers(p, m->id));
 }
 
-// Private data need no successor: they wait for their peer.
+// True if another data peer can take over the slots. Slots of private data need no successor: they
+// wait for their peer.
 bool failover_has_successor(const peer *p, const cluster_member *of) {
     if (p->run.shares > 0) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
@@ -180,7 +184,8 @@ bool failover_has_successor(const peer *p, const cluster_member *of) {
     return of->kind != MEMBER_DATA;
 }
 
-// The new owner: a data peer with the state before one that fetches it, then the one with the fewest slots.
+// The new owner: a data peer with the state before one that fetches it, then the one with the
+// fewest slots.
 static member_id successor(const peer *p, const member_id *owner) {
     member_id best = 0;
     uint64_t least = UINT64_MAX;
@@ -197,7 +202,8 @@ static member_id successor(const peer *p, const member_id *owner) {
     return best;
 }
 
-// Gives slots of removed owners to others. Waits while entries are being appended, since they may change the members.
+// Gives slots of removed owners to others. Waits while entries are being appended, since they may
+// change the members.
 void failover_lead(peer *p) {
     if (!p->state.started || p->raft.last != p->state.position) return;
     member_id owner[WIRE_MAX_SLOTS];

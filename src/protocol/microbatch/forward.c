@@ -1,13 +1,14 @@
-// The forwarder's part: tensors and chunks of other peers, passed on in pieces. It keeps no state of them.
+// The forwarder's part: tensors and chunks of other peers, passed on in pieces. It keeps no state
+// of them.
 #include "protocol/microbatch/microbatch.h"
 
 
-// For tests: a random forwarder, however quick the direct line is.
-member_id forward_anybody(peer *p, member_id to) {
+// For tests: a random forwarder, however fast the direct link is.
+member_id forward_random(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->cluster->member_count);
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[(start + i) % p->cluster->member_count];
-        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id)) return m->id;
+        if (m->id != to && m->contact != NO_CONTACT && !member_is_standby(m) && p->cluster->contacts[m->contact].link == LINK_UP && member_answers(p, m->id)) return m->id;
     }
     return 0;
 }

@@ -1,12 +1,13 @@
-// Tensors that a forwarder passes on in pieces (docs/protocol.md, Carried tensors). The message that names the tensor goes
-// directly to the receiver, so a forwarder cannot speak for the sender. It sees pieces only, and the joined tensor must have
-// the hash in the message. After any failure the sender uses another path, and after two failures the direct one.
+// Tensors that a forwarder passes on in pieces (docs/protocol.md, Relayed transfers). The message
+// that names the tensor goes directly to the receiver, so a forwarder cannot speak for the sender.
+// It sees pieces only, and the joined tensor must have the hash in the message. After any failure
+// the sender uses another path, and after two failures the direct one.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
 
 
-// ---- at the sender ------------------------------------------------------------------------------------------------
+// ---- at the sender ------------------------------------------------------------------------------
 
 static void send_otherwise(peer *p, uint32_t m, tensor_sending *s) {
     s->failures += member_answers(p, s->by);
@@ -31,19 +32,21 @@ static bool has_serial(const peer *p, const tensor_sending *s, uint64_t serial) 
     return s->serial == serial;
 }
 
-// The forwarder may not have read its own MEMBER entry yet, so the transfer is found by its number alone.
+// The forwarder may not have read its own MEMBER entry yet, so the transfer is found by its number
+// alone.
 void forwarded_refused(peer *p, uint32_t serial) { each_sending(p, has_serial, serial); }
 
 static bool is_lost(const peer *p, const tensor_sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }
 
-// ---- at the receiver ----------------------------------------------------------------------------------------------
+// ---- at the receiver ----------------------------------------------------------------------------
 
 _Static_assert(PEER_MAX_ARRIVALS == 32, "a bit of one word each");
 
 #define EACH_ARRIVAL(p, a) \
     for (forwarded_arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->microbatch->arrival) + 1))
 
-// The first used entry from `index` on, NULL: none. Entries are large and mostly unused, so a bit mask is searched instead.
+// The first used entry from `index` on, NULL: none. Entries are large and mostly unused, so a bit
+// mask is searched instead.
 static forwarded_arrival *arrival_from(peer *p, uint32_t index) {
     uint32_t later = index < PEER_MAX_ARRIVALS ? p->microbatch->arrivals_used >> index : 0;
     return later == 0 ? NULL : &p->microbatch->arrival[index + (uint32_t)__builtin_ctz(later)];
@@ -170,7 +173,7 @@ void forwarded_joined(peer *p, const core_job *t, const job_result *r) {
     }
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 static bool is_over(const peer *p, const forwarded_arrival *a) {
     bool late = !run_state_goes_on(&p->state) || (a->announced && a->iteration != p->state.iteration);

@@ -1,13 +1,13 @@
-// A tensor is sent directly, or in pieces by a forwarder where that is quicker.
+// A tensor is sent directly, or in pieces by a forwarder where that is faster.
 #include "protocol/microbatch/microbatch.h"
 
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
-// The planned forwarder is used once; then the quickest one that has not failed.
+// The planned forwarder is used once; then the fastest one that has not failed.
 static route_forwarding carrier_for(peer *p, const tensor_sending *s, member_id to, member_id planned) {
     route_forwarding d;
     if (s->failures == MOST_FAILURES) return (route_forwarding){0};
-    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_forwarding){.by = forward_anybody(p, to)};
+    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_forwarding){.by = forward_random(p, to)};
     return s->failed == 0 && route_forwarder_planned(p, to, planned, &d) ? d : route_forwarder(p, to, s->failed);
 }
 
@@ -28,7 +28,7 @@ bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, memb
     if (s->by == 0) return peer_send_member(p, to, blob);
     s->serial = (uint32_t)rng_next(&p->random) | 1;
     s->carried_ns = TIMING_FORWARD_NS + PATIENCE * (uint64_t)d.us * 1000;
-    s->straight_ns = (uint64_t)d.straight_us * 1000;
+    s->direct_ns = (uint64_t)d.direct_us * 1000;
     uint16_t pieces = route_pieces(p);
     *(forward ? &p->core.scratch.u.forward.parcel : &p->core.scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
     bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);

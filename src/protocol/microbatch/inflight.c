@@ -1,4 +1,5 @@
-// A microbatch at a member: x -> F -> y, dy -> B -> dx, COMMIT -> W -> counted (docs/protocol.md, The life of a microbatch).
+// A microbatch at a member: x -> F -> y, dy -> B -> dx, COMMIT -> W -> counted (docs/protocol.md,
+// The life of a microbatch).
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -15,9 +16,10 @@ static inflight_microbatch *entry_of(peer *p, const core_job *t, const job_resul
     return NULL;
 }
 
-// ---- answers ------------------------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
-// A microbatch without a slot may wait as long as others are under way; a repair only for a weight gradient, if one is due.
+// A microbatch without a slot may wait as long as others are under way; a repair only for a weight
+// gradient, if one is due.
 static uint64_t forward_eta(const peer *p, uint32_t m) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     bool long_wait = inflight_waits_for_slot(h) && !(h->repair && inflight_slot_is_due(p, m));
@@ -42,20 +44,21 @@ static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, ui
     peer_send_member(p, to, 0);
 }
 
-// ---- FORWARD ------------------------------------------------------------------------------------------------------
+// ---- FORWARD ------------------------------------------------------------------------------------
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
-    if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->shadow) return DENY_VERSION;
+    if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->standby) return DENY_VERSION;
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
-    // a newer ownership epoch means that the log here is behind; an older one does not change the tensor
+    // a newer ownership epoch means that the log here is behind; an older one does not change the
+    // tensor
     if (subject->owner_term > p->state.owner_term[subject->m % p->run.slots]) return DENY_VERSION;
     if (private_orphan(p, subject->m)) return DENY_STALE;
     if (p->state.has_close) return DENY_CLOSED;
     return DENY_REASONS;
 }
 
-// Takes the path of a message. If the gradient is here, the forward pass was complete: a message sent before that does not know
-// the whole path.
+// Takes the path of a message. If the gradient is here, the forward pass was complete: a message
+// sent before that does not know the whole path.
 static void take_path(inflight_microbatch *h, const message_path *path) {
     const message_path known = h->path;
     h->path = *path;
@@ -88,8 +91,8 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     }
 }
 
-// Takes the owner's plan for the rest of the path. If the plan was for another member of this stage, its forwarders do not
-// apply here.
+// Takes the owner's plan for the rest of the path. If the plan was for another member of this
+// stage, its forwarders do not apply here.
 static void take_plan(const peer *p, inflight_microbatch *h, const message_forward *body, member_id sender) {
     bool mine = body->ahead_count > 0 && body->ahead[0].member == p->me;
     h->ahead_count = body->ahead_count > 0 ? body->ahead_count - 1 : 0;
@@ -141,7 +144,8 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     inflight_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
 }
 
-// The forward pass is done here, and in stage 0 the loss too: after a failover the gradient may arrive before it.
+// True if the forward pass is done here, and in stage 0 the loss too. Reason: after a failover the
+// gradient may arrive before it.
 static bool backward_may_start(const peer *p, uint32_t m) {
     return p->microbatch->inflight[m].forward == WORK_DONE && (p->stage > 0 || p->microbatch->owned[m].phase == OWNED_BACKWARD);
 }
@@ -159,7 +163,8 @@ void inflight_forward_done(peer *p, const core_job *t, const job_result *r) {
         return;
     }
     if (r->failed && p->stage == 0) {
-        // its text has changed, or memory is short: it still votes, serves its state and saves, until its host ends it
+        // its text has changed, or memory is short: it still votes, serves its state and saves,
+        // until its host ends it
         p->disabled = true;
         h->forward = WORK_QUEUED;
         return;
@@ -184,7 +189,7 @@ void inflight_forward_done(peer *p, const core_job *t, const job_result *r) {
     if (h->used) inflight_trace(p, m, TRACE_FORWARD_DONE, 0, h->on.to);
 }
 
-// ---- BACKWARD -----------------------------------------------------------------------------------------------------
+// ---- BACKWARD -----------------------------------------------------------------------------------
 
 static void backward_again(peer *p, const message_backward *body, member_id sender) {
     uint32_t m = body->subject.m;
@@ -220,7 +225,8 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     // in a repair the gradient may come before the activation
     if (!h->used) h = inflight_open(p, m);
     h->cancelled = false;
-    // it waits for a slot behind a microbatch that may wait for a slot this one holds in another stage
+    // it waits for a slot behind a microbatch that may wait for a slot this one holds in another
+    // stage
     if (inflight_waits_for_slot(h)) h->repair = true;
     send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
@@ -270,7 +276,7 @@ void inflight_backward_done(peer *p, const core_job *t, const job_result *r) {
     send_backward(p, m);
 }
 
-// ---- COMMIT -------------------------------------------------------------------------------------------------------
+// ---- COMMIT -------------------------------------------------------------------------------------
 
 static void answer_counted(peer *p, uint32_t m) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
@@ -333,7 +339,7 @@ void inflight_weight_done(peer *p, const core_job *t, const job_result *r) {
     if (p->stage == 0) own_launch(p);
 }
 
-// ---- CANCEL, PROBE, RESUME ----------------------------------------------------------------------------------------
+// ---- CANCEL, PROBE, RESUME ----------------------------------------------------------------------
 
 void on_cancel(peer *p, const message *msg) {
     const message_subject *s = &msg->u.cancel.subject;
@@ -404,7 +410,8 @@ void on_resume(peer *p, const message *msg) {
     else inflight_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
 }
 
-// A stash that has waited long reports to its owner, which may have cancelled it: CANCEL can be lost.
+// A stash that has waited long reports to its owner, which may have cancelled it: CANCEL can be
+// lost.
 void inflight_tick(peer *p) {
     if (p->stage == 0 || p->me == 0 || peer_breaks(p, PEER_MUTANT_KEEPS_LOSERS)) return;
     EACH_INFLIGHT(p, m) {

@@ -7,15 +7,15 @@
 #include "protocol/route/routing.h"
 
 enum {
-    FORWARD_MOST_TENSORS = 32,         // tensors' worth of bytes may wait on a forwarder's lines
+    FORWARD_MOST_TENSORS = 32,         // tensors' worth of bytes may wait on a forwarder's links
 };
 
-// ---- credit.c ------------------------------------------------------------------------------------------------------
+// ---- credit.c -----------------------------------------------------------------------------------
 void credit_refresh(peer *p);
 void on_can_take(peer *p, const message *msg);
 void credit_update(peer *p, bool again);
 
-// ---- inflight.c ----------------------------------------------------------------------------------------------------
+// ---- inflight.c ---------------------------------------------------------------------------------
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void on_cancel(peer *p, const message *msg);
@@ -28,7 +28,7 @@ void inflight_forward_done(peer *p, const core_job *t, const job_result *r);
 void inflight_backward_done(peer *p, const core_job *t, const job_result *r);
 void inflight_weight_done(peer *p, const core_job *t, const job_result *r);
 
-// ---- slots.c -------------------------------------------------------------------------------------------------------
+// ---- slots.c ------------------------------------------------------------------------------------
 inflight_microbatch *inflight_open(peer *p, uint32_t m);
 bool inflight_slot(peer *p, inflight_microbatch *h);  // false: none free
 bool inflight_claim(peer *p, uint32_t m);  // it has a slot or gets one; a repair may evict another microbatch
@@ -50,15 +50,15 @@ void inflight_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_
 uint64_t inflight_eta(const peer *p, uint8_t phase);
 bool inflight_weights_pending(const peer *p);  // a committed weight gradient is not in the sum yet
 
-// ---- send.c --------------------------------------------------------------------------------------------------------
+// ---- send.c -------------------------------------------------------------------------------------
 void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
-// True if it is under way over a link that has not fallen since, to a member that answers: a second copy would only fill the
-// line. Limited to a few times.
+// True if it is under way over a link that has not fallen since, to a member that answers: a second
+// copy would only fill the link. Limited to a few times.
 bool send_is_under_way(peer *p, tensor_sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to the same receiver
 void send_forward_proven(peer *p, uint32_t m, member_id by);  // `by` has computed it, whether or not its COMPLETE arrives
-void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who);
+void send_suspect_to_owner(peer *p, uint32_t m, uint8_t phase, member_id who);
 void send_add_tried(tensor_sending *s, member_id who);
 void send_forward_routed(peer *p, uint32_t m);
 uint32_t send_links_of(const peer *p, member_id id);
@@ -68,22 +68,22 @@ bool send_waits_at(const tensor_sending *s, member_id to);
 void send_retry_waiting(peer *p);
 void send_link_lost(peer *p, member_id to);    // a link fell: tensors still believed to be under way on it are given TIMING_LINK_GRACE_NS
 void send_member_gone(peer *p, member_id gone);
-// Called at its time limit. True: it may still be under way, and the limit was extended.
+// Called at the time limit of a tensor. True: it may still be under way, so the limit was extended.
 bool send_waits_on(peer *p, tensor_sending *s);
 void sends_tick(peer *p);
 
-// ---- answers.c -----------------------------------------------------------------------------------------------------
+// ---- answers.c ----------------------------------------------------------------------------------
 void send_link_back(peer *p, member_id to);    // a link came up: sends again what the link before it lost
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
 
-// ---- forwarded_send.c -------------------------------------------------------------------------------------------------
-// Sends p->core.scratch, a FORWARD or BACKWARD, with its tensor: by the forwarder `planned`, directly if that is `to`, and by
-// the quickest path if it is 0.
+// ---- forwarded_send.c ---------------------------------------------------------------------------
+// Sends p->core.scratch, a FORWARD or BACKWARD, with its tensor: by the forwarder `planned`,
+// directly if that is `to`, and by the fastest path if it is 0.
 bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned);
 
-// ---- forwarded.c ---------------------------------------------------------------------------------------------------
+// ---- forwarded.c --------------------------------------------------------------------------------
 // True: the tensor of this FORWARD or BACKWARD arrives in pieces, and the message is handled then.
 bool forwarded_announced(peer *p, const message *msg);
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
@@ -91,25 +91,25 @@ void forwarded_refused(peer *p, uint32_t serial);  // by its forwarder
 void forwarded_joined(peer *p, const core_job *t, const job_result *r);
 void forwarded_tick(peer *p);
 
-// ---- forward.c -----------------------------------------------------------------------------------------------------
-member_id forward_anybody(peer *p, member_id to);  // for tests: a random forwarder
+// ---- forward.c ----------------------------------------------------------------------------------
+member_id forward_random(peer *p, member_id to);  // for tests: a random forwarder
 void forward_refuse(peer *p, member_id origin, uint32_t serial);
 void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 
-// ---- ownership.c ---------------------------------------------------------------------------------------------------
+// ---- ownership.c --------------------------------------------------------------------------------
 bool microbatch_is_mine(const peer *p, uint32_t m);
 bool microbatch_is_eval(const peer *p, uint32_t m);  // held-out text
 uint16_t microbatch_slot(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
-// This peer owns m, but not all members have sent HOLDINGS of it.
+// True if this peer owns m, but not all members have sent HOLDINGS of it.
 bool failover_pending(const peer *p, uint32_t m);
-// Elastic: m's owner is gone, so uncommitted work on m is useless.
+// Elastic: true if m's owner is gone, so that uncommitted work on m is useless.
 bool private_orphan(const peer *p, uint32_t m);
-// Elastic: the CLOSE of this iteration leaves m out.
+// Elastic: true if the CLOSE of this iteration leaves m out.
 bool private_closed_out(const peer *p, uint32_t m);
 bool private_elastic(const peer *p);
 
-// ---- own.c ---------------------------------------------------------------------------------------------------------
+// ---- own.c --------------------------------------------------------------------------------------
 void own_launch(peer *p);
 void own_home(peer *p, const message *msg, blob_id x);
 void own_loss_done(peer *p, const core_job *t, const job_result *r);
@@ -128,7 +128,7 @@ void own_tick(peer *p);
 void on_trace(peer *p, const message *msg);
 void on_counted(peer *p, const message *msg);
 
-// ---- repair.c ------------------------------------------------------------------------------------------------------
+// ---- repair.c -----------------------------------------------------------------------------------
 void on_status(peer *p, const message *msg);
 void repair_begin(peer *p, uint32_t m);
 void repair_tick(peer *p, uint32_t m);
@@ -137,7 +137,7 @@ void repair_member_gone(peer *p, member_id gone, bool expelled);
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
 void repair_suspect(peer *p, const message *msg);
 
-// ---- failover.c ----------------------------------------------------------------------------------------------------
+// ---- failover.c ---------------------------------------------------------------------------------
 void failover_owner(peer *p, uint16_t slot, member_id older);  // OWNER
 void failover_drop(peer *p);
 void failover_tick(peer *p);
@@ -146,11 +146,12 @@ void on_holdings(peer *p, const message *msg);
 void failover_lead(peer *p);  // the leader gives slots without an owner to other data peers
 bool failover_has_successor(const peer *p, const cluster_member *of);
 
-// ---- private.c -----------------------------------------------------------------------------------------------------
+// ---- private.c ----------------------------------------------------------------------------------
 void private_share(peer *p, uint16_t share, uint16_t freed);  // SHARE
 // The member that has a slot's data; 0: it is away.
 member_id private_owner(const peer *p, uint16_t slot);
-// At the leader: whether the joiner gets a share, and the SHARE entry to append; kind LOG_NONE: it is in the log already.
+// At the leader: whether the joiner gets a share, and the SHARE entry to append; kind LOG_NONE: it
+// is in the log already.
 join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry);
 bool private_left_out(const peer *p, uint32_t m);
 void private_lead(peer *p);

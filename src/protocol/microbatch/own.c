@@ -1,5 +1,5 @@
-// A microbatch at its owner: launch, completion of the forward pass, loss, gradient, commit, settled. Only the owner changes a
-// path after the forward pass, so repairs do not race.
+// A microbatch at its owner: launch, completion of the forward pass, loss, gradient, commit,
+// settled. Only the owner changes a path after the forward pass, so repairs do not race.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -20,15 +20,16 @@ static void owned_clear(peer *p, uint32_t m) {
     *o = (owned_microbatch){.stage = stages, .nonce = o->nonce};
 }
 
-// After CLOSE only counted microbatches are needed, but those until FINAL.
+// True if the microbatch is still needed. After CLOSE only counted ones are, and those until FINAL.
 static bool wanted(const peer *p, uint32_t m) {
     if (!microbatch_is_mine(p, m) || failover_pending(p, m) || p->microbatch->owned[m].phase != OWNED_IDLE || p->microbatch->inflight[m].used) return false;
     if (p->state.has_close) return !microbatch_is_eval(p, m) && bitset_has(p->state.close.counted.words, m);
     return microbatch_planned(p, m);
 }
 
-// The furthest stage that has computed it; `stages` if it was complete at an owner once and the last stage still has it. A last
-// stage that lost it must compute it again, and may wait there for a slot that others hold.
+// The furthest stage that has computed it; `stages` if it was complete at an owner once and the
+// last stage still has it. A last stage that lost it must compute it again, and may wait there for
+// a slot that others hold.
 static uint32_t front_of(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     uint32_t front = 0;
@@ -42,7 +43,8 @@ static uint32_t front_of(const peer *p, uint32_t m) {
     return past ? p->run.stages : front;
 }
 
-// Microbatches of a dead owner hold slots of other members, so they come first, the furthest before all.
+// Microbatches of a dead owner hold slots of other members, so they come first, the furthest before
+// all.
 static uint32_t next_to_launch(const peer *p) {
     uint32_t best = UINT32_MAX, best_front = 0;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -61,8 +63,8 @@ void own_restart(peer *p, uint32_t m) {
     inflight_free(p, m);  // the free slot launches the next one
 }
 
-// No slot became free for long: members may hold slots for microbatches that wait for a slot here. The least advanced one in
-// its forward pass gives up its slot and begins again later.
+// No slot became free for long: members may hold slots for microbatches that wait for a slot here.
+// The least advanced one in its forward pass gives up its slot and begins again later.
 static void give_up_one(peer *p, uint32_t for_m) {
     uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
     for (uint32_t m = p->microbatches; m-- > 0;) {
@@ -123,7 +125,7 @@ void own_launch(peer *p) {
 
 void own_cancel(peer *p, uint32_t m, member_id who) {
     const cluster_member *at = who == p->me ? NULL : member_find(p, who);
-    if (at == NULL || member_is_shadow(at)) return;
+    if (at == NULL || member_is_standby(at)) return;
     message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
     cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->state.owner_term[m % p->run.slots]};
     peer_send_member(p, who, 0);
@@ -138,7 +140,7 @@ void own_free_all(peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++) owned_clear(p, m);
 }
 
-// ---- home ---------------------------------------------------------------------------------------------------------
+// ---- completed at the owner ---------------------------------------------------------------------
 
 static void answer_home(peer *p, const message *msg, bool accepted) {
     if (msg->sender == p->me) return;
@@ -220,7 +222,8 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     peer_release(p, &o->home);
     o->loss = r->loss;
     o->tokens = r->tokens;
-    // in fast mode the new owner's kernels may differ from those that gave a finite loss: then the iteration is skipped
+    // in fast mode the new owner's kernels may differ from those that gave a finite loss: then the
+    // iteration is skipped
     bool counts = !microbatch_is_eval(p, m) && (r->finite || was_told_to_count(p, m));
     o->overflow |= counts && !r->finite;
     if (!counts) {
@@ -254,7 +257,7 @@ void own_loss_done(peer *p, const core_job *t, const job_result *r) {
     h->backward = WORK_QUEUED;
 }
 
-// ---- commit -------------------------------------------------------------------------------------------------------
+// ---- commit -------------------------------------------------------------------------------------
 
 static void send_commit(peer *p, uint32_t m, uint16_t s) {
     owned_microbatch *o = &p->microbatch->owned[m];
@@ -269,14 +272,14 @@ static void send_commit(peer *p, uint32_t m, uint16_t s) {
     peer_send_member(p, o->stage[s].member, 0);
 }
 
-// A microbatch with a finite loss counts whatever happens to its path. So a member with its input gradient is committed at once
-// and need not keep its slot until all others have theirs. A microbatch that may begin again, or be left out, is committed
-// as a whole.
+// A microbatch with a finite loss counts whatever happens to its path. So a member with its input
+// gradient is committed at once and need not keep its slot until all others have theirs. A
+// microbatch that may begin again, or be left out, is committed as a whole.
 static bool commits(const peer *p, const owned_microbatch *o) {
     return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
 }
 
-// COMMIT to every holder whose input gradient is done; repeated until COUNTED.
+// Rule M3: sends COMMIT to every holder that has its input gradient; repeated until COUNTED.
 void own_commit(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 0; s < p->run.stages; s++) {
@@ -285,7 +288,8 @@ void own_commit(peer *p, uint32_t m) {
     }
 }
 
-// In any phase, also after a failover: a member that had a COMMIT may have begun to count, and learns no more than that it may.
+// In any phase, also after a failover: a member that had a COMMIT may have begun to count, and
+// learns no more than that it may.
 void own_commit_again(peer *p, uint32_t m, member_id who) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
@@ -342,22 +346,22 @@ void own_settle(peer *p, uint32_t m) {
     peer_send_leader(p);
 }
 
-// ---- TRACE --------------------------------------------------------------------------------------------------------
+// ---- TRACE --------------------------------------------------------------------------------------
 
 // In a repair the gradient may come before the activation.
-static bool says_forward(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
+static bool reports_forward_done(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
 
-// Of two copies in a stage the more advanced one is recorded. If each replaced the other with every TRACE, waiting would look
-// like progress, and a loss behind them would not be repaired.
+// Of two copies in a stage the more advanced one is recorded. If each replaced the other with every
+// TRACE, waiting would look like progress, and a loss behind them would not be repaired.
 static bool trace_further(const owned_stage *st, const message_trace *body) {
-    bool forward = says_forward(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
+    bool forward = reports_forward_done(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
     if (st->backward_done || st->committed) return false;
     return (forward && !st->forward_done) || (returning && !st->returning);
 }
 
 // True if the TRACE reports progress: a stash that only waits repeats its TRACE.
 static bool trace_progress(owned_stage *st, const message_trace *body) {
-    bool forward = says_forward(body), backward = body->phase == TRACE_BACKWARD_DONE;
+    bool forward = reports_forward_done(body), backward = body->phase == TRACE_BACKWARD_DONE;
     bool news = st->eta_ns == 0 || (forward && !st->forward_done) || (backward && !st->backward_done) || (body->phase == TRACE_RETURNING && !st->returning);
     st->forward_done |= forward;
     st->backward_done |= backward;
@@ -366,12 +370,13 @@ static bool trace_progress(owned_stage *st, const message_trace *body) {
     return news;
 }
 
-// A TRACE during a probe also answers it; a member that became known after the probe began was not asked.
+// A TRACE during a probe also answers it; a member that became known after the probe began was not
+// asked.
 static void trace_answers(owned_stage *st, const message_trace *body) {
     if (!st->answered) st->forwarding = st->working = true;
     st->answered = true;
     st->has_x |= body->phase == TRACE_ACCEPTED;
-    st->has_y |= st->forward_done || says_forward(body);
+    st->has_y |= st->forward_done || reports_forward_done(body);
     st->has_dy |= body->phase == TRACE_RETURNING;
     st->has_dx |= body->phase == TRACE_BACKWARD_DONE;
 }
@@ -397,7 +402,7 @@ void on_trace(peer *p, const message *msg) {
     }
     if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
-    if (s == 1 && says_forward(body)) send_forward_proven(p, m, msg->sender);
+    if (s == 1 && reports_forward_done(body)) send_forward_proven(p, m, msg->sender);
     if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
         o->backoff = 0;
@@ -406,10 +411,11 @@ void on_trace(peer *p, const message *msg) {
     if (commits(p, o) && st->backward_done && !st->counted) send_commit(p, m, s);
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
-// All other members have counted it and its gradient is here: only this peer's own work is left, so no probe is needed.
-static bool only_mine_is_left(const peer *p, uint32_t m) {
+// All other members have counted it and its gradient is here: only this peer's own work is left, so
+// no probe is needed.
+static bool only_own_work_left(const peer *p, uint32_t m) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     for (uint16_t s = 1; s < p->run.stages; s++)
@@ -435,7 +441,7 @@ static void own_one_tick(peer *p, uint32_t m) {
     repair_tick(p, m);
     if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
         if (o->phase == OWNED_COMMITTED) own_commit(p, m);
-        if (only_mine_is_left(p, m)) own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
+        if (only_own_work_left(p, m)) own_touch(p, m, inflight_eta(p, PHASE_BACKWARD));
         else repair_begin(p, m);
     }
     if (o->probe_ns == 0) peer_wake_at(p, o->deadline_ns);

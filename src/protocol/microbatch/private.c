@@ -1,5 +1,5 @@
-// Local-data training (docs/protocol.md, Private data). A data shard and its share of the microbatches belong to one peer, in all
-// of its incarnations, and wait while it is away.
+// Local-data training (docs/protocol.md, Private data). A data shard and its share of the
+// microbatches belong to one peer, in all of its incarnations, and wait while it is away.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -15,14 +15,15 @@ static member_id member_of(const peer *p, const run_share *s) {
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
-// According to its heartbeats, or to this peer's own state.
+// True if the member has the newest state, by its heartbeats or, for this peer, by its own state.
 static bool has_newest_state(const peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
     return m->contact == NO_CONTACT ? p->ready : p->cluster->contacts[m->contact].beat.ready == p->state.iteration + 1;
 }
 
-// Elastic: a peer that returns gets its slots when it has the state, and not in an iteration that goes on without it.
+// Elastic: a peer that returns gets its slots when it has the state, and not in an iteration that
+// goes on without it.
 member_id private_owner(const peer *p, uint16_t slot) {
     uint16_t share = share_of(p, slot);
     member_id who = member_of(p, &p->state.share[share]);
@@ -35,11 +36,11 @@ void private_share(peer *p, uint16_t share, uint16_t freed) {
     p->microbatch->share[share] = (share_state){0};
 }
 
-// ---- the leader ---------------------------------------------------------------------------------------------------
+// ---- the leader ---------------------------------------------------------------------------------
 
 static bool is_its(const run_share *s, const braid_id *who) { return s->index != 0 && id_equal(&s->entry.peer, who); }
 
-// Before the start a share is free again when its peer is gone.
+// True if the share has no peer. Before the start a share is free again when its peer is gone.
 static bool is_free(const peer *p, const run_share *s, const braid_id *who) {
     return s->index == 0 || (!p->state.started && (is_its(s, who) || member_of(p, s) == 0));
 }
@@ -70,7 +71,7 @@ bool private_gathered(const peer *p) {
     return true;
 }
 
-// ---- the leader, elastic: how long an iteration waits -------------------------------------------------------------
+// ---- the leader, elastic: how long an iteration waits -------------------------------------------
 
 bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->microbatch->share[share_of_microbatch(p, m)].left_out; }
 
@@ -81,7 +82,8 @@ void private_lead_begin(peer *p) {
     }
 }
 
-// It had the state of the last iteration, so it is ready as soon as other members are.
+// True if the owner had the state of the last iteration, so that it is ready as soon as other
+// members are (rule P11).
 static bool keeps_up(const peer *p, member_id who) {
     const cluster_member *m = member_find(p, who);
     if (m == NULL) return false;
@@ -112,7 +114,7 @@ void private_lead(peer *p) {
     }
 }
 
-// ---- members, elastic ---------------------------------------------------------------------------------------------
+// ---- members, elastic ---------------------------------------------------------------------------
 
 // Frees uncommitted microbatches of a gone owner: other microbatches may need their slots.
 void private_gone(peer *p, member_id gone) {
@@ -121,8 +123,8 @@ void private_gone(peer *p, member_id gone) {
         if (p->state.owner[m % p->run.slots] == gone && !p->microbatch->inflight[m].counted && p->microbatch->inflight[m].weight == WORK_NONE) inflight_drop(p, m);
 }
 
-// Removes a microbatch that CLOSE leaves out. If it is in the sum, it is computed again and subtracted: parts hold exactly what
-// CLOSE counts.
+// Removes a microbatch that CLOSE leaves out. If it is in the sum, it is computed again and
+// subtracted: parts hold exactly what CLOSE counts.
 static void take_back(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (h->weight == WORK_RUNNING) return;
@@ -148,7 +150,7 @@ static void take_all_back(peer *p) {
         if (private_closed_out(p, m)) take_back(p, m);
 }
 
-// ---- everybody: who is awaited ------------------------------------------------------------------------------------
+// ---- every member: awaited peers (rule P2) ------------------------------------------------------
 
 static void tell_share(peer *p, uint16_t s, tell_kind kind) {
     tell t = {.kind = kind, .iteration = p->state.iteration, .id = p->state.share[s].entry.peer};
@@ -179,7 +181,7 @@ void private_compensate_pause(peer *p, uint64_t late_ns) {
     }
 }
 
-// ---- the leader, strict: the run is to end, and an iteration waits for somebody who does not come ---------------------
+// ---- the leader, strict: the end of the run while a data shard is missing (rule P5) -------------
 
 static bool is_given_up(peer *p, const share_state *s) {
     uint64_t until = (s->awaited_ns > p->drain_ns ? s->awaited_ns : p->drain_ns) + TIMING_AWAITED_NS;

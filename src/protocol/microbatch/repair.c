@@ -1,9 +1,11 @@
-// Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the path, waits one silence
-// limit, and acts on what they hold:
-//   - a forward that stands still is sent again by the last member that has it;
-//   - a gap (stages without a usable member) is filled from the left: y goes forward through replacements, which wait for dy;
-//   - a gradient that stands still is sent again from the right.
-// Every order may be given twice without harm, so a wrong suspicion costs work and never the result.
+// Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the
+// path, waits one silence limit, and acts on what they hold:
+//   - a forward that no member carries on is resent by the last member that has it (R1);
+//   - a gap (stages without a usable member) is filled from the left: y goes through replacements,
+//     and the last waits for dy (R2);
+//   - a gradient that no member carries on is resent from the right (R5).
+// Every order may be given twice without harm, so a wrong suspicion costs work and never the
+// result.
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -18,9 +20,10 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
     return h->forward != WORK_DONE || send_pending(&h->on);
 }
 
-// The activation for a replacement is under way: the last member on the left that has it reports that it is sending. On slow lines
-// that takes long. The time is limited, because that member may be sending to a replacement that was chosen earlier.
-static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
+// True if the activation for a replacement is under way: the last member on the left that has it
+// reports that it is sending. On slow links that takes long. The time is limited, because that
+// member may be sending to a replacement that was chosen earlier.
+static bool replacement_is_fed(const peer *p, const owned_microbatch *o, uint16_t s) {
     if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
     while (s-- > 1) {
         const owned_stage *left = &o->stage[s];
@@ -31,17 +34,19 @@ static bool filling(const peer *p, const owned_microbatch *o, uint16_t s) {
     return self_sends_forward(p, (uint32_t)(o - p->microbatch->owned));
 }
 
-// Members that report progress get no new orders, for a limited time: what they wait for may never come.
-static bool believed(const peer *p, const owned_microbatch *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
+// Rule R6. Members that report progress get no new orders, for a limited time: what they wait for
+// may never come.
+static bool reports_progress(const peer *p, const owned_microbatch *o) { return p->now < o->progress_since_ns + TIMING_FILL_MOST_NS; }
 
-// The holder of stage s can continue: it has the input or the output, or it is committed and must not be replaced.
-static bool usable(const peer *p, const owned_microbatch *o, uint16_t s) {
+// True if the holder of stage s can continue: it has the input or the output, or it is committed
+// and must not be replaced.
+static bool can_continue(const peer *p, const owned_microbatch *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
     if (o->phase == OWNED_FORWARD && st->member == 0) return true;  // only its TRACE is missing
     if (committed_and_live(p, st)) return true;
     bool chosen = st->chosen_ns != 0 && member_answers(p, st->member);
-    if (chosen && (p->now < st->chosen_ns + TIMING_FILL_NS || filling(p, o, s))) return true;
+    if (chosen && (p->now < st->chosen_ns + TIMING_FILL_NS || replacement_is_fed(p, o, s))) return true;
     bool has_it = st->has_y || st->has_x || peer_breaks(p, PEER_MUTANT_RECORDS_ARE_TRUTH);
     return member_live(p, st->member) && st->answered && has_it;
 }
@@ -51,7 +56,7 @@ static void forget_holder(owned_stage *st) {
     *st = (owned_stage){.rev = st->rev + (st->committed ? 1 : 0)};
 }
 
-// ---- probing ------------------------------------------------------------------------------------------------------
+// ---- probing ------------------------------------------------------------------------------------
 
 void repair_begin(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
@@ -102,10 +107,10 @@ void on_status(peer *p, const message *msg) {
     o->probe_ns = p->now;  // every member has answered
 }
 
-// ---- acting -------------------------------------------------------------------------------------------------------
+// ---- acting -------------------------------------------------------------------------------------
 
-// The path in orders. While the forward pass is incomplete it has no member for the last stage: that is how members recognise
-// a microbatch that may be evicted.
+// The path in orders. While the forward pass is incomplete it has no member for the last stage:
+// that is how members recognise a microbatch that may be evicted.
 static void path_of(const peer *p, const owned_microbatch *o, message_path *path) {
     memset(path, 0, sizeof *path);
     path->stages = p->run.stages;
@@ -140,7 +145,7 @@ static uint64_t link_cost(const peer *p, member_id who) {
     return 0;
 }
 
-// Its free slots, less those that repairs of this owner took since its last heartbeat.
+// Free slots of a candidate, less those that repairs of this owner took since its last heartbeat.
 static uint64_t free_slots(const peer *p, const cluster_member *c) {
     uint32_t used = p->cluster->contacts[c->contact].beat.queued;
     uint64_t slots = used < c->capacity ? c->capacity - used : 0;
@@ -151,8 +156,8 @@ static uint64_t free_slots(const peer *p, const cluster_member *c) {
     return slots < 255 ? slots : 255;
 }
 
-// Number of this owner's repairs that wait for a tensor on the line between `who` and `beside`.
-static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id beside, uint16_t its_stage) {
+// Number of this owner's repairs with a tensor under way on the link between these two members.
+static uint64_t repairs_on_link(const peer *p, member_id who, uint16_t stage, member_id beside, uint16_t its_stage) {
     uint64_t crowd = 1;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         if (!microbatch_is_mine(p, m)) continue;
@@ -163,18 +168,19 @@ static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id
     return crowd;
 }
 
-// Cost of bringing a microbatch to `c` from both sides, where link bandwidths are advertised; 0: they are not.
+// Cost of bringing a microbatch to `c` from both sides, where link bandwidths are advertised; 0:
+// they are not.
 static uint64_t way_through(const peer *p, uint32_t m, const cluster_member *c) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     uint16_t before = (uint16_t)(c->stage - 1), behind = (uint16_t)((c->stage + 1) % p->run.stages);
     member_id left = before == 0 ? p->me : o->stage[before].member, right = behind == 0 ? p->me : o->stage[behind].member;
     if (!route_by_time(p)) return 0;
-    uint64_t cost = route_line_cost(p, left, c->id) * crowd_on(p, c->id, c->stage, left, before);
-    return right == 0 ? cost : cost + route_line_cost(p, c->id, right) * crowd_on(p, c->id, c->stage, right, behind);
+    uint64_t cost = route_linkstate_cost(p, left, c->id) * repairs_on_link(p, c->id, c->stage, left, before);
+    return right == 0 ? cost : cost + route_linkstate_cost(p, c->id, right) * repairs_on_link(p, c->id, c->stage, right, behind);
 }
 
-// Chooses the replacement in a stage: a member at this iteration that answers, has a free slot, and is the cheapest. Without a
-// free slot any will do, since a repair may evict.
+// Chooses the replacement in a stage: a member at this iteration that answers, has a free slot, and
+// is the cheapest. Without a free slot any will do, since a repair may evict.
 static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_id instead_of, uint64_t salt) {
     member_id best = 0;
     uint64_t best_score = 0;
@@ -202,7 +208,8 @@ static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
     peer_tell(p, &t);
 }
 
-// Fills stages first .. last, none of which has a usable member. False: a stage has no possible replacement.
+// Fills stages first .. last, none of which has a usable member. False: a stage has no possible
+// replacement.
 static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
     owned_microbatch *o = &p->microbatch->owned[m];
     for (uint16_t s = first; s <= last; s++)
@@ -222,14 +229,14 @@ static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
     return true;
 }
 
-// Gaps among stages 1 .. below - 1.
+// Fills the gaps among stages 1 .. below - 1. False: one cannot be filled.
 static bool fill_gaps(peer *p, uint32_t m, uint16_t below) {
     owned_microbatch *o = &p->microbatch->owned[m];
     bool any = false;
     for (uint16_t s = 1; s < below; s++) {
-        if (usable(p, o, s)) continue;
+        if (can_continue(p, o, s)) continue;
         uint16_t last = s;
-        while (last + 1 < below && !usable(p, o, (uint16_t)(last + 1))) last++;
+        while (last + 1 < below && !can_continue(p, o, (uint16_t)(last + 1))) last++;
         any |= fill_gap(p, m, s, last);
         s = last;
     }
@@ -247,30 +254,31 @@ static void repair_forward(peer *p, uint32_t m) {
     owned_microbatch *o = &p->microbatch->owned[m];
     uint16_t front = 0;
     for (uint16_t s = 1; s < p->run.stages; s++)
-        if (o->stage[s].member != 0 && usable(p, o, s)) front = s;
+        if (o->stage[s].member != 0 && can_continue(p, o, s)) front = s;
     fill_gaps(p, m, front);
     bool returned = o->adopted && o->stage[1].member != 0 && o->stage[1].has_dx && lacks_gradient(p, m, 0);
     if (returned) order_resend(p, m, 1, PHASE_BACKWARD, 0);  // its F and its loss may be computed meanwhile
     bool moving = front == 0 ? self_sends_forward(p, m) : o->stage[front].forwarding;
-    if (moving && believed(p, o)) return;
+    if (moving && reports_progress(p, o)) return;
     if (front + 1 < p->run.stages) tell_repair(p, m, (uint16_t)(front + 1), o->stage[front + 1].member);
     for (uint16_t s = (uint16_t)(front + 1); s < p->run.stages; s++) o->stage[s] = (owned_stage){.rev = o->stage[s].rev};
     order_resend(p, m, front, PHASE_FORWARD, p->run.stages);
 }
 
-// Stage s has the gradient that stage s - 1 needs.
+// True if stage s has the gradient that stage s - 1 needs.
 static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     if (s == p->run.stages) return o->gradient != 0;
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
 }
 
-// The gradient is under way to the present holder, which may still accept it: a second copy would only fill the line.
+// True if the gradient is under way to the present holder, which may still accept it: a second copy
+// would only fill the link.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned_microbatch *o = &p->microbatch->owned[m];
     const owned_stage *to = &o->stage[s - 1];
     if (to->chosen_ns != 0 && (!to->dy_ordered || p->now >= to->chosen_ns + TIMING_FILL_MOST_NS)) return false;
-    if (!believed(p, o)) return false;
+    if (!reports_progress(p, o)) return false;
     if (s < p->run.stages) return o->stage[s].answered && o->stage[s].has_dx && o->stage[s].working;
     return send_pending(&o->back) && o->back.to == o->stage[s - 1].member;
 }
@@ -290,7 +298,7 @@ static void repair_backward(peer *p, uint32_t m) {
 
 static bool broken(const peer *p, const owned_microbatch *o) {
     for (uint16_t s = 1; s < p->run.stages; s++)
-        if (!usable(p, o, s)) return true;
+        if (!can_continue(p, o, s)) return true;
     return false;
 }
 
@@ -301,14 +309,14 @@ static void repair_decide(peer *p, uint32_t m) {
         own_restart(p, m);
         return;
     }
-    if (o->backoff == 0) o->believed_ns = p->now;
-    bool doubted = !believed(p, o);
+    if (o->backoff == 0) o->progress_since_ns = p->now;
+    bool doubted = !reports_progress(p, o);
     if (o->backoff < 8) o->backoff++;
     own_touch(p, m, 0);
     if (o->phase == OWNED_FORWARD && !peer_breaks(p, PEER_MUTANT_COMPLETE_ENDS_GUARD)) repair_forward(p, m);
     if (o->phase == OWNED_BACKWARD || o->phase == OWNED_COMMITTED) repair_backward(p, m);
     if (o->phase == OWNED_COMMITTED) own_commit(p, m);
-    if (doubted) o->believed_ns = p->now;
+    if (doubted) o->progress_since_ns = p->now;
 }
 
 void repair_tick(peer *p, uint32_t m) {
@@ -318,9 +326,9 @@ void repair_tick(peer *p, uint32_t m) {
     else peer_wake_at(p, o->probe_ns);
 }
 
-// ---- what sets it off ---------------------------------------------------------------------------------------------
+// ---- triggers of a repair -----------------------------------------------------------------------
 
-// `who` no longer has stage `stage` of m: it was evicted, or answered MISSING.
+// The known holder of `stage` no longer has microbatch m: it evicted it, or answered MISSING.
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     owned_microbatch *o = &p->microbatch->owned[m];
     if (stage == 0 || stage >= p->run.stages || o->stage[stage].member != who || o->phase == OWNED_IDLE) return;
@@ -332,19 +340,21 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     repair_begin(p, m);
 }
 
-// A member of the stage has become ready: repairs that found no replacement there begin at once, whatever their backoff.
+// A member of the stage has become ready: repairs that found no replacement there begin at once,
+// whatever their backoff.
 void repair_stage_filled(peer *p, uint16_t stage) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || stage >= p->run.stages) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         owned_microbatch *o = &p->microbatch->owned[m];
         bool under_way = o->phase >= OWNED_FORWARD && o->phase <= OWNED_COMMITTED;
-        if (!microbatch_is_mine(p, m) || !under_way || member_answers(p, o->stage[stage].member) || usable(p, o, stage)) continue;
+        if (!microbatch_is_mine(p, m) || !under_way || member_answers(p, o->stage[stage].member) || can_continue(p, o, stage)) continue;
         o->backoff = 0;
         repair_begin(p, m);
     }
 }
 
-// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed to it may move.
+// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed
+// to it may move.
 void repair_member_gone(peer *p, member_id gone, bool expelled) {
     if (p->config.kind != MEMBER_DATA || p->me == 0) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {

@@ -1,4 +1,5 @@
-// Passing tensors on, and guarding them until the receiver has computed (docs/protocol.md, The life of a microbatch).
+// Passing tensors on, and guarding them until the receiver has computed (docs/protocol.md, The life
+// of a microbatch).
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     const cluster_member *m = member_find(p, to);
     const timing_link none = {0};
     const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->cluster->contacts[m->contact].timing;
-    uint64_t before = (uint64_t)route_on_line(p, to);  // tensors on that line leave first
+    uint64_t before = (uint64_t)route_queued_on_link(p, to);  // tensors on that link leave first
     s->state = SEND_SENT;
     s->to = to;
     s->sent_ns = p->now;
@@ -31,7 +32,8 @@ static void sent(peer *p, tensor_sending *s, member_id to) {
     s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes) * (1 + before));
 }
 
-// Sends a tensor. The previous copy still occupies the line, unless it was forwarded or the link has fallen since.
+// Sends a tensor. The previous copy still occupies the link, unless it was forwarded or the link
+// has fallen since.
 bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_id planned) {
     if (s->state == SEND_SENT && (s->by != 0 || s->links != send_links_of(p, to))) s->state = SEND_NONE;
     if (!forwarded_send(p, s, to, blob, planned)) return false;
@@ -39,7 +41,8 @@ bool send_tensor(peer *p, tensor_sending *s, member_id to, blob_id blob, member_
     return true;
 }
 
-// Waits for a free slot. At the deadline members that refused are asked again: there may be no others.
+// Waits for a free slot. At the deadline members that refused are asked again: there may be no
+// others.
 static void wait_for_somebody(peer *p, tensor_sending *s) {
     s->to = 0;
     if (s->state == SEND_WAITING) return;
@@ -54,7 +57,7 @@ void send_add_tried(tensor_sending *s, member_id who) {
     if (s->tried_count < PEER_MAX_TRIED) s->tried_count++;
 }
 
-void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
+void send_suspect_to_owner(peer *p, uint32_t m, uint8_t phase, member_id who) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
     suspect->member = who;
@@ -64,7 +67,7 @@ void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
     peer_send_member(p, h->owner, 0);
 }
 
-// ---- forward ------------------------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
@@ -106,7 +109,8 @@ void send_forward_routed(peer *p, uint32_t m) {
     if (time > p->now && time < h->on.deadline_ns) h->on.deadline_ns = time;
 }
 
-// In a repair: sends to the member that the owner chose. The owner chooses again when it does not answer.
+// In a repair: sends to the member that the owner chose. The owner chooses again when it does not
+// answer.
 static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     bool there = member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1));
@@ -117,7 +121,7 @@ static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
     }
     h->on.state = SEND_LOST;
     h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
-    send_tell_owner_lost(p, m, PHASE_FORWARD, to);
+    send_suspect_to_owner(p, m, PHASE_FORWARD, to);
 }
 
 void send_forward_again(peer *p, uint32_t m) {
@@ -145,7 +149,7 @@ void send_forward(peer *p, uint32_t m) {
     else send_forward_routed(p, m);
 }
 
-// ---- backward -----------------------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 void send_backward(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
@@ -164,10 +168,10 @@ void send_backward(peer *p, uint32_t m) {
     h->back.state = SEND_LOST;
     h->back.to = to;
     h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
-    send_tell_owner_lost(p, m, PHASE_BACKWARD, to);
+    send_suspect_to_owner(p, m, PHASE_BACKWARD, to);
 }
 
-// ---- answers ------------------------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 timing_link *send_link_of(peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
@@ -183,7 +187,7 @@ void send_forward_proven(peer *p, uint32_t m, member_id by) {
     if (h->used && (send_waits_at(&h->on, by) || h->on.state == SEND_WAITING)) h->on.state = SEND_DONE;
 }
 
-// ---- guards -------------------------------------------------------------------------------------------------------
+// ---- guards -------------------------------------------------------------------------------------
 
 void send_retry_waiting(peer *p) {
     if (p->me == 0) return;
@@ -221,13 +225,14 @@ void send_member_gone(peer *p, member_id gone) {
         if (back_way && h->back.to == gone) {
             h->back.state = SEND_LOST;
             h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
-            send_tell_owner_lost(p, m, PHASE_BACKWARD, gone);
+            send_suspect_to_owner(p, m, PHASE_BACKWARD, gone);
         }
     }
 }
 
-// The next stage has been empty for TIMING_NO_PEER_NS: return the microbatch upstream, where other members may be known.
-static bool nobody_left(peer *p, uint32_t m) {
+// The next stage has been empty for TIMING_NO_PEER_NS: return the microbatch upstream, where other
+// members may be known.
+static bool next_stage_is_empty(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
@@ -240,7 +245,8 @@ static bool nobody_left(peer *p, uint32_t m) {
     return true;
 }
 
-// A receiver that answers heartbeats but has not accepted has a slow or busy line, unless its link fell: raise its limit.
+// A receiver that answers heartbeats but has not accepted has a slow or busy link, unless its link
+// fell: raise its limit.
 static void overdue(peer *p, const tensor_sending *s) {
     timing_link *link = s->state == SEND_SENT && s->links == send_links_of(p, s->to) ? send_link_of(p, s->to) : NULL;
     if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);
@@ -260,7 +266,7 @@ static void forward_overdue(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     switch (h->on.state) {
     case SEND_WAITING:
-        if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
+        if (p->stage + 1 < p->run.stages && next_stage_is_empty(p, m)) return;
         h->on.tried_count = 0;  // members that refused may accept by now
         h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
         send_forward(p, m);
@@ -269,10 +275,11 @@ static void forward_overdue(peer *p, uint32_t m) {
         send_forward(p, m);
         return;
     default: {
-        // too slow: another member computes it too, and the first to complete wins; without another one the same is tried again
+        // too slow: another member computes it too, and the first to complete wins; without another
+        // one the same is tried again
         member_id slow = h->on.to;
         overdue(p, &h->on);
-        send_tell_owner_lost(p, m, PHASE_FORWARD, slow);
+        send_suspect_to_owner(p, m, PHASE_FORWARD, slow);
         send_add_tried(&h->on, slow);
         if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
             member_id other = pick_choose(&p->microbatch->flow, h->on.tried, h->on.tried_count, m);
@@ -286,7 +293,7 @@ static void forward_overdue(peer *p, uint32_t m) {
 static void backward_overdue(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (send_waits_on(p, &h->back)) return;
-    if (h->back.state != SEND_LOST) send_tell_owner_lost(p, m, PHASE_BACKWARD, h->back.to);
+    if (h->back.state != SEND_LOST) send_suspect_to_owner(p, m, PHASE_BACKWARD, h->back.to);
     send_backward(p, m);
 }
 

@@ -14,11 +14,11 @@ bool inflight_slot(peer *p, inflight_microbatch *h) {
     return false;
 }
 
-// Accepted, and waiting for a slot.
+// True for a microbatch that was accepted and waits for a slot (rule M5).
 bool inflight_waits_for_slot(const inflight_microbatch *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
 
-// On slow lines one microbatch is accepted before it has a slot. Otherwise each freed slot would stay empty while the next
-// tensor is under way. (Also in tests that force forwarded transfers.)
+// On slow links one microbatch is accepted before it has a slot. Otherwise each freed slot would
+// stay empty while the next tensor is under way. (Also in tests that force forwarded transfers.)
 uint32_t inflight_waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
 
 static bool slot_is_awaited(const peer *p) {
@@ -34,7 +34,8 @@ static uint32_t repairs_waiting(const peer *p, uint32_t but) {
     return count;
 }
 
-// True if a slot becomes free without other peers, by a pending weight gradient, and is not taken by other waiting repairs.
+// True if a slot becomes free without other peers, by a pending weight gradient, and is not taken
+// by other waiting repairs.
 bool inflight_slot_is_due(const peer *p, uint32_t for_m) {
     uint32_t due = p->config.capacity - p->microbatch->slots_used;
     EACH_INFLIGHT(p, m) {
@@ -44,8 +45,8 @@ bool inflight_slot_is_due(const peer *p, uint32_t for_m) {
     return due > repairs_waiting(p, for_m);
 }
 
-// True if a newcomer would take a slot that earlier microbatches wait for. Some of those hold slots in other stages, so
-// overtaking could block all.
+// True if a newcomer would take a slot that earlier microbatches wait for. Some of those hold slots
+// in other stages, so overtaking could block all.
 bool inflight_passes_by(const peer *p, uint32_t m, bool repair) {
     uint32_t room = p->config.capacity - p->microbatch->slots_used;
     return repair ? room > 0 && room <= repairs_waiting(p, m) : slot_is_awaited(p);
@@ -142,7 +143,8 @@ void inflight_deny(peer *p, member_id to, const message_subject *subject, uint8_
     inflight_deny_rev(p, to, subject, phase, reason, 0);
 }
 
-// Estimated time until a microbatch that arrives now has finished `phase`: the queue before it at measured cost.
+// Estimated time until a microbatch that arrives now has finished `phase`: the queue before it at
+// measured cost.
 uint64_t inflight_eta(const peer *p, uint8_t phase) {
     uint64_t forward = 0, backward = 0, weight = 0;
     EACH_INFLIGHT(p, m) {
@@ -167,8 +169,9 @@ void inflight_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_
     peer_send_member(p, h->owner, 0);
 }
 
-// True if the activation has reached the *current* owner. While the forward pass is incomplete the path has no member for the
-// last stage. After a failover, delivery to the previous owner does not count.
+// True if the activation has reached the *current* owner. While the forward pass is incomplete the
+// path has no member for the last stage. After a failover, delivery to the previous owner does not
+// count.
 static bool was_home(const peer *p, uint32_t m) {
     const message_path *path = &p->microbatch->inflight[m].path;
     return path->member[p->run.stages - 1] != 0 && path->member[0] == p->state.owner[m % p->run.slots];
@@ -176,8 +179,9 @@ static bool was_home(const peer *p, uint32_t m) {
 
 bool inflight_gradient_came(const inflight_microbatch *h) { return h->dy != 0 || h->backward != WORK_NONE; }
 
-// Evicts the least advanced uncommitted microbatch and gives its slot to a repair: one in its forward pass before one past the
-// loss, then the larger index, never one that is more advanced than the repair. Its owner repairs it later.
+// Evicts the least advanced uncommitted microbatch and gives its slot to a repair: one in its
+// forward pass before one past the loss, then the larger index, never one that is more advanced
+// than the repair. Its owner repairs it later.
 static bool evict(peer *p, uint32_t for_m, bool for_home) {
     if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
     uint32_t victim = UINT32_MAX;

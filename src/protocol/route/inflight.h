@@ -1,5 +1,5 @@
-// Microbatches as data: at a member, on their way, at their owner. This is the part of the folder microbatch; it is defined
-// here because routing looks at it as well.
+// Records of microbatches: in flight at a member, under way to it, and at their owner. The folder
+// microbatch owns them; they are defined here because routing reads them.
 #ifndef BRAID_PROTOCOL_ROUTE_INFLIGHT_H
 #define BRAID_PROTOCOL_ROUTE_INFLIGHT_H
 
@@ -10,14 +10,14 @@ enum { PEER_MAX_TRIED = 8 };
 
 typedef enum work_state { WORK_NONE, WORK_QUEUED, WORK_RUNNING, WORK_DONE } work_state;
 
-// A tensor that is passed on. The sender guards it until COMPLETE.
+// Transfer of a tensor to the next member. The sender keeps the tensor until COMPLETE (rule M2).
 typedef enum send_state {
     SEND_NONE,
     SEND_WAITING,   // for a member with a free slot
     SEND_SENT,      // waits for ACCEPT
     SEND_ACCEPTED,  // waits for COMPLETE
     SEND_DONE,
-    SEND_LOST,      // the receiver died or refused: the owner was told and decides
+    SEND_LOST,      // the receiver died or refused: the owner got SUSPECT and decides
 } send_state;
 
 typedef struct tensor_sending {
@@ -28,16 +28,17 @@ typedef struct tensor_sending {
     member_id failed;       // the forwarder that failed last
     uint32_t failures;      // of live forwarders
     uint64_t carried_ns;    // time limit of the forwarded transfer
-    uint64_t straight_ns;   // expected time of a direct transfer; 0: not known
+    uint64_t direct_ns;   // expected time of a direct transfer; 0: not known
     uint64_t sent_ns, deadline_ns, waiting_since_ns;
     uint32_t links;         // number of links with `to`, when it was sent
-    uint32_t trusted;       // how often it was not sent again because it is still under way
+    uint32_t trusted;       // how often a resend was postponed because the tensor is still under way (rule D8)
     uint32_t tried_count;
     member_id tried[PEER_MAX_TRIED];
 } tensor_sending;
 
-// The member on whose line it is; 0: none.
-static inline member_id send_line(const tensor_sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
+// The member at the other end of the link that the tensor occupies: its forwarder or its receiver;
+// 0: none.
+static inline member_id send_first_hop(const tensor_sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
 static inline bool send_pending(const tensor_sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
 
 typedef struct inflight_microbatch {
@@ -102,8 +103,8 @@ typedef struct owned_stage {
     bool committed;      // COMMIT was sent to `member`
     uint32_t rev;
     uint64_t chosen_ns;  // when a repair chose `member`; 0: routing chose it
-    bool dy_ordered;     // since then the next stage was told to send the gradient
-    uint64_t eta_ns;     // 1 + the estimate in its last TRACE, 0: none came
+    bool dy_ordered;     // the next stage got the order to send the gradient since then
+    uint64_t eta_ns;     // 1 + the estimate of its last TRACE; 0: none yet
     // answer to the present probe
     bool answered, has_x, has_y, has_dy, has_dx, working, forwarding;
 } owned_stage;
@@ -121,12 +122,13 @@ typedef struct owned_microbatch {
     uint64_t nonce;
     uint64_t settled_ns;         // when SETTLED was last sent
     uint32_t backoff;            // probes that found nothing wrong; each makes the next one later
-    uint64_t believed_ns;        // since when its members report progress that does not arrive
+    uint64_t progress_since_ns;        // since when its members report progress that does not arrive
     bool adopted;                // taken over from another owner: members hold it already
     owned_stage *stage;          // [stages]
 } owned_microbatch;
 
-// Slots of a dead owner that became this peer's within an iteration. It gives no order before every member has sent HOLDINGS.
+// Slots of a dead owner that moved to this peer within an iteration. It gives no order before every
+// member has sent HOLDINGS (rules O2, O3).
 typedef struct failover_state {
     bool open;
     uint64_t term;               // of the newest OWNER entry
@@ -136,12 +138,13 @@ typedef struct failover_state {
     member_id *answer;           // [WIRE_MAX_MEMBERS]
 } failover_state;
 
-// Private data: whether the peer of a share is here. Whose it is says run_state.
+// Private data: presence of the peer of one data shard (rules P2, P7). The assignment of shards is
+// in run_state.
 typedef struct share_state {
-    bool awaited;          // its peer is no member, and the user was told
+    bool awaited;          // its peer is no member, and the user knows
     uint64_t awaited_ns;   // since when
     // the leader, elastic
-    uint64_t missed_ns;    // since when its slots have no owner, 0: they have one
+    uint64_t missed_ns;    // since when its slots have no owner; 0: they have one
     bool left_out;         // the present iteration goes on without it
 } share_state;
 
@@ -153,7 +156,7 @@ typedef struct peer_microbatches {
     uint8_t *slot_taken;    // [capacity]
     uint64_t forward_ns, backward_ns, weight_ns;  // smoothed cost of a job
     uint64_t progress;
-    message_set k;          // contribution set: what the sum here counts
+    message_set k;          // contribution set of the sum at this member
     uint32_t counted;
     uint64_t iteration_ns;  // when the iteration began here
     bool can_take;
@@ -166,10 +169,11 @@ typedef struct peer_microbatches {
     uint32_t arrivals_used; // one bit each
     uint64_t useful_ns, wasted_ns, wasted;
     uint64_t carried, carried_bytes;
-    uint64_t carried_until_ns;  // the line may be busy with what it forwards for others until then
+    uint64_t carried_until_ns;  // the link may be busy with transfers for others until then
 } peer_microbatches;
 
-// Each microbatch in flight here, ascending; the loop may free it.
+// Iterates over the microbatches in flight at this member, ascending. The body may free the present
+// one.
 #define EACH_INFLIGHT(p, m) \
     for (uint32_t m = bitset_next((p)->microbatch->inflight_set, 0, (p)->microbatches); m < (p)->microbatches; m = bitset_next((p)->microbatch->inflight_set, m + 1, (p)->microbatches))
 

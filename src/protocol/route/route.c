@@ -1,21 +1,23 @@
-// The router in this peer: who its neighbours are, what it may carry, what its links cost, and which microbatch goes by
-// which of its units (docs/protocol.md, Routing). The router never holds a microbatch up and never moves one under way.
+// The router in this peer: neighbours, capacity, link costs, and the choice of the next member for
+// a microbatch (docs/protocol.md, Routing). No microbatch waits for the router, and the router
+// never moves one that is under way.
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-static const int64_t unknown_cost = 1000;  // of a link of which nothing is known yet: cheap, so that it is tried
-static const int64_t slack = 200;          // microseconds a link; a gain of less is left alone
+static const int64_t unknown_cost = 1000;  // of a link without any measurement: low, so that the link is tried
+static const int64_t slack = 200;          // microseconds per link; smaller gains do not change the flow (ε-optimality)
 static const double gwtf_temperature = 1.7 * 1000, gwtf_cooling = 0.95;
 enum { SHORT_LABELS = 24, FEW_STAGES = 8, LATE_FACTOR = 2 };
 
-static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; }
+static bool has_router_number(member_id id) { return id != 0 && id < (member_id)1 << 31; }
 
-// ---- memory and life ----------------------------------------------------------------------------------------------
+// ---- memory and start ---------------------------------------------------------------------------
 
 _Static_assert((int)WIRE_MAX_MEMBERS <= (int)ROUTER_PLANNED_RELAYS, "data peers plan with all relays of any run");
 
-// A relay of the first or last stage that no data peer knows would be of no use, so a data peer knows them all.
+// Rule N1: a data peer has all relays of the first and the last stage as neighbours, because a
+// relay without one is useless.
 static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
     uint32_t neighbours = kind == MEMBER_DATA ? WIRE_MAX_STAGE_MEMBERS : ROUTE_NEIGHBOURS;
     return (router_config){
@@ -27,25 +29,27 @@ static router_config config_of(const peer_run *run, member_kind kind, uint32_t s
 
 static bool has_routers(const peer_run *run) { return run->stages > 1 && run->routing < ROUTER_ALGORITHMS; }
 
-static size_t bytes_for(const peer_run *run, const peer_config *config, uint32_t sources) {
+static size_t router_bytes_for(const peer_run *run, const peer_config *config, uint32_t sources) {
     router_config c = config_of(run, config->kind, sources);
     if (config->kind == MEMBER_DATA) c.source[0] = c.self;
     return router_bytes(&c);
 }
 
-// The number of data peers may change. One alone has longer labels than several have.
+// The number of data peers may change during a run. A router with a single data peer has longer
+// labels than one with several.
 size_t route_bytes(const peer_run *run, const peer_config *config) {
     if (!has_routers(run)) return 0;
-    size_t one = bytes_for(run, config, 1), many = bytes_for(run, config, ROUTER_MAX_SOURCES);
+    size_t one = router_bytes_for(run, config, 1), many = router_bytes_for(run, config, ROUTER_MAX_SOURCES);
     return one > many ? one : many;
 }
 
-// The data peers, at most ROUTER_MAX_SOURCES with the lowest numbers; the microbatches of others go without the router.
+// Rule N3: the commodities are the data peers with the lowest numbers, at most ROUTER_MAX_SOURCES.
+// Microbatches of other data peers use the fallback choice.
 static uint64_t find_sources(const peer *p, router_peer *source, uint32_t *count) {
     uint64_t epoch = 1;
     *count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count && *count < ROUTER_MAX_SOURCES; i++) {
-        if (p->cluster->members[i].kind != MEMBER_DATA || !numbered(p->cluster->members[i].id)) continue;
+        if (p->cluster->members[i].kind != MEMBER_DATA || !has_router_number(p->cluster->members[i].id)) continue;
         source[(*count)++] = (router_peer)p->cluster->members[i].id;
         epoch = rng_seed(epoch, p->cluster->members[i].id);
     }
@@ -64,7 +68,7 @@ static uint32_t source_index(const peer_routing *r, member_id id) {
     return i;
 }
 
-static void stop(peer *p) {
+static void stop_router(peer *p) {
     peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links; i++) route_view_closes(p, &r->link[i]);
     r->router = NULL;
@@ -73,16 +77,16 @@ static void stop(peer *p) {
     r->serves = false;
 }
 
-// ---- what it may carry --------------------------------------------------------------------------------------------
+// ---- capacity (rule N2) -------------------------------------------------------------------------
 
-// One microbatch's time at a member of my stage; 0: not known.
+// Compute time of one microbatch at a member, from its heartbeat; 0: not known.
 uint64_t route_time_at(const peer *p, const cluster_member *m) {
     if (m->contact == NO_CONTACT) return p->microbatch->forward_ns + p->microbatch->backward_ns;
     const message_heartbeat *beat = &p->cluster->contacts[m->contact].beat;
     return beat->forward_ns + beat->backward_ns;
 }
 
-static bool shares(const peer *p, const cluster_member *m) {
+static bool carries_stage_load(const peer *p, const cluster_member *m) {
     if (m->stage != p->stage || !member_answers(p, m->id)) return false;
     return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
 }
@@ -91,7 +95,7 @@ static uint64_t median_time(const peer *p) {
     uint64_t time[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++) {
-        uint64_t t = shares(p, &p->cluster->members[i]) ? route_time_at(p, &p->cluster->members[i]) : 0;
+        uint64_t t = carries_stage_load(p, &p->cluster->members[i]) ? route_time_at(p, &p->cluster->members[i]) : 0;
         if (t == 0) continue;
         uint32_t at = count++;
         for (; at > 0 && time[at - 1] > t; at--) time[at] = time[at - 1];
@@ -100,15 +104,17 @@ static uint64_t median_time(const peer *p) {
     return count == 0 ? 0 : time[(count - 1) / 2];
 }
 
-// In 1/1024 of an ordinary member. Who is within half of the ordinary is ordinary: time is measured on busy machines.
+// Speed in 1/1024 of the median member. A time within half of the median counts as the median,
+// because other load on a machine distorts it.
 static uint64_t speed_of(uint64_t time, uint64_t median) {
     if (time == 0 || median == 0 || (time * 2 <= median * 3 && time * 3 >= median * 2)) return 1024;
     uint64_t speed = median * 1024 / time;
     return speed == 0 ? 1 : speed;
 }
 
-// So many microbatches a relay computes while one of them is on its way to the next stage by the cheapest link.
-static uint64_t computes_meanwhile(const peer *p) {
+// The number of microbatches that this relay computes during one transfer on its cheapest link to
+// the next stage.
+static uint64_t computed_per_transfer(const peer *p) {
     uint64_t least = UINT64_MAX, own_us = (p->microbatch->forward_ns + p->microbatch->backward_ns) / MEASURE_UNIT_NS;
     for (uint32_t i = 0; i < p->routing->links; i++) {
         const route_link *l = &p->routing->link[i];
@@ -118,8 +124,10 @@ static uint64_t computes_meanwhile(const peer *p) {
     return (least - own_us) / own_us;
 }
 
-// A relay: its share of an iteration's microbatches, by the speed of those of its stage; where computing is nothing beside the
-// lines, by their slots: who holds one is free again only when it comes back. A data peer: those it owns.
+// Rule N2. A data peer: the number of microbatches that it owns. A relay: its share of all
+// microbatches, in proportion to the speeds of the members of its stage. If transfers take much
+// longer than computing, the share is in proportion to slots, because a slot is taken until the
+// gradient returns.
 static uint32_t capacity_now(const peer *p) {
     if (p->stage == 0) {
         uint32_t mine = 0;
@@ -127,11 +135,11 @@ static uint32_t capacity_now(const peer *p) {
         return mine;
     }
     if (!p->routing->serves || p->leaving) return 0;
-    uint64_t median = median_time(p), all = 0, mine = 0, meanwhile = computes_meanwhile(p);
+    uint64_t median = median_time(p), all = 0, mine = 0, meanwhile = computed_per_transfer(p);
     bool by_slots = meanwhile >= p->config.capacity;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        if (!shares(p, m)) continue;
+        if (!carries_stage_load(p, m)) continue;
         uint64_t speed = by_slots ? m->capacity : speed_of(route_time_at(p, m), median);
         all += speed;
         if (m->id == p->me) mine = speed;
@@ -139,7 +147,7 @@ static uint32_t capacity_now(const peer *p) {
     return all == 0 ? 0 : (uint32_t)((p->run.microbatches * mine + all - 1) / all);
 }
 
-static void look_at_capacity(peer *p) {
+static void update_capacity(peer *p) {
     peer_routing *r = p->routing;
     r->serves |= p->ready;
     uint32_t capacity = capacity_now(p);
@@ -152,7 +160,7 @@ static void look_at_capacity(peer *p) {
     route_flush(p);
 }
 
-// ---- neighbours ---------------------------------------------------------------------------------------------------
+// ---- neighbours ---------------------------------------------------------------------------------
 
 bool route_is_next(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
@@ -161,11 +169,12 @@ bool route_is_next(const peer *p, member_id id) {
 
 bool route_is_previous(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
-    return m != NULL && !member_is_shadow(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
+    return m != NULL && !member_is_standby(m) && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
 }
 
-// Among the members of `other`'s stage, it is one of the first for `self`, in an order of self's own that lasts.
-static bool among_first(const peer *p, member_id self, const cluster_member *other) {
+// True if `other` is among the first ROUTE_NEIGHBOURS of its stage in a pseudo-random order that
+// depends on `self` only.
+static bool ranks_among_first(const peer *p, member_id self, const cluster_member *other) {
     uint64_t rank = rng_seed(self, other->id);
     uint32_t before = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
@@ -175,21 +184,22 @@ static bool among_first(const peer *p, member_id self, const cluster_member *oth
     return before < ROUTE_NEIGHBOURS;
 }
 
-// gwtf asks those of its own stage, and of many a choice that both ends know from the member numbers alone.
-static bool wanted_beside(const peer *p, const cluster_member *m) {
+// The algorithm gwtf also talks to members of its own stage. In a large stage both ends choose each
+// other by member numbers alone.
+static bool is_neighbour_in_stage(const peer *p, const cluster_member *m) {
     if (p->run.routing != ROUTER_GWTF || p->stage == 0) return false;
-    return among_first(p, p->me, m) && among_first(p, m->id, member_find(p, p->me));
+    return ranks_among_first(p, p->me, m) && ranks_among_first(p, m->id, member_find(p, p->me));
 }
 
-static bool wanted(const peer *p, const cluster_member *m) {
-    if (m->contact == NO_CONTACT || !numbered(m->id)) return false;
+static bool is_neighbour(const peer *p, const cluster_member *m) {
+    if (m->contact == NO_CONTACT || !has_router_number(m->id)) return false;
     if (m->stage == 0 && !is_source(p->routing, m->id)) return false;
-    if (m->stage == p->stage) return wanted_beside(p, m);
+    if (m->stage == p->stage) return is_neighbour_in_stage(p, m);
     if (!route_is_next(p, m->id) && !route_is_previous(p, m->id)) return false;
     return m->stage == 0 || p->stage == 0 || route_view_wants(p, m);
 }
 
-static bool link_stands(const peer *p, member_id id) {
+static bool link_is_up(const peer *p, member_id id) {
     const cluster_member *m = member_find(p, id);
     return m != NULL && m->contact != NO_CONTACT && p->cluster->contacts[m->contact].link == LINK_UP;
 }
@@ -198,7 +208,7 @@ static void choose_neighbours(peer *p) {
     peer_routing *r = p->routing;
     for (uint32_t i = 0; i < r->links;) {
         const cluster_member *m = member_find(p, r->link[i].member);
-        if (m != NULL && wanted(p, m)) {
+        if (m != NULL && is_neighbour(p, m)) {
             i++;
             continue;
         }
@@ -208,20 +218,21 @@ static void choose_neighbours(peer *p) {
     }
     for (uint32_t i = 0; i < p->cluster->member_count && r->links < ROUTE_MAX_LINKS; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        if (!wanted(p, m) || route_find(p, m->id) != NULL) continue;
+        if (!is_neighbour(p, m) || route_find(p, m->id) != NULL) continue;
         r->link[r->links] = (route_link){.member = m->id};
         route_view_opens(p, &r->link[r->links++]);
     }
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
-        bool stands = link_stands(p, l->member);
-        if (stands && l->session == 0) route_link_open(p, l);
-        if (!stands && l->session != 0 && !peer_breaks(p, PEER_MUTANT_ROUTES_ACROSS_FALLS)) route_link_close(p, l);
+        bool is_up = link_is_up(p, l->member);
+        if (is_up && l->session == 0) route_link_open(p, l);
+        if (!is_up && l->session != 0 && !peer_breaks(p, PEER_MUTANT_ROUTES_ACROSS_FALLS)) route_link_close(p, l);
     }
 }
 
-// A life of the router lasts as long as I am this member and the data peers are these.
-static void refresh(peer *p) {
+// Starts, restarts or stops the router. It restarts when this peer is another member, or when the
+// data peers change (rule N3).
+static void refresh_router(peer *p) {
     peer_routing *r = p->routing;
     router_peer source[ROUTER_MAX_SOURCES] = {0};
     uint32_t sources;
@@ -229,13 +240,13 @@ static void refresh(peer *p) {
     epoch = rng_seed(epoch, p->run.routing);
     r->stale = false;
     if (r->router != NULL && router_self(r->router) != p->me) route_view_stop(p);
-    if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop(p);
-    bool takes_part = run_state_goes_on(&p->state) && !p->shadow && has_routers(&p->run) && numbered(p->me) && sources > 0;
+    if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop_router(p);
+    bool takes_part = run_state_goes_on(&p->state) && !p->standby && has_routers(&p->run) && has_router_number(p->me) && sources > 0;
     r->sources = sources;
     for (uint32_t i = 0; i < sources; i++) r->source[i] = source[i];
     if (!takes_part || (p->stage == 0 && !is_source(r, p->me))) {
         route_view_stop(p);
-        stop(p);
+        stop_router(p);
         return;
     }
     if (r->router == NULL) {
@@ -257,12 +268,13 @@ static void refresh(peer *p) {
     choose_neighbours(p);
 }
 
-// ---- costs --------------------------------------------------------------------------------------------------------
+// ---- costs --------------------------------------------------------------------------------------
 
 int64_t route_hop_cost(const route_link *l) { return l->hop_cost != 0 ? l->hop_cost : route_cost_of(l); }
 int64_t route_cost_of(const route_link *l) { return l->measured.cost != 0 ? l->measured.cost : unknown_cost; }
 
-// What waited behind another tensor of this link set out when that was through: the wait says nothing of the link.
+// A tensor that waited behind another one on this link started when that one was accepted. The wait
+// is no property of the link.
 void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     route_link *l = route_find(p, to);
     if (l == NULL) return;
@@ -271,8 +283,8 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     l->taken_ns = p->now;
 }
 
-// What no tensor has crossed yet is taken to be like the one of this peer's links whose round trip is most like it, and the
-// slower the longer its round trip is, by at most half.
+// Rule N5: a link without tensors so far gets the rate of this peer's link with the most similar
+// round trip. If its own round trip is longer, the rate is reduced in proportion, by at most half.
 static int64_t guess_rate(const peer_routing *r, const route_link *of) {
     int64_t trip = measure_value(&of->measured.round_trip), best = 0, rate = 0;
     if (trip == 0) return 0;
@@ -291,7 +303,7 @@ static int64_t guess_rate(const peer_routing *r, const route_link *of) {
 
 static bool measured(const measure_link *l) { return measure_value(&l->rate[MEASURE_TO]) != 0 || measure_value(&l->rate[MEASURE_FROM]) != 0; }
 
-static void look_at_costs(peer *p) {
+static void update_costs(peer *p) {
     peer_routing *r = p->routing;
     int64_t mine = (int64_t)(p->microbatch->forward_ns + p->microbatch->backward_ns);
     for (uint32_t i = 0; i < r->links; i++) {
@@ -300,30 +312,30 @@ static void look_at_costs(peer *p) {
         if (!l->up || m == NULL || !route_is_next(p, l->member)) continue;
         int64_t theirs = (int64_t)route_time_at(p, m);
         if (!measured(&l->measured) && r->view == NULL) l->measured.guessed_rate = guess_rate(r, l);
-        bool news = measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes);
+        bool changed = measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes);
         l->hop_cost = l->measured.cost == 0 ? 0 : route_best_hop(p, l);
-        if (!news) continue;
+        if (!changed) continue;
         router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
-        route_say(p, l);
+        route_send_clock(p, l);
     }
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
 void route_tick(peer *p) {
     peer_routing *r = p->routing;
     route_view_tick(p);
-    if (r->stale || (r->router != NULL && p->me == 0)) refresh(p);
+    if (r->stale || (r->router != NULL && p->me == 0)) refresh_router(p);
     if (r->router == NULL) return;
-    if (p->now >= r->looked_ns + TIMING_ROUTE_LOOK_NS || (!r->serves && p->ready)) {
-        r->looked_ns = p->now;
-        look_at_capacity(p);
+    if (p->now >= r->updated_ns + TIMING_ROUTE_UPDATE_NS || (!r->serves && p->ready)) {
+        r->updated_ns = p->now;
+        update_capacity(p);
         route_view_look(p);
-        look_at_costs(p);
+        update_costs(p);
         route_tell(p);
-        route_home_tell(p);
-        route_sound_tick(p);
-        route_lines_tell(p);
+        route_home_advertise(p);
+        route_probe_tick(p);
+        route_linkstate_advertise(p);
     }
     route_links_tick(p);
     if (r->bound > r->capacity) {
@@ -335,12 +347,12 @@ void route_tick(peer *p) {
         route_flush(p);
     }
     if (router_deadline(r->router) != INT64_MAX) peer_wake_at(p, (uint64_t)router_deadline(r->router));
-    peer_wake_at(p, r->looked_ns + TIMING_ROUTE_LOOK_NS);
+    peer_wake_at(p, r->updated_ns + TIMING_ROUTE_UPDATE_NS);
 }
 
-// ---- which microbatch goes where ----------------------------------------------------------------------------------
+// ---- choice of the next member (rule N6) --------------------------------------------------------
 
-static void begin_shares(peer *p) {
+static void reset_shares(peer *p) {
     peer_routing *r = p->routing;
     if (r->iteration == p->state.iteration) return;
     r->iteration = p->state.iteration;
@@ -348,8 +360,9 @@ static void begin_shares(peer *p) {
         for (uint32_t k = 0; k < ROUTER_MAX_SOURCES; k++) r->link[i].share[k] = 0;
 }
 
-// The queue there is so much longer than elsewhere that waiting costs more than another way.
-static bool late(const peer *p, const pick_peer *f, const inflight_microbatch *h) {
+// True if the queue at `f` is so much longer than another one that waiting there costs more than a
+// detour.
+static bool queue_is_too_long(const peer *p, const pick_peer *f, const inflight_microbatch *h) {
     for (uint32_t i = 0; i < p->microbatch->flow.count; i++) {
         const pick_peer *other = &p->microbatch->flow.peer[i];
         if (!pick_is_usable(other, h->on.tried, h->on.tried_count)) continue;
@@ -363,7 +376,7 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
     if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
-    begin_shares(p);
+    reset_shares(p);
     if (route_by_time(p)) {
         member_id soonest = route_pick_planned(p, m, k, wait);
         if (soonest != 0 || *wait) return soonest;
@@ -380,8 +393,8 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
         const pick_peer *f = count[i] == 0 ? NULL : pick_find(&p->microbatch->flow, l->member);
-        if (f == NULL || !pick_is_usable(f, h->on.tried, h->on.tried_count) || late(p, f, h)) continue;
-        // the one that is furthest behind its share of units; equal ones by number
+        if (f == NULL || !pick_is_usable(f, h->on.tried, h->on.tried_count) || queue_is_too_long(p, f, h)) continue;
+        // the neighbour that is furthest behind its share of units; ties by member number
         uint64_t here = (l->share[k] + 1u) * (best == NULL ? 0 : count[best - r->link]);
         uint64_t there = best == NULL ? 1 : (best->share[k] + 1u) * count[i];
         if (here < there || (here == there && l->member < best->member)) best = l;

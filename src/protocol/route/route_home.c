@@ -1,11 +1,13 @@
-// How far home is, and who gets a microbatch when lines are slow beside computing.
+// Cost to the owner (*home*), and the choice by it on slow links (docs/protocol.md, Slow links, S2
+// and S5).
 //
-// A unit of flow is a place in a steady state. Where a tensor is on a line for much longer than a relay computes, few microbatches
-// are under way, and an iteration is over before routers have settled after a crash. There each peer sends to whom it expects
-// to bring the microbatch home soonest: what still leaves on that line, the line, and the cheapest way from there.
+// Units of flow describe a steady state. If a transfer takes much longer than a relay's
+// computation, few microbatches are under way, and an iteration ends before routers settle after a
+// crash. There a peer sends to the member with the earliest expected return to the owner: pending
+// transfers on the link, the link itself, and the cheapest path from there.
 #include "protocol/route/routing.h"
 
-enum { HOME_BAND = 16 };  // a change of less than a part of so many is not told
+enum { HOME_BAND = 16 };  // relative changes below 1/16 are not advertised
 
 static int64_t home_from_here(const peer *p, uint32_t k) {
     const peer_routing *r = p->routing;
@@ -26,15 +28,15 @@ static int64_t home_from_here(const peer *p, uint32_t k) {
     return least;
 }
 
-static bool differs(int64_t now, int64_t said) {
+static bool cost_changed(int64_t now, int64_t said) {
     if (now == 0 || said == 0) return now != said;
     int64_t apart = now > said ? now - said : said - now;
     return apart > said / HOME_BAND;
 }
 
-void route_home_tell(peer *p) {
+void route_home_advertise(peer *p) {
     peer_routing *r = p->routing;
-    if (p->stage == 0 || p->run.routing != ROUTER_MINCOST || !route_worth_sounding(&p->run)) return;
+    if (p->stage == 0 || p->run.routing != ROUTER_MINCOST || !route_worth_probing(&p->run)) return;
     int64_t home[ROUTER_MAX_SOURCES];
     for (uint32_t k = 0; k < r->sources; k++) home[k] = home_from_here(p, k);
     for (uint32_t i = 0; i < r->links; i++) {
@@ -42,10 +44,10 @@ void route_home_tell(peer *p) {
         if (!l->up || l->broken || !route_is_previous(p, l->member)) continue;
         message_route *frame = NULL;
         for (uint32_t k = 0; k < r->sources; k++) {
-            if (!differs(home[k], l->home_said[k])) continue;
+            if (!cost_changed(home[k], l->home_sent[k])) continue;
             if (frame == NULL) frame = route_frame_begin(p, l);
             frame->part[frame->parts++] = (route_part){.kind = ROUTE_HOME, .source = r->source[k], .cost = home[k]};
-            l->home_said[k] = home[k];
+            l->home_sent[k] = home[k];
         }
         if (frame != NULL) route_frame_send(p, l);
     }
@@ -58,23 +60,25 @@ void route_home_heard(peer *p, route_link *l, const route_part *part) {
         if (r->source[k] == part->source) l->home[k] = part->cost;
 }
 
-// While a microbatch is on the quickest line, whoever it goes to could compute all that it can hold.
+// True on slow links: a transfer on the fastest link to the next stage takes longer than its
+// receiver needs to compute as many microbatches as it has slots.
 bool route_by_time(const peer *p) {
     const peer_routing *r = p->routing;
-    if (p->run.routing != ROUTER_MINCOST || !route_worth_sounding(&p->run)) return false;
-    bool any = false;
+    if (p->run.routing != ROUTER_MINCOST || !route_worth_probing(&p->run)) return false;
+    bool has_link = false;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
         const cluster_member *m = l->up && route_is_next(p, l->member) ? member_find(p, l->member) : NULL;
         if (m == NULL || l->measured.cost == 0) continue;
         if (l->measured.cost < (int64_t)(route_time_at(p, m) * m->capacity / MEASURE_UNIT_NS)) return false;
-        any = true;
+        has_link = true;
     }
-    return any;
+    return has_link;
 }
 
-// What is on that line and was not accepted yet leaves first.
-static int64_t line_wait(const peer *p, const route_link *l) {
+// Time until the tensors that were sent on this link and are not accepted yet are through, in
+// microseconds.
+static int64_t link_wait(const peer *p, const route_link *l) {
     int64_t waiting = 0, since = (int64_t)l->taken_ns;
     uint64_t first = UINT64_MAX;
     EACH_INFLIGHT(p, m) {
@@ -89,8 +93,9 @@ static int64_t line_wait(const peer *p, const route_link *l) {
     return left > 0 ? left : 0;
 }
 
-// Until home by that link, of which home is known.
-int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { return line_wait(p, l) + route_hop_cost(l) + l->home[source]; }
+// Expected time until the microbatch is back at its owner by this link, in microseconds. The link
+// has advertised its cost to the owner.
+int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { return link_wait(p, l) + route_hop_cost(l) + l->home[source]; }
 
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time) {
     const peer_routing *r = p->routing;

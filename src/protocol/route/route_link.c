@@ -1,10 +1,12 @@
-// Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md, Routing).
+// Links between routers: sessions, frames, and router messages as parts of ROUTE (docs/protocol.md,
+// Routing, N4).
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-// Costs of walks that a peer may name: so far inside what a ROUTE carries that what is made of them still fits.
-#define MOST_COST (WIRE_MAX_ROUTE_COST / 2)
+// The largest path cost that is accepted from a peer. Sums of two such costs still fit into a
+// ROUTE.
+#define MAX_COST (WIRE_MAX_ROUTE_COST / 2)
 
 static const uint32_t longest_echo_us = 60 * 1000 * 1000;
 
@@ -15,22 +17,22 @@ route_link *route_find(peer *p, member_id id) {
 }
 
 void route_link_close(peer *p, route_link *l) {
-    p->routing->say_ns = 0;
+    p->routing->next_clock_ns = 0;
     if (l->up) router_neighbour_gone(p->routing->router, (int64_t)p->now, (router_peer)l->member);
     l->up = l->broken = false;
     l->heard = l->sent = l->got = l->told = 0;
     l->session = 0;
     memset(l->home, 0, sizeof l->home);
-    memset(l->home_said, 0, sizeof l->home_said);
+    memset(l->home_sent, 0, sizeof l->home_sent);
 }
 
 void route_link_open(peer *p, route_link *l) {
     route_link_close(p, l);
     l->session = (uint32_t)rng_next(&p->random) | 1;
-    route_say(p, l);
+    route_send_clock(p, l);
 }
 
-// ---- frames out ---------------------------------------------------------------------------------------------------
+// ---- frames out ---------------------------------------------------------------------------------
 
 static uint32_t clock_us(const peer *p) { return (uint32_t)(p->now / 1000) | 1; }
 
@@ -49,24 +51,25 @@ message_route *route_frame_begin(peer *p, const route_link *l) {
     return frame;
 }
 
-// Sends p->core.scratch. A frame that is lost here leaves a gap at the other end, so the session must begin again.
+// Sends p->core.scratch. A frame with parts that cannot be sent leaves a gap at the other end, so a
+// new session must begin.
 void route_frame_send(peer *p, route_link *l) {
     message_route *frame = &p->core.scratch.u.route;
     if (frame->parts > 0) frame->sequence = ++l->sent;
     bool sent = peer_send_member(p, l->member, 0);
     if (!sent && frame->parts > 0) l->broken = true;
-    l->said_ns = p->now;
-    p->routing->say_ns = 0;
+    l->last_frame_ns = p->now;
+    p->routing->next_clock_ns = 0;
 }
 
-void route_say(peer *p, route_link *l) {
+void route_send_clock(peer *p, route_link *l) {
     route_frame_begin(p, l);
     route_frame_send(p, l);
 }
 
-static bool cost_good(int64_t cost) { return cost >= -MOST_COST && cost <= MOST_COST; }
+static bool cost_in_range(int64_t cost) { return cost >= -MAX_COST && cost <= MAX_COST; }
 
-enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts that are two ways to carry one message
+enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts that exist on the wire only: variants of one router message
 
 static uint8_t kind_on_the_wire(const router_message *m) {
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
@@ -142,7 +145,7 @@ void route_flush(peer *p) {
         frame->part[frame->parts] = part_of(&out);
         put_words(&out, frame->word + words);
         if (!route_part_good(&frame->part[frame->parts], frame->word + words)) {
-            p->routing->say_ns = 0;
+            p->routing->next_clock_ns = 0;
             l->broken = true;  // numbers out of range: begin a new session without them
             frame->part[frame->parts] = (route_part){0};
             continue;
@@ -153,7 +156,7 @@ void route_flush(peer *p) {
     if (to != NULL) route_frame_send(p, to);
 }
 
-// ---- frames in ----------------------------------------------------------------------------------------------------
+// ---- frames in ----------------------------------------------------------------------------------
 
 static router_kind kind_of(uint8_t part) {
     if (part == ROUTE_FLOW_OF_TOKEN || part == ROUTE_FLOW_OF_BID) return ROUTER_FLOW;
@@ -161,9 +164,9 @@ static router_kind kind_of(uint8_t part) {
     return (router_kind)(part <= ROUTE_FLOW ? part : part - ONLY_ON_THE_WIRE);
 }
 
-// False: no correct router sends this.
+// Decodes one part. False: a correct router never sends it.
 static bool message_of(const route_part *part, const uint32_t *word, router_message *m) {
-    memset(m, 0, sizeof *m);  // a part may be shorter than its reader expects
+    memset(m, 0, sizeof *m);  // a part may have fewer words than its kind defines
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
@@ -174,7 +177,7 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->taken_back = part->taken_back;
     m->token = (router_token){part->origin, part->serial};
     m->length = part->words;
-    if (!cost_good(part->cost)) return false;
+    if (!cost_in_range(part->cost)) return false;
     if (part->kind == ROUTE_COMMIT) m->u.word[0] = part->moved;
     else if (part->kind == ROUTE_LOCK) memcpy(m->u.cycle, word, part->words * sizeof *word);
     else if (part->kind != ROUTE_LABEL) memcpy(m->u.word, word, part->words * sizeof *word);
@@ -182,7 +185,7 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->length = (uint16_t)(part->words / 3);
     for (uint32_t i = 0; i < m->length; i++) {
         m->u.step[i] = (router_step){word[3 * i], (int64_t)((uint64_t)word[3 * i + 2] << 32 | word[3 * i + 1])};
-        if (!cost_good(m->u.step[i].cost)) return false;
+        if (!cost_in_range(m->u.step[i].cost)) return false;
     }
     return true;
 }
@@ -193,7 +196,7 @@ static void take_parts(peer *p, route_link *l, const message_route *frame) {
         const route_part *part = &frame->part[i];
         router_message m;
         if (part->kind == ROUTE_HOME) {
-            if (cost_good(part->cost)) route_home_heard(p, l, part);
+            if (cost_in_range(part->cost)) route_home_heard(p, l, part);
         } else if (message_of(part, frame->word + words, &m)) {
             m.from = (router_peer)l->member;
             m.to = (router_peer)p->me;
@@ -205,13 +208,13 @@ static void take_parts(peer *p, route_link *l, const message_route *frame) {
     }
 }
 
-static void note_cost(peer *p, route_link *l, uint32_t cost) {
+static void update_cost(peer *p, route_link *l, uint32_t cost) {
     if (cost == 0 || cost == l->told) return;
     l->told = cost;
     router_cost(p->routing->router, (int64_t)p->now, (router_peer)l->member, ROUTER_PREVIOUS, cost);
 }
 
-static void come_up(peer *p, route_link *l, const message_route *frame) {
+static void bring_up(peer *p, route_link *l, const message_route *frame) {
     router *r = p->routing->router;
     router_peer other = (router_peer)l->member;
     l->up = true;
@@ -221,11 +224,11 @@ static void come_up(peer *p, route_link *l, const message_route *frame) {
     if (m->stage == p->stage) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_SAME, 1);
     if (route_is_next(p, l->member)) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_NEXT, route_cost_of(l));
     if (frame->cost != 0 && route_is_previous(p, l->member)) router_neighbour_add(r, (int64_t)p->now, other, ROUTER_PREVIOUS, frame->cost);
-    route_say(p, l);  // the other end may wait for this peer's session
+    route_send_clock(p, l);  // the other end may wait for this peer's session
 }
 
 // Round trip time without the delay at the other end.
-static void note_clock(peer *p, route_link *l, const message_route *frame) {
+static void measure_clock(peer *p, route_link *l, const message_route *frame) {
     uint32_t round_trip_us = clock_us(p) - frame->echo_us - frame->held_us;
     if (frame->echo_us != 0 && round_trip_us < longest_echo_us) measure_round_trip(&l->measured, (int64_t)round_trip_us * 1000);
     l->their_us = frame->sent_us;
@@ -236,21 +239,21 @@ void on_route(peer *p, const message *msg) {
     const message_route *frame = &msg->u.route;
     route_link *l = p->routing->router == NULL ? NULL : route_find(p, msg->sender);
     if (l == NULL || l->session == 0 || frame->epoch != p->routing->epoch || frame->session == 0) return;
-    note_clock(p, l, frame);
+    measure_clock(p, l, frame);
     bool same = l->up && l->heard == frame->session;
     if (frame->heard == 0) {  // it does not know this session: the other end restarted, or the answer is still under way
         if (l->up && !same) route_link_open(p, l);
         l->heard = frame->session;
-        route_say(p, l);
+        route_send_clock(p, l);
         return;
     }
     if (frame->heard != l->session) return;  // for an earlier session of this end
-    if (!l->up) come_up(p, l, frame);
+    if (!l->up) bring_up(p, l, frame);
     else if (!same) return;
-    note_cost(p, l, frame->cost);
+    update_cost(p, l, frame->cost);
     if (peer_breaks(p, PEER_MUTANT_ROUTES_ACROSS_FALLS) && frame->parts > 0) l->got = frame->sequence - 1;
-    bool hole = frame->sequence - l->got > (frame->parts > 0 ? 1u : 0u) && (int32_t)(frame->sequence - l->got) > 0;
-    if (hole) {
+    bool gap = frame->sequence - l->got > (frame->parts > 0 ? 1u : 0u) && (int32_t)(frame->sequence - l->got) > 0;
+    if (gap) {
         route_link_open(p, l);
         return;
     }
@@ -259,22 +262,22 @@ void on_route(peer *p, const message *msg) {
     take_parts(p, l, frame);
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 
-static uint64_t link_due(const route_link *l) { return l->said_ns + (l->up ? TIMING_ROUTE_SAY_NS : TIMING_REPEAT_NS); }
+static uint64_t link_due(const route_link *l) { return l->last_frame_ns + (l->up ? TIMING_ROUTE_CLOCK_NS : TIMING_REPEAT_NS); }
 
 void route_links_tick(peer *p) {
     peer_routing *r = p->routing;
-    if (p->now >= r->say_ns) {
+    if (p->now >= r->next_clock_ns) {
         uint64_t first = UINT64_MAX;
         for (uint32_t i = 0; i < r->links; i++) {
             route_link *l = &r->link[i];
             if (l->session == 0) continue;
             if (l->broken) route_link_open(p, l);
-            if (link_due(l) <= p->now) route_say(p, l);
+            if (link_due(l) <= p->now) route_send_clock(p, l);
             if (link_due(l) < first) first = link_due(l);
         }
-        r->say_ns = first;
+        r->next_clock_ns = first;
     }
-    peer_wake_at(p, r->say_ns);
+    peer_wake_at(p, r->next_clock_ns);
 }

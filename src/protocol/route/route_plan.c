@@ -1,44 +1,45 @@
-// The ways of an iteration where lines are slow beside computing: everybody tells what its lines cost (route_lines.c), and data peers plan
-// (src/routing/schedule/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
-// long, chooses by itself (route_home.c).
+// Planned paths of an iteration on slow links (docs/protocol.md, Slow links, S4). Peers advertise
+// their links (route_linkstate.c), and data peers plan with them (routing/schedule/schedule.h). A
+// plan binds no member: if the planned receiver is gone or has no slot for too long, the holder
+// chooses another one (route_home.c, rule S5).
 #include "protocol/route/routing.h"
 
 #include <string.h>
 
-// ---- memory -------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
-static bool plans(const peer_run *run, const peer_config *config) {
+static bool makes_plans(const peer_run *run, const peer_config *config) {
     return config->kind == MEMBER_DATA && run->routing == ROUTER_MINCOST && run->stages > 1 && run->stages <= SCHEDULE_MAX_STAGES &&
            run->microbatches <= SCHEDULE_MAX_WAYS;
 }
 
 size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
-    return plans(run, config) ? sizeof(route_plan) + schedule_bytes() : 0;
+    return makes_plans(run, config) ? sizeof(route_plan) + schedule_bytes() : 0;
 }
 
-_Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a way names every stage but the first, and home");
+_Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a planned path names every stage but the first, and the owner");
 
-// ---- the plan -----------------------------------------------------------------------------------------------------
+// ---- the plan -----------------------------------------------------------------------------------
 
-// Peers in the order of their numbers.
-typedef struct cast {
+// The members of a plan in the order of their numbers; the planner names them by index.
+typedef struct plan_peers {
     uint32_t count;
     const cluster_member *peer[SCHEDULE_MAX_PEERS];
-} cast;
+} plan_peers;
 
-static uint32_t index_of(const cast *c, member_id who) {
+static uint32_t index_of(const plan_peers *c, member_id who) {
     for (uint32_t i = 0; i < c->count; i++)
         if (c->peer[i]->id == who) return i;
     return SCHEDULE_MAX_PEERS;
 }
 
 static bool takes_part(const peer *p, const cluster_member *m) {
-    if (member_is_shadow(m) || !member_answers(p, m->id)) return false;
+    if (member_is_standby(m) || !member_answers(p, m->id)) return false;
     if (m->kind == MEMBER_DATA) return true;
     return m->contact == NO_CONTACT || p->cluster->contacts[m->contact].beat.ready != 0;
 }
 
-static bool gather(const peer *p, schedule *s, cast *c) {
+static bool add_peers(const peer *p, schedule *s, plan_peers *c) {
     c->count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -49,7 +50,7 @@ static bool gather(const peer *p, schedule *s, cast *c) {
     return true;
 }
 
-static void draw_lines(const peer *p, schedule *s, const cast *c, uint32_t from, const message_lines *said) {
+static void add_hops(const peer *p, schedule *s, const plan_peers *c, uint32_t from, const message_lines *said) {
     for (uint32_t i = 0; i < said->count; i++) {
         uint32_t to = index_of(c, said->line[i].member);
         if (said->line[i].cost == 0 || to == SCHEDULE_MAX_PEERS || c->peer[to]->stage != (c->peer[from]->stage + 1) % p->run.stages) continue;
@@ -57,8 +58,8 @@ static void draw_lines(const peer *p, schedule *s, const cast *c, uint32_t from,
     }
 }
 
-// Of all lines, for somebody may carry.
-static void draw_tensors(schedule *s, const cast *c, uint32_t from, const message_lines *said) {
+// Transfer times of all links, since any member may be a forwarder.
+static void add_transfers(schedule *s, const plan_peers *c, uint32_t from, const message_lines *said) {
     for (uint32_t i = 0; i < said->count; i++) {
         uint32_t to = index_of(c, said->line[i].member);
         if (to != SCHEDULE_MAX_PEERS) schedule_tensor(s, from, to, said->line[i].way);
@@ -67,15 +68,15 @@ static void draw_tensors(schedule *s, const cast *c, uint32_t from, const messag
 
 static uint32_t wire_cost(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us : WIRE_MAX_LINK_COST; }
 
-static bool make(peer *p, route_plan *plan) {
+static bool compute_plan(peer *p, route_plan *plan) {
     schedule *s = schedule_init(plan + 1, p->run.stages);
-    cast c;
-    if (!gather(p, s, &c)) return false;
+    plan_peers c;
+    if (!add_peers(p, s, &c)) return false;
     for (uint32_t i = 0; i < c.count; i++) {
-        const message_lines *said = route_lines_of(p, c.peer[i]->id);
+        const message_lines *said = route_linkstate_of(p, c.peer[i]->id);
         if (said == NULL) continue;
-        draw_lines(p, s, &c, i, said);
-        draw_tensors(s, &c, i, said);
+        add_hops(p, s, &c, i, said);
+        add_transfers(s, &c, i, said);
     }
     schedule_pieces(s, route_pieces(p));
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
@@ -95,7 +96,7 @@ static bool make(peer *p, route_plan *plan) {
     return true;
 }
 
-static bool plan_now(const peer *p) { return p->routing->plan != NULL && p->routing->plan->planned == p->state.iteration + 1 && p->routing->plan->found; }
+static bool has_plan(const peer *p) { return p->routing->plan != NULL && p->routing->plan->planned == p->state.iteration + 1 && p->routing->plan->found; }
 
 void route_plan_ahead(peer *p, uint32_t m) {
     route_plan *plan = p->routing->plan;
@@ -103,27 +104,29 @@ void route_plan_ahead(peer *p, uint32_t m) {
     if (plan == NULL || m >= p->run.microbatches || h->ahead_count > 0) return;
     if (plan->planned != p->state.iteration + 1) {
         plan->planned = p->state.iteration + 1;
-        plan->found = p->cluster->member_count <= SCHEDULE_MAX_PEERS && make(p, plan);
+        plan->found = p->cluster->member_count <= SCHEDULE_MAX_PEERS && compute_plan(p, plan);
     }
     if (!plan->found) return;
     for (uint32_t stage = 1; stage <= p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];
 }
 
 member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
-    const message_ahead *way = plan_now(p) && m < p->run.microbatches ? p->routing->plan->way[m] : NULL;
+    const message_ahead *way = has_plan(p) && m < p->run.microbatches ? p->routing->plan->way[m] : NULL;
     return way != NULL && way[p->run.stages - 1].member == to ? way[p->run.stages].back_by : 0;
 }
 
-// Times of a plan count from the iteration's beginning, which who came later does not know.
-static bool saw_it_begin(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
+// Departure times count from the beginning of the iteration. A member that was admitted later does
+// not know it, and sends at once.
+static bool was_member_at_start(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
 
 uint64_t route_plan_time(const peer *p, const inflight_microbatch *h) {
-    return h->ahead_count > 0 && saw_it_begin(p) ? p->microbatch->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
+    return h->ahead_count > 0 && was_member_at_start(p) ? p->microbatch->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
 }
 
-// A slot or a line that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited for
-// as long as any other way would take longer, there and back, and at least as long as the way on takes.
-static bool waits(const peer *p, const inflight_microbatch *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
+// Rules S4 and S5. A microbatch never leaves before its planned time: a free slot or link may
+// belong to another one that is still on its way. After that time it waits for the planned member
+// while waiting is cheaper than the best other path, there and back.
+static bool waits_for_planned(const peer *p, const inflight_microbatch *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
     if (p->now < from) return true;
     const pick_peer *f = pick_known(&p->microbatch->flow, l->member);
@@ -142,7 +145,7 @@ member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait) {
     const route_link *l = wanted == 0 ? NULL : route_find(p, wanted);
     const pick_peer *f = l == NULL || !l->up || !route_is_next(p, wanted) ? NULL : pick_known(&p->microbatch->flow, wanted);
     if (f == NULL || !f->reachable || h->on.tried_count > 0) return other;
-    *wait = waits(p, h, l, source, other, time);
+    *wait = waits_for_planned(p, h, l, source, other, time);
     if (*wait) return 0;
     return pick_is_usable(f, h->on.tried, h->on.tried_count) ? wanted : other;
 }

@@ -1,4 +1,4 @@
-// Flows as the user and the checkers see them.
+// Reports of the flow, for the user and for the checks of the simulator.
 #include "protocol/route/routing.h"
 
 void route_look(const peer *p, peer_view *view) {

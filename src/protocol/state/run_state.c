@@ -11,7 +11,7 @@ void run_state_open(run_state *s, uint16_t stages, uint16_t slots, uint16_t shar
     s->iteration = s->first_version = s->start_version = start_version;
 }
 
-// ---- members ------------------------------------------------------------------------------------------------------
+// ---- members ------------------------------------------------------------------------------------
 
 const run_member *run_state_member_of(const run_state *s, const braid_id *peer) {
     for (uint32_t i = 0; i < s->member_count; i++)
@@ -49,7 +49,7 @@ static bool apply_promote(run_state *s, uint64_t index, member_id id) {
     return false;
 }
 
-// ---- checkpoints --------------------------------------------------------------------------------------------------
+// ---- checkpoints --------------------------------------------------------------------------------
 
 static void forget_checkpoint(run_state *s, uint32_t at) {
     memmove(&s->checkpoint[at], &s->checkpoint[at + 1], (--s->checkpoint_count - at) * sizeof s->checkpoint[0]);
@@ -83,7 +83,7 @@ uint64_t run_state_newest_checkpoint(const run_state *s) {
     return newest;
 }
 
-// ---- the run and its iterations -----------------------------------------------------------------------------------
+// ---- the run and its iterations -----------------------------------------------------------------
 
 static void roll_back(run_state *s, const log_entry *entry) {
     const log_run *run = &entry->u.run;
@@ -133,7 +133,7 @@ bool run_state_goes_on(const run_state *s) { return s->started && !run_state_is_
 
 bool run_state_predates(const run_state *s, uint64_t position) { return position < s->fence; }
 
-// ---- slots --------------------------------------------------------------------------------------------------------
+// ---- slots --------------------------------------------------------------------------------------
 
 static void apply_owner(run_state *s, const log_entry *entry, run_change *c) {
     const log_owner *o = &entry->u.owner;
@@ -157,7 +157,7 @@ static void apply_share(run_state *s, const log_entry *entry, run_change *c) {
     s->share[body->share] = (run_share){.index = entry->index, .entry = *body};
 }
 
-// ---- an entry -----------------------------------------------------------------------------------------------------
+// ---- an entry -----------------------------------------------------------------------------------
 
 run_change run_state_apply(run_state *s, const log_entry *entry) {
     run_change c = {.freed_share = RUN_STATE_NO_SHARE};
@@ -193,7 +193,7 @@ run_change run_state_apply(run_state *s, const log_entry *entry) {
     return c;
 }
 
-// ---- the state as entries -----------------------------------------------------------------------------------------
+// ---- the state as entries -----------------------------------------------------------------------
 
 typedef struct run_search {
     uint64_t after, best;  // of the entries behind `after` the first one that was found

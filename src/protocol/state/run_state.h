@@ -1,8 +1,8 @@
-// The replicated state of a run: what the log says up to `position`, and nothing else. Peers that have applied the same
-// entries have the same state, so a snapshot of it may replace the entries.
+// The replicated state of a run: what the log says up to `position`, and nothing else. Peers that
+// have applied the same entries have the same state, so a snapshot of it may replace the entries.
 //
-// Pure data: no time, no link, nothing of the peer that holds it. What follows from an entry for that peer is decided by
-// the caller, from the change that run_state_apply returns.
+// Pure data: no time, no link, nothing of the peer that holds it. What follows from an entry for
+// that peer is decided by the caller, from the change that run_state_apply returns.
 #ifndef BRAID_PROTOCOL_STATE_RUN_STATE_H
 #define BRAID_PROTOCOL_STATE_RUN_STATE_H
 
@@ -60,7 +60,7 @@ typedef struct run_state {
     uint64_t voters_index;
 } run_state;
 
-// What an entry changed.
+// The change that an entry made.
 typedef struct run_change {
     bool applied;         // false: the entry has no effect here (older than the state, or undone by a rollback)
     bool first;           // RUN: the run has started
@@ -75,14 +75,17 @@ typedef struct run_change {
 
 // `s` is zeroed memory.
 void run_state_open(run_state *s, uint16_t stages, uint16_t slots, uint16_t shares, uint64_t start_version);
-// Applies one entry. The caller sets `position`: a snapshot's entries do not follow each other without gaps.
+// Applies one entry. The caller sets `position`: a snapshot's entries do not follow each other
+// without gaps.
 run_change run_state_apply(run_state *s, const log_entry *entry);
 
-// The state as entries in ascending order of their index: the first with `after` < index < `before`. False: there is none.
-// Applied to a new state in this order they make an equal one. Their term is not known.
+// The state as entries in ascending order of their index: the first with `after` < index <
+// `before`. False: there is none. Applied to a new state in this order they make an equal one.
+// Their term is not known.
 bool run_state_next(const run_state *s, uint64_t after, uint64_t before, log_entry *out);
 
-// Members, as a snapshot is about to name them all, or one that this peer no longer takes for a member.
+// Members, as a snapshot is about to name them all, or one that this peer no longer takes for a
+// member.
 void run_state_forget_members(run_state *s);
 void run_state_forget_member(run_state *s, member_id id);
 

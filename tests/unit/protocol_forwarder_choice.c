@@ -1,5 +1,5 @@
-// Who carries what a narrow line would hold up. (What is known of lines comes of soundings that take minutes; here it is written down.)
-#include "protocol/route/route_lines.c"
+// The choice of a forwarder. The link state is written by the test, since probes take minutes.
+#include "protocol/route/route_linkstate.c"
 
 #include "protocol_world.h"
 
@@ -11,7 +11,8 @@ static void beat(world *w, uint32_t relays) {
         if (i != w->self) deliver(w, i, &m, false);
 }
 
-// An owner's activation, while its lines to all relays are narrow, and a wide one leads to another data peer, as do theirs.
+// An owner's activation, while its lines to all relays are narrow, and a wide one leads to another
+// data peer, as do theirs.
 static void send_one(uint32_t relays, bool falls, world *w) {
     *w = (world){.run = run_of(2, 1, 1), .forward_held = 1};
     w->run.activation_bytes = 4 << 20;
@@ -26,14 +27,14 @@ static void send_one(uint32_t relays, bool falls, world *w) {
         tick(w);
     }
     assert_int_equal(w->work.kind, JOB_FORWARD);
-    route_lines *r = w->p->routing->lines;
-    r->said[0].member = 1;
-    r->told.count = r->said[0].lines.count = relays;
+    route_linkstate *r = w->p->routing->linkstate;
+    r->advertised[0].member = 1;
+    r->told.count = r->advertised[0].lines.count = relays;
     for (uint32_t i = 0; i < relays; i++) {
-        line_take(w->p, 3 + i);
-        r->told.line[i].member = r->said[0].lines.line[i].member = 3 + i;
+        bandwidth_entry(w->p, 3 + i);
+        r->told.line[i].member = r->advertised[0].lines.line[i].member = 3 + i;
         r->told.line[i].way = STRAIGHT_US;
-        r->said[0].lines.line[i].way = DETOUR_US;
+        r->advertised[0].lines.line[i].way = DETOUR_US;
     }
     r->told.line[r->told.count].member = 1;
     r->told.line[r->told.count++].way = DETOUR_US;
@@ -43,12 +44,14 @@ static void send_one(uint32_t relays, bool falls, world *w) {
     do_job(w);
 }
 
-static void test_who_has_wide_lines_carries(void **state) {
+// Rule C1. Given slow links to all relays and a data peer with fast links, when the owner sends,
+// then that data peer forwards.
+static void test_fast_third_member_is_forwarder(void **state) {
     (void)state;
     static world w;
     send_one(MOST_RELAYS, false, &w);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    assert_false(w.with_blob[MESSAGE_FORWARD]);
+    assert_false(w.last_had_blob[MESSAGE_FORWARD]);
     assert_int_equal(w.sent[MESSAGE_CARRY], route_pieces(w.p));
     route_forwarding planned;
     assert_true(route_forwarder_planned(w.p, 3, 1, &planned));
@@ -56,15 +59,15 @@ static void test_who_has_wide_lines_carries(void **state) {
     free(w.p);
 }
 
-// Its link has just fallen, so it counts for alive for a while, but carries nothing. (It was asked again and again: with more
-// relays than a sending remembers, for ever.)
-static void test_whose_link_has_fallen_carries_nothing(void **state) {
+// Rule C4. Given a forwarder with a lost link that still counts as alive, when the owner sends,
+// then the tensor goes directly, also against the plan.
+static void test_member_with_a_lost_link_is_no_forwarder(void **state) {
     (void)state;
     for (uint32_t relays = 1; relays <= MOST_RELAYS; relays += MOST_RELAYS - 1) {
         static world w;
         send_one(relays, true, &w);
         assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-        assert_true(w.with_blob[MESSAGE_FORWARD]);
+        assert_true(w.last_had_blob[MESSAGE_FORWARD]);
         assert_int_equal(w.sent[MESSAGE_CARRY], 0);
         route_forwarding planned;
         assert_false(route_forwarder_planned(w.p, 3, 1, &planned));  // though a plan says so
@@ -74,8 +77,8 @@ static void test_whose_link_has_fallen_carries_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_has_wide_lines_carries),
-        cmocka_unit_test(test_whose_link_has_fallen_carries_nothing),
+        cmocka_unit_test(test_fast_third_member_is_forwarder),
+        cmocka_unit_test(test_member_with_a_lost_link_is_no_forwarder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

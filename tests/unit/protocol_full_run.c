@@ -1,4 +1,5 @@
-// A run with as many members as there may be: two are let in at once where there is room for one, one comes again, and a crowd links and says nothing.
+// A run with as many members as the protocol allows: admission at the limit, and many unknown
+// peers.
 #include "protocol/peer.h"
 
 #include <setjmp.h>
@@ -19,7 +20,7 @@ static struct {
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
 
-// Wherever it dials, nobody is.
+// Every dial is refused.
 static void step(const event *e) {
     effect out;
     braid_id dialed[64];
@@ -96,8 +97,9 @@ static void strangers_link(uint32_t first, uint32_t count) {
     }
 }
 
-// Who wants to work is let in all the same.
-static void test_strangers_keep_nobody_out(void **state) {
+// Rule J1. Given contacts filled by links of unknown peers, when a worker asks for admission, then
+// it is admitted.
+static void test_unknown_peers_do_not_block_admission(void **state) {
     (void)state;
     begin_leader();
     strangers_link(5000, 2 * WIRE_MAX_MEMBERS);
@@ -113,8 +115,9 @@ static void test_strangers_keep_nobody_out(void **state) {
     free(w.p);
 }
 
-// Everybody knows the members that the log knows.
-static void test_strangers_hide_no_member(void **state) {
+// Rule L3. Given contacts filled by unknown peers, when the log names a member, then this peer
+// knows it.
+static void test_unknown_peers_hide_no_member(void **state) {
     (void)state;
     const peer_run run = run_of_twelve();
     const peer_config config = {.self = name_of(1000), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .voters = 1};
@@ -143,7 +146,8 @@ static log_entry member_entry(uint32_t number, member_kind kind) {
     return (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(number), .kind = (uint8_t)kind, .stage = kind == MEMBER_RELAY, .capacity = 2, .incarnation = number, .store = number, .address = "a:1"}};
 }
 
-// Each voter dies and is replaced, one after the other: of those that are gone nothing stays, and everybody knows the members that the log knows.
+// Rule V3. Given many voters that died and were replaced, when the log names a member, then this
+// peer knows it.
 static void test_dead_voters_hide_no_member(void **state) {
     (void)state;
     const peer_run run = run_of_twelve();
@@ -176,8 +180,9 @@ static void open_full(void) {
     }
 }
 
-// The second of the two asks again when somebody has gone.
-static void test_two_for_one_place(void **state) {
+// Rule J1. Given one free place and two joiners, when a member leaves, then the second joiner is
+// admitted as well.
+static void test_second_joiner_is_admitted_after_a_removal(void **state) {
     (void)state;
     open_full();
     ask(1001);
@@ -196,8 +201,8 @@ static void test_two_for_one_place(void **state) {
     free(w.p);
 }
 
-// What it was makes room for it.
-static void test_who_comes_again_has_a_place(void **state) {
+// Rule L6. Given a full run, when a member restarts, then its older membership makes room for it.
+static void test_restarted_member_takes_its_own_place(void **state) {
     (void)state;
     open_full();
     ask(1001);
@@ -247,8 +252,9 @@ static void is_gone(uint32_t number) {
     step(&(event){.kind = EVENT_TICK});
 }
 
-// Somebody goes, and there is room for whoever leads; but before that one's entry somebody else's is in the log. It lets itself in when there is room again.
-static void test_who_leads_finds_room_later(void **state) {
+// Rule V18. Given a returning leader and a full run, when another joiner takes the first free
+// place, then the leader is admitted at the next one.
+static void test_returning_leader_is_admitted_when_there_is_room(void **state) {
     (void)state;
     peer_view view;
     come_back_to_a_full_run();
@@ -268,11 +274,11 @@ static void test_who_leads_finds_room_later(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_for_one_place),
-        cmocka_unit_test(test_who_comes_again_has_a_place),
-        cmocka_unit_test(test_who_leads_finds_room_later),
-        cmocka_unit_test(test_strangers_keep_nobody_out),
-        cmocka_unit_test(test_strangers_hide_no_member),
+        cmocka_unit_test(test_second_joiner_is_admitted_after_a_removal),
+        cmocka_unit_test(test_restarted_member_takes_its_own_place),
+        cmocka_unit_test(test_returning_leader_is_admitted_when_there_is_room),
+        cmocka_unit_test(test_unknown_peers_do_not_block_admission),
+        cmocka_unit_test(test_unknown_peers_hide_no_member),
         cmocka_unit_test(test_dead_voters_hide_no_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

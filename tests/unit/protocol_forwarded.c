@@ -1,4 +1,4 @@
-// Tensors that somebody carries, in pieces: at the receiver and at the carrier.
+// Relayed transfers in pieces, at the receiver and at the forwarder.
 #include "protocol_world.h"
 
 enum { PIECES = 2, PIECE_BYTES = BYTES / PIECES, SERIAL = 77, MOST_CARRIED = 32 };
@@ -38,8 +38,9 @@ static uint32_t under_way(world *w) {
     return (uint32_t)view.blobs_held;
 }
 
-// Its sender may trust the line for longer: it is told, so that it does not wait in vain.
-static void test_who_sends_is_told_what_is_forgotten(void **state) {
+// Rule C4. Given an announced transfer with a missing piece, when no piece comes for a minute, then
+// it is dropped and the sender gets UNCARRIED.
+static void test_incomplete_transfer_is_dropped_with_uncarried(void **state) {
     (void)state;
     world w = {.self = 0};
     open_relay(&w);
@@ -50,13 +51,14 @@ static void test_who_sends_is_told_what_is_forgotten(void **state) {
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
     live(&w, 20);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
-    assert_int_equal(w.refused, 1);
+    assert_int_equal(w.last_uncarried_to, 1);
     assert_int_equal(under_way(&w), 0);
     free(w.p);
 }
 
-// Nobody has announced them.
-static void test_stray_pieces_are_forgotten(void **state) {
+// Rule C4. Given a piece without announcement, when a minute passes, then it is dropped and no
+// message is sent.
+static void test_unannounced_pieces_are_dropped(void **state) {
     (void)state;
     world w = {.self = 0};
     open_relay(&w);
@@ -68,14 +70,16 @@ static void test_stray_pieces_are_forgotten(void **state) {
     free(w.p);
 }
 
-static void test_a_piece_of_another_size_is_refused(void **state) {
+// Rule C4. Given a transfer, when a piece has the wrong size, then receiver and forwarder refuse it
+// with UNCARRIED.
+static void test_piece_of_another_size_is_refused(void **state) {
     (void)state;
     world w = {.self = 0};
     open_relay(&w);
     announce(&w, 0);
     piece(&w, 0, 3, 0, PIECE_BYTES - 1);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
-    assert_int_equal(w.refused, 1);
+    assert_int_equal(w.last_uncarried_to, 1);
     piece(&w, 0, 2, 0, PIECE_BYTES - 1);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 2);
     assert_int_equal(w.sent[MESSAGE_CARRY], 0);
@@ -83,7 +87,9 @@ static void test_a_piece_of_another_size_is_refused(void **state) {
     free(w.p);
 }
 
-static void test_a_carrier_takes_no_more_than_its_lines_do(void **state) {
+// Rule C5. Given 32 tensors that wait on the links of a forwarder, when a piece arrives, then it is
+// refused.
+static void test_forwarder_refuses_when_its_links_are_full(void **state) {
     (void)state;
     world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES - PIECE_BYTES};
     open_relay(&w);
@@ -93,12 +99,14 @@ static void test_a_carrier_takes_no_more_than_its_lines_do(void **state) {
     piece(&w, 0, 2, 1, PIECE_BYTES);
     assert_int_equal(w.sent[MESSAGE_CARRY], 1);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
-    assert_int_equal(w.refused, 1);
+    assert_int_equal(w.last_uncarried_to, 1);
     assert_int_equal(under_way(&w), 0);
     free(w.p);
 }
 
-static void test_who_carries_nothing_says_so(void **state) {
+// Rule C4. Given --no-carry, when a piece for another member arrives, then it is refused; a
+// transfer to this peer is taken.
+static void test_disabled_forwarder_refuses(void **state) {
     (void)state;
     world w = {.carries_nothing = true};
     open_relay(&w);
@@ -114,11 +122,11 @@ static void test_who_carries_nothing_says_so(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_sends_is_told_what_is_forgotten),
-        cmocka_unit_test(test_stray_pieces_are_forgotten),
-        cmocka_unit_test(test_a_piece_of_another_size_is_refused),
-        cmocka_unit_test(test_a_carrier_takes_no_more_than_its_lines_do),
-        cmocka_unit_test(test_who_carries_nothing_says_so),
+        cmocka_unit_test(test_incomplete_transfer_is_dropped_with_uncarried),
+        cmocka_unit_test(test_unannounced_pieces_are_dropped),
+        cmocka_unit_test(test_piece_of_another_size_is_refused),
+        cmocka_unit_test(test_forwarder_refuses_when_its_links_are_full),
+        cmocka_unit_test(test_disabled_forwarder_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// Blocks of a reduction that somebody carries: at who asked, at who answers, and at the carrier.
+// Relayed sums: parts of a reduction that come through forwarders, at the puller, the source and
+// the forwarder.
 #include "protocol_world.h"
 
 #include "base/rng.h"
@@ -16,7 +17,8 @@ static void beats(world *w) {
         deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-// One of a stage's three members adds up one segment; both others have a part. Everything is to be carried.
+// One of a stage's three members adds up one segment; both others have a part. Everything is to be
+// carried.
 static void open_stage(world *w) {
     w->run = run_of(2, 2, 1);
     open_world(w, 4, MEMBER_RELAY);
@@ -83,8 +85,9 @@ static uint64_t held_blobs(const world *w) {
     return view.blobs_held;
 }
 
-// Whichever comes first, what is to come or the bytes: when both parts are here and have the right hash, they are added up.
-static void test_blocks_come_by_way_of_somebody(void **state) {
+// Rule A6. Given a reduction with relayed parts, when DATA and pieces arrive in either order with
+// the right hash, then the parts are added.
+static void test_relayed_parts_are_joined_and_added(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -111,7 +114,9 @@ static void assert_asked_straight(const world *w) {
     assert_int_equal(got(w, 2)->first, got(w, 0)->first);
 }
 
-static void test_other_bytes_than_were_said_are_asked_for_again(void **state) {
+// Rule A8. Given a relayed range, when its bytes do not have the hash in DATA, then it is requested
+// once more, directly.
+static void test_wrong_hash_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -126,7 +131,9 @@ static void test_other_bytes_than_were_said_are_asked_for_again(void **state) {
     free(w.p);
 }
 
-static void test_who_does_not_carry_is_believed(void **state) {
+// Rule A8. Given a relayed range, when its forwarder sends UNCARRIED, then it is requested
+// directly. UNCARRIED from another member has no effect.
+static void test_uncarried_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -140,8 +147,9 @@ static void test_who_does_not_carry_is_believed(void **state) {
     free(w.p);
 }
 
-// The carrier has not read that it is a member, and says so as nobody.
-static void test_who_does_not_know_that_it_carries_is_believed(void **state) {
+// Rule A8. Given a forwarder that has not read its own MEMBER entry, when it sends UNCARRIED, then
+// the range is requested directly.
+static void test_uncarried_without_membership_is_obeyed(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -152,7 +160,9 @@ static void test_who_does_not_know_that_it_carries_is_believed(void **state) {
     free(w.p);
 }
 
-static void test_what_never_comes_is_asked_for_again(void **state) {
+// Rule A8. Given a relayed range, when its limit passes without bytes, then it is requested
+// directly.
+static void test_late_range_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -170,14 +180,15 @@ static void test_what_never_comes_is_asked_for_again(void **state) {
     free(w.p);
 }
 
-// Bytes of somebody else, or of other blocks, are nobody's; and of one parcel only the first ones count.
-static void test_strangers_bring_nothing(void **state) {
+// Rule A7. Given a relayed range, when a piece has another forwarder, serial number, origin or
+// count, or is a second copy, then it is dropped.
+static void test_pieces_from_other_members_are_dropped(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
     message piece = piece_of(&w, 0);
     say(&w, 0);
-    deliver(&w, w.get_to[0], &piece, true);  // not by way of whom it was to come
+    deliver(&w, w.get_to[0], &piece, true);  // not from the named forwarder
     piece.u.carry.blocks++;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     piece = piece_of(&w, 0);
@@ -199,8 +210,9 @@ static void test_strangers_bring_nothing(void **state) {
     free(w.p);
 }
 
-// What is said is another thing than what was asked for, or somebody else says it.
-static void test_what_nobody_asked_for_is_not_joined(void **state) {
+// Rule A7. Given relayed ranges, when DATA names another range or comes from another member, then
+// no job starts.
+static void test_unrequested_data_is_ignored(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -220,8 +232,9 @@ static void test_what_nobody_asked_for_is_not_joined(void **state) {
 
 static void fall(world *w, uint32_t who) { step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(who)}); }
 
-// A link falls, and what had not come by it is lost: at once, not when patience is at an end.
-static void test_a_link_that_falls_takes_what_was_on_it(void **state) {
+// Rule A8. Given a relayed range, when the link to its forwarder or source falls, then it is
+// requested directly at once.
+static void test_lost_link_is_fetched_directly_at_once(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
@@ -244,7 +257,7 @@ static void test_a_link_that_falls_takes_what_was_on_it(void **state) {
     free(w.p);
 }
 
-// ---- who may carry ------------------------------------------------------------------------------------------------
+// ---- who may carry ------------------------------------------------------------------------------
 
 enum { STRAIGHT_MS = 9000, CARRIED_MS = 900, NOBODY = 99 };
 
@@ -268,19 +281,22 @@ static void beat(world *w, uint32_t who) {
     deliver(w, who, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-static void test_the_quicker_way_is_taken(void **state) {
+// Rule A5. Given a forwarder with faster links, when parts are pulled, then it relays them; a
+// standby pulls directly.
+static void test_faster_path_is_chosen(void **state) {
     (void)state;
     world w = {.self = 0};
     open_quick(&w);
     for (uint32_t i = 0; i < 2; i++) assert_int_equal(got(&w, i)->by, 1);
     assert_int_equal(chosen(&w, false), 1);
     assert_int_equal(chosen(&w, true), 0);
-    w.p->shadow = true;  // who works for another stage waits for none
+    w.p->standby = true;  // a standby has one request at a time
     assert_int_equal(chosen(&w, false), 0);
     free(w.p);
 }
 
-static void test_who_failed_is_not_asked_for_a_minute(void **state) {
+// Rule A8. Given a forwarder that failed, when less than a minute has passed, then it is not used.
+static void test_failed_forwarder_rests_for_a_minute(void **state) {
     (void)state;
     world w = {.self = 0};
     open_quick(&w);
@@ -298,7 +314,9 @@ static void test_who_failed_is_not_asked_for_a_minute(void **state) {
     free(w.p);
 }
 
-static void test_who_is_silent_is_not_asked_and_not_waited_for(void **state) {
+// Rule A8. Given a silent forwarder, when parts are pulled, then they come directly, and pending
+// ones are requested again.
+static void test_silent_forwarder_is_not_used(void **state) {
     (void)state;
     world w = {.self = 0};
     open_quick(&w);
@@ -314,8 +332,9 @@ static void test_who_is_silent_is_not_asked_and_not_waited_for(void **state) {
     free(w.p);
 }
 
-// Whose link fell was not slow: as soon as it is back, it is asked again.
-static void test_whose_link_fell_has_not_failed(void **state) {
+// Rule A8. Given a forwarder with a lost link, when the link is up again, then the forwarder is
+// used at once.
+static void test_forwarder_with_a_lost_link_has_not_failed(void **state) {
     (void)state;
     world w = {.self = 0};
     open_quick(&w);
@@ -326,8 +345,9 @@ static void test_whose_link_fell_has_not_failed(void **state) {
     free(w.p);
 }
 
-// It comes, again and again, but hardly sooner than it would have come straight.
-static void test_who_is_hardly_quicker_rests(void **state) {
+// Rule A9. Given relayed ranges that take as long as direct ones, when the mean reaches the limit,
+// then the forwarder rests.
+static void test_forwarder_without_gain_rests(void **state) {
     (void)state;
     static const uint64_t late_ms[] = {1, 4000};
     for (uint32_t i = 0; i < 2; i++) {
@@ -350,7 +370,7 @@ static void test_who_is_hardly_quicker_rests(void **state) {
     }
 }
 
-// ---- at who answers -----------------------------------------------------------------------------------------------
+// ---- at who answers -----------------------------------------------------------------------------
 
 static message question(member_id by) {
     message get = {
@@ -363,13 +383,15 @@ static message question(member_id by) {
     return get;
 }
 
-static void test_the_answer_goes_as_was_asked(void **state) {
+// Rule A6. Given a GET that names a forwarder, when the source answers, then the bytes go to it in
+// CARRY, or directly if it is not available.
+static void test_source_answers_through_the_named_forwarder(void **state) {
     (void)state;
     static const struct {
         member_id by;
         bool carried;
     } ways[] = {{0, false}, {3, true},  {2, false},
-                {4, false}, {5, false}, {99, false}};  // straight; the asker; itself; a shadow; nobody
+                {4, false}, {5, false}, {99, false}};  // directly; the puller; the source itself; a standby; no member
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         world w = {.self = 0};
         w.run = run_of(2, 2, 1);
@@ -385,15 +407,15 @@ static void test_the_answer_goes_as_was_asked(void **state) {
         deliver(&w, 2, &get, false);
         done(&w, JOB_PACK, HASH);
         assert_int_equal(w.sent[MESSAGE_DATA], 1);
-        assert_int_equal(w.sent_to[MESSAGE_DATA], 2);
-        assert_int_equal(w.with_blob[MESSAGE_DATA], !ways[i].carried);
+        assert_int_equal(w.last_receiver[MESSAGE_DATA], 2);
+        assert_int_equal(w.last_had_blob[MESSAGE_DATA], !ways[i].carried);
         assert_int_equal(w.sent[MESSAGE_CARRY], ways[i].carried);
-        if (ways[i].carried) assert_true(w.sent_to[MESSAGE_CARRY] == ways[i].by && w.with_blob[MESSAGE_CARRY]);
+        if (ways[i].carried) assert_true(w.last_receiver[MESSAGE_CARRY] == ways[i].by && w.last_had_blob[MESSAGE_CARRY]);
         free(w.p);
     }
 }
 
-// ---- at the carrier -----------------------------------------------------------------------------------------------
+// ---- at the carrier -----------------------------------------------------------------------------
 
 static void open_carrier(world *w) {
     w->run = run_of(2, 1, 1);
@@ -408,14 +430,16 @@ static const message passing = {
     .kind = MESSAGE_CARRY,
     .u.carry = {.origin = 2, .to = 4, .serial = SERIAL, .count = 1, .what = GET_PART, .stage = 1, .blocks = 1}};
 
-static void test_a_carrier_passes_blocks_on(void **state) {
+// Rule A6. Given a piece for another member, when it arrives at the forwarder, then it is passed on
+// unchanged.
+static void test_forwarder_passes_pieces_on(void **state) {
     (void)state;
     world w = {.self = 0};
     open_carrier(&w);
     message piece = passing;
     deliver(&w, 2, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY], 1);
-    assert_int_equal(w.sent_to[MESSAGE_CARRY], 4);
+    assert_int_equal(w.last_receiver[MESSAGE_CARRY], 4);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
     deliver(&w, 4, &piece, true);  // one carrier is enough
     deliver_bytes(&w, 2, &piece, WIRE_CARRIED_BLOCK_BYTES + 1);
@@ -426,43 +450,44 @@ static void test_a_carrier_passes_blocks_on(void **state) {
     free(w.p);
 }
 
-// Who asked for them waits for them, so it is he who is told.
-static void test_who_waits_hears_that_nothing_comes(void **state) {
+// Rule A8. Given a forwarder with full links, or one that relays nothing, when a piece arrives,
+// then the puller gets UNCARRIED.
+static void test_forwarder_reports_to_the_puller(void **state) {
     (void)state;
     message piece = passing;
     world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES};
     open_carrier(&w);
     deliver(&w, 2, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY], 0);
-    assert_int_equal(w.refused, 4);
+    assert_int_equal(w.last_uncarried_to, 4);
     free(w.p);
     w = (world){.carries_nothing = true};
     open_carrier(&w);
     deliver(&w, 2, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY], 0);
-    assert_int_equal(w.refused, 4);
+    assert_int_equal(w.last_uncarried_to, 4);
     assert_int_equal(held_blobs(&w), 0);
     free(w.p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_come_by_way_of_somebody),
-        cmocka_unit_test(test_other_bytes_than_were_said_are_asked_for_again),
-        cmocka_unit_test(test_who_does_not_carry_is_believed),
-        cmocka_unit_test(test_who_does_not_know_that_it_carries_is_believed),
-        cmocka_unit_test(test_what_never_comes_is_asked_for_again),
-        cmocka_unit_test(test_strangers_bring_nothing),
-        cmocka_unit_test(test_what_nobody_asked_for_is_not_joined),
-        cmocka_unit_test(test_a_link_that_falls_takes_what_was_on_it),
-        cmocka_unit_test(test_the_quicker_way_is_taken),
-        cmocka_unit_test(test_who_failed_is_not_asked_for_a_minute),
-        cmocka_unit_test(test_who_is_silent_is_not_asked_and_not_waited_for),
-        cmocka_unit_test(test_whose_link_fell_has_not_failed),
-        cmocka_unit_test(test_who_is_hardly_quicker_rests),
-        cmocka_unit_test(test_the_answer_goes_as_was_asked),
-        cmocka_unit_test(test_a_carrier_passes_blocks_on),
-        cmocka_unit_test(test_who_waits_hears_that_nothing_comes),
+        cmocka_unit_test(test_relayed_parts_are_joined_and_added),
+        cmocka_unit_test(test_wrong_hash_is_fetched_directly),
+        cmocka_unit_test(test_uncarried_is_fetched_directly),
+        cmocka_unit_test(test_uncarried_without_membership_is_obeyed),
+        cmocka_unit_test(test_late_range_is_fetched_directly),
+        cmocka_unit_test(test_pieces_from_other_members_are_dropped),
+        cmocka_unit_test(test_unrequested_data_is_ignored),
+        cmocka_unit_test(test_lost_link_is_fetched_directly_at_once),
+        cmocka_unit_test(test_faster_path_is_chosen),
+        cmocka_unit_test(test_failed_forwarder_rests_for_a_minute),
+        cmocka_unit_test(test_silent_forwarder_is_not_used),
+        cmocka_unit_test(test_forwarder_with_a_lost_link_has_not_failed),
+        cmocka_unit_test(test_forwarder_without_gain_rests),
+        cmocka_unit_test(test_source_answers_through_the_named_forwarder),
+        cmocka_unit_test(test_forwarder_passes_pieces_on),
+        cmocka_unit_test(test_forwarder_reports_to_the_puller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,19 @@
-// Shadows (warm standby replicas): members that keep the state of a stage whose work their machine does not do, so that the state
-// survives all working members of the stage (docs/protocol.md, A whole stage dies).
+// Standbys: members that keep the state of a stage and do none of its work (docs/protocol.md,
+// Standby replicas). Each is on the machine of a worker of another stage, so the state survives the
+// loss of all working members.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
 
 enum {
-    WAIT_PART = 10,  // FINAL waits for shadows for 1/10 of the iteration's time, or TIMING_SHADOW_NS
+    WAIT_PART = 10,  // FINAL waits for standbys for 1/10 of the iteration's time, or TIMING_STANDBY_NS
 };
 
-// ---- every member -------------------------------------------------------------------------------------------------
+// ---- every member -------------------------------------------------------------------------------
 
-void shadow_promote(peer *p, uint64_t index, member_id who) {
+void standby_promote(peer *p, uint64_t index, member_id who) {
     cluster_member *m = member_find(p, who);
-    if (m == NULL || !member_is_shadow(m)) return;
+    if (m == NULL || !member_is_standby(m)) return;
     m->stage = m->keeps;
     m->kind = MEMBER_RELAY;
     m->promoted = index;
@@ -24,18 +25,18 @@ void shadow_promote(peer *p, uint64_t index, member_id who) {
     credit_refresh(p);
     repair_stage_filled(p, m->stage);
     if (m->contact != NO_CONTACT) return;
-    p->shadow = false;
+    p->standby = false;
     p->chunks->state_sent_ns = 0;
     credit_update(p, false);
 }
 
-// ---- the leader: who keeps what -----------------------------------------------------------------------------------
+// ---- the leader: placement (rule B1) ------------------------------------------------------------
 
-static uint32_t shadows_of(const peer *p, uint16_t stage, uint32_t but) {
+static uint32_t standbys_of(const peer *p, uint16_t stage, uint32_t but) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        count += member_is_shadow(m) && m->keeps == stage && !m->expelling && m->contact != but;
+        count += member_is_standby(m) && m->keeps == stage && !m->expelling && m->contact != but;
     }
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
@@ -44,7 +45,7 @@ static uint32_t shadows_of(const peer *p, uint16_t stage, uint32_t but) {
     return count;
 }
 
-bool shadow_keeps(const peer *p, uint16_t stage) { return shadows_of(p, stage, NO_CONTACT) > 0; }
+bool standby_exists(const peer *p, uint16_t stage) { return standbys_of(p, stage, NO_CONTACT) > 0; }
 
 static const cluster_member *member_of(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
@@ -57,22 +58,23 @@ static bool works_alone(const braid_id *host) {
     return id_equal(host, &nobody);
 }
 
-// Chooses the stage with the fewest shadows, then the fewest members, but not the stage of the same machine's worker.
-bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
+// Chooses the stage with the fewest standbys, then the fewest members, but not the stage of the
+// same machine's worker.
+bool standby_choose_stage(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     const cluster_member *host = member_of(p, &join->host);
     uint64_t least = UINT64_MAX;
     if (host == NULL && !works_alone(&join->host)) return false;
     for (uint16_t s = 1; s < p->run.stages; s++) {
-        uint32_t shadows = shadows_of(p, s, from);
-        uint64_t rank = (uint64_t)shadows << 32 | member_count_stage(p, s);
-        if ((host != NULL && host->stage == s) || shadows >= p->run.shadows || rank >= least) continue;
+        uint32_t standbys = standbys_of(p, s, from);
+        uint64_t rank = (uint64_t)standbys << 32 | member_count_stage(p, s);
+        if ((host != NULL && host->stage == s) || standbys >= p->run.standbys || rank >= least) continue;
         least = rank;
         *stage = s;
     }
     return least != UINT64_MAX;
 }
 
-// ---- the leader: promotion ----------------------------------------------------------------------------------------
+// ---- the leader: promotion (B4)------------------------------------------------------------------
 
 bool stage_has_workers(const peer *p, uint16_t stage) {
     if (member_count_stage(p, stage) > 0) return true;
@@ -88,9 +90,9 @@ static bool fresh(const peer *p, const cluster_member *m) {
     return !m->expelling && leader_sees_at_version(p, m) && p->now - c->timing.heard_ns < TIMING_FRESH_NS;
 }
 
-static bool could_work(const peer *p, const cluster_member *m) { return member_is_shadow(m) && m->contact != NO_CONTACT && fresh(p, m); }
+static bool could_work(const peer *p, const cluster_member *m) { return member_is_standby(m) && m->contact != NO_CONTACT && fresh(p, m); }
 
-bool shadow_could_work(const peer *p, uint16_t stage) {
+bool standby_can_take_over(const peer *p, uint16_t stage) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
         if (p->cluster->members[i].keeps == stage && could_work(p, &p->cluster->members[i])) return true;
     return false;
@@ -103,10 +105,10 @@ static bool shares_its_fate(const peer *p, const cluster_member *m) {
     return host != NULL && host->stage == m->keeps && stage_has_another(p, m);
 }
 
-// Waits while entries are being appended, since they may change the members, and until the leader's own earlier incarnation is
-// removed.
-void shadow_lead(peer *p) {
-    if (p->run.shadows == 0 || !p->state.started || p->raft.last != p->state.position || member_before(p) != 0) return;
+// Waits while entries are being appended, since they may change the members, and until the leader's
+// own earlier incarnation is removed.
+void standby_tick(peer *p) {
+    if (p->run.standbys == 0 || !p->state.started || p->raft.last != p->state.position || member_before(p) != 0) return;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
         if (!could_work(p, m)) continue;
@@ -119,38 +121,38 @@ void shadow_lead(peer *p) {
     }
 }
 
-// ---- the leader: the end of an iteration --------------------------------------------------------------------------
+// ---- the leader: the end of an iteration --------------------------------------------------------
 
-bool shadow_of(const peer *p, member_id who, uint16_t stage) {
+bool standby_keeps(const peer *p, member_id who, uint16_t stage) {
     const cluster_member *m = member_find(p, who);
-    return m != NULL && member_is_shadow(m) && m->keeps == stage;
+    return m != NULL && member_is_standby(m) && m->keeps == stage;
 }
 
-void shadow_reduced(peer *p, const message *msg) {
+void standby_on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     stage_round *r = &p->leader->round[body->stage];
     uint32_t at = 0;
-    while (at < r->shadows && r->shadow[at] != msg->sender) at++;
-    if (at == PEER_MAX_SHADOWS) return;
-    if (at == r->shadows) r->shadows++;
-    r->shadow[at] = msg->sender;
-    r->shadow_root[at] = body->root;
+    while (at < r->standbys && r->standby[at] != msg->sender) at++;
+    if (at == PEER_MAX_STANDBYS) return;
+    if (at == r->standbys) r->standbys++;
+    r->standby[at] = msg->sender;
+    r->standby_root[at] = body->root;
 }
 
 static bool has_results(const stage_round *r, member_id who) {
-    for (uint32_t i = 0; i < r->shadows; i++)
-        if (r->shadow[i] == who) return hash_equal(&r->shadow_root[i], &r->result_root);
+    for (uint32_t i = 0; i < r->standbys; i++)
+        if (r->standby[i] == who) return hash_equal(&r->standby_root[i], &r->result_root);
     return false;
 }
 
-// True if FINAL may be appended. A shadow at the present version should have the results before the parts are discarded; it is
-// waited for briefly. A shadow that is behind is not waited for.
-bool shadow_follows(peer *p, uint16_t stage) {
+// True if FINAL may be appended. A standby at the present version should have the results before
+// the parts are discarded; it is waited for briefly. A standby that is behind is not waited for.
+bool standby_lets_final_go(peer *p, uint16_t stage) {
     stage_round *r = &p->leader->round[stage];
     bool waits = false;
     if (r->agreed_ns == 0) r->agreed_ns = p->now;
     uint64_t part = (r->agreed_ns - p->leader->begun_ns) / WAIT_PART;
-    uint64_t until = r->agreed_ns + (part > TIMING_SHADOW_NS ? part : TIMING_SHADOW_NS);
+    uint64_t until = r->agreed_ns + (part > TIMING_STANDBY_NS ? part : TIMING_STANDBY_NS);
     if (p->now >= until) return true;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
@@ -162,8 +164,9 @@ bool shadow_follows(peer *p, uint16_t stage) {
     return !waits;
 }
 
-// Its state is compared with that of the stage's members before it is needed.
-void shadow_state(peer *p, const message *msg) {
+// Compares the state hash of a standby with that of its stage, so that a wrong one is removed
+// before it is needed.
+void standby_on_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
     stage_round *r = &p->leader->round[body->stage];
     r->kept = true;

@@ -1,4 +1,4 @@
-// What is told has names, which traces show.
+// The names of notifications in traces.
 #include "protocol/peer.h"
 
 #include <setjmp.h>
@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-static void test_all_that_is_told_has_a_name_of_its_own(void **state) {
+// Given all kinds of notifications, when traces name them, then no two have the same name.
+static void test_notification_names_are_unique(void **state) {
     (void)state;
     for (int kind = 0; kind < TELL_KINDS; kind++) {
         assert_non_null(tell_name((tell_kind)kind));
@@ -19,6 +20,6 @@ static void test_all_that_is_told_has_a_name_of_its_own(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_that_is_told_has_a_name_of_its_own)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_notification_names_are_unique)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// A microbatch at a member and at who inherits it: slots, and what may still be void.
+// Microbatches in flight at a member and at a new owner: slots, eviction, void microbatches.
 #include "protocol_world.h"
 
 // A relay of stage 1 with two slots. Its owner has four microbatches.
@@ -34,7 +34,8 @@ static void commit(world *w, uint32_t m) {
     deliver(w, 1, &order, false);
 }
 
-// All slots are taken, and a repair comes: that evicts who is not home, unless a weight gradient is about to give a slot back.
+// With all slots taken, a repair evicts a microbatch that has not returned, unless a queued weight
+// gradient will free a slot.
 static void repair_comes(bool one_is_committed) {
     world w;
     open_relay(&w);
@@ -49,7 +50,7 @@ static void repair_comes(bool one_is_committed) {
     const uint32_t room = w.sent[MESSAGE_CAN_TAKE];
     come_forward(&w, 0, true);
     assert_int_equal(w.sent[MESSAGE_CAN_TAKE], room);
-    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    assert_int_equal(w.evictions, one_is_committed ? 0 : 1);
     uint32_t done = w.sent[MESSAGE_COMPLETE];
     if (one_is_committed) {
         w.busy = false;
@@ -57,16 +58,20 @@ static void repair_comes(bool one_is_committed) {
         assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
         assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     }
-    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    assert_int_equal(w.evictions, one_is_committed ? 0 : 1);
     free(w.p);
 }
 
-static void test_a_repair_evicts_where_all_slots_are_taken(void **state) {
+// Rule R8. Given a relay with both slots taken by uncommitted microbatches, when a repair arrives,
+// then it evicts one.
+static void test_repair_evicts_when_all_slots_are_taken(void **state) {
     (void)state;
     repair_comes(false);
 }
 
-static void test_what_is_evicted_before_it_is_computed_is_given_back(void **state) {
+// Rule R8. Given two accepted microbatches that are not computed yet, when a repair evicts one,
+// then owner and sender get DENY.
+static void test_eviction_before_compute_is_denied_to_the_sender(void **state) {
     (void)state;
     world w;
     open_relay(&w);
@@ -74,12 +79,14 @@ static void test_what_is_evicted_before_it_is_computed_is_given_back(void **stat
     for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
     assert_int_equal(w.work.m, 1);
     come_forward(&w, 0, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     assert_int_equal(w.sent[MESSAGE_DENY], 2);
     free(w.p);
 }
 
-static void test_a_repair_waits_for_a_slot_that_is_due(void **state) {
+// Rule R8. Given taken slots and a queued weight gradient, when a repair arrives, then it waits for
+// that slot and evicts nothing.
+static void test_repair_waits_for_a_queued_weight_gradient(void **state) {
     (void)state;
     repair_comes(true);
 }
@@ -96,7 +103,8 @@ static void forward_follows(world *w, uint32_t m) {
     assert_int_equal(w->work.m, m);
 }
 
-// Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0, waits for that.
+// Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0,
+// waits for that.
 static void open_with_one_waiting(world *w) {
     open_relay(w);
     come_forward(w, 1, false);
@@ -106,24 +114,26 @@ static void open_with_one_waiting(world *w) {
     commit(w, 1);
     assert_int_equal(w->work.kind, JOB_WEIGHT);
     come_forward(w, 0, true);
-    assert_int_equal(w->evicted, 0);
+    assert_int_equal(w->evictions, 0);
 }
 
-// One slot is due, and the first repair waits for it: the second would wait for something else, and evicts.
-static void test_no_more_repairs_wait_than_slots_are_due(void **state) {
+// Rule R8. Given a repair that waits for the only queued weight gradient, when a second repair
+// arrives, then it evicts.
+static void test_no_more_repairs_wait_than_weight_gradients_are_queued(void **state) {
     (void)state;
     world w;
     open_with_one_waiting(&w);
     come_forward(&w, 3, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     forward_follows(&w, 0);
     forward_follows(&w, 3);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
-// The slot is free, and the repair that waited for it would have it next: one that comes later does not take it first.
-static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
+// Rule R8. Given a freed slot that a repair waited for, when a later repair arrives, then it is
+// denied and the first one runs.
+static void test_later_repair_does_not_take_the_slot_of_a_waiting_one(void **state) {
     (void)state;
     world w;
     open_with_one_waiting(&w);
@@ -134,13 +144,13 @@ static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
     come_forward(&w, 3, true);
     assert_int_equal(w.sent[MESSAGE_DENY], denied + 1);
     forward_follows(&w, 0);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     free(w.p);
 }
 
-// Repairs of what was home hold both slots, and one of a later microbatch is refused. Then their owner dies: they must go home to the heir, who may
-// wait for what is refused here, so now that evicts one.
-static void test_what_was_home_to_an_older_owner_is_evicted(void **state) {
+// Rule R9. Given repairs of returned microbatches in both slots, when their owner dies, then a
+// refused repair of the new owner evicts one.
+static void test_return_to_a_dead_owner_does_not_protect_from_eviction(void **state) {
     (void)state;
     world w = {.run = run_of(2, 4, 2)};
     open_world(&w, 2, MEMBER_RELAY);
@@ -156,10 +166,10 @@ static void test_what_was_home_to_an_older_owner_is_evicted(void **state) {
     message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 3, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {3, 2}}}};
     deliver(&w, 3, &later, true);
     assert_int_equal(w.sent[MESSAGE_DENY], 1);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     own(&w, 0, 3);
     deliver(&w, 3, &later, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
@@ -168,8 +178,9 @@ static void resume(world *w, uint32_t m, uint16_t until, member_id next) {
     deliver(w, 1, &order, false);
 }
 
-// It came before there was a slot for it, and waits for one. Told to go on it waits still; told to fill a gap it is what others wait for.
-static void test_what_waits_and_is_to_fill_a_gap_evicts(void **state) {
+// Rule R10. Given a microbatch that waits for a slot, when RESUME extends its path, then it waits
+// on. When RESUME tells it to fill a gap, then it evicts.
+static void test_resume_makes_a_waiting_microbatch_a_repair(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
     open_relay_of(&w, 3);
@@ -178,9 +189,9 @@ static void test_what_waits_and_is_to_fill_a_gap_evicts(void **state) {
     assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
     assert_int_equal(done, 2);
     resume(&w, 0, 3, 0);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     resume(&w, 0, 2, 3);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     free(w.p);
 }
@@ -190,36 +201,38 @@ static void send_back(world *w, uint32_t m, bool repair) {
     deliver(w, 3, &backward, true);
 }
 
-// Two have the slots, and a third waits for one as planned. It was here before and was evicted, and what it had become here came home: its gradient
-// comes as that of any, or in a repair.
-static void test_a_gradient_evicts_for_what_waits(void **state) {
+// Rule R10. Given two taken slots and a waiting microbatch, when its gradient arrives, in a repair
+// or not, then it evicts.
+static void test_gradient_makes_a_waiting_microbatch_a_repair(void **state) {
     (void)state;
     for (int repair = 0; repair < 2; repair++) {
         world w = {.carried_percent = 1};
         open_relay_of(&w, 3);
         for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
         assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
-        assert_int_equal(w.evicted, 0);
+        assert_int_equal(w.evictions, 0);
         send_back(&w, 0, repair);
-        assert_int_equal(w.evicted, 1);
+        assert_int_equal(w.evictions, 1);
         free(w.p);
     }
 }
 
-// The gradient came in a repair before its activation, and that comes as planned.
-static void test_an_activation_whose_gradient_came_first_evicts(void **state) {
+// Rule R10. Given taken slots and a gradient that arrived in a repair, when its activation arrives,
+// then it evicts.
+static void test_activation_after_its_gradient_is_a_repair(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
     open_relay_of(&w, 3);
     for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
     send_back(&w, 0, true);
     come_forward(&w, 0, false);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
-// Both slots have what is home. A repair's activation was sent when that one was not home yet, and its gradient came sooner: it is home.
-static void test_what_a_gradient_says_of_the_way_stays_known(void **state) {
+// Rule R9. Given slots with returned microbatches and a gradient, when an older activation with an
+// open path arrives, then the microbatch still counts as returned and evicts.
+static void test_gradient_proves_that_the_microbatch_has_returned(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
     open_relay_of(&w, 3);
@@ -230,13 +243,13 @@ static void test_what_a_gradient_says_of_the_way_stays_known(void **state) {
     send_back(&w, 0, true);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &forward, true);
-    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.evictions, 1);
     free(w.p);
 }
 
-// The slots have what is home to one owner, and the gradient of what was home to another has come. That one dies: to its heir it is not home, as the heir
-// says, and nothing gives way to it.
-static void test_what_an_older_owner_knew_of_the_way_is_forgotten(void **state) {
+// Rule R9. Given a gradient that an older owner sent, when the new owner sends the activation with
+// an open path, then it has not returned and evicts nothing.
+static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state) {
     (void)state;
     world w = {.run = run_of(3, 4, 2)};
     open_world(&w, 2, MEMBER_RELAY);
@@ -258,12 +271,13 @@ static void test_what_an_older_owner_knew_of_the_way_is_forgotten(void **state) 
     own(&w, 0, 1);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &forward, true);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     free(w.p);
 }
 
-// Both slots have what is home. An older RESUME, from when one was not, does not make it give way to what is not home.
-static void test_an_older_order_does_not_open_the_way(void **state) {
+// Rule R9. Given slots with returned microbatches, when an older RESUME with an open path arrives,
+// then a less advanced repair evicts none of them.
+static void test_old_resume_does_not_reopen_a_returned_path(void **state) {
     (void)state;
     world w = {.carried_percent = 1};
     open_relay_of(&w, 3);
@@ -274,12 +288,13 @@ static void test_an_older_order_does_not_open_the_way(void **state) {
     resume(&w, 1, 3, 0);
     message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &other, true);
-    assert_int_equal(w.evicted, 0);
+    assert_int_equal(w.evictions, 0);
     free(w.p);
 }
 
-// Nobody of the next stage has had a slot since one there was late. Then its gradient comes: it was computed there, and is not sent on.
-static void test_what_comes_back_is_not_sent_on(void **state) {
+// Rule M2. Given an activation without a receiver, when its gradient arrives, then it is not sent,
+// also when a slot becomes free.
+static void test_activation_is_not_sent_after_its_gradient(void **state) {
     (void)state;
     world w = {.self = 0};
     open_relay_of(&w, 3);
@@ -292,9 +307,9 @@ static void test_what_comes_back_is_not_sent_on(void **state) {
     free(w.p);
 }
 
-// Its only microbatch waits in the last stage, which has not computed it yet, when who had it in the stage before is gone: what takes that one's place
-// hears that it is not home.
-static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
+// Rule R9. Given a microbatch that waits in the last stage, when its holder before it is removed,
+// then the repair has an open path.
+static void test_uncomputed_microbatch_in_the_last_stage_has_not_returned(void **state) {
     (void)state;
     world w = {.run = run_of(3, 1, 1)};
     open_world(&w, 1, MEMBER_DATA);
@@ -303,7 +318,7 @@ static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
     own(&w, 0, 1);
     append(&w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 4; i >= 2; i--) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = 2}}, false);
-    const uint32_t first = w.sent_to[MESSAGE_FORWARD], other = 5 - first;
+    const uint32_t first = w.last_receiver[MESSAGE_FORWARD], other = 5 - first;
     message computed = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_FORWARD_DONE}};
     message waits = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_ACCEPTED}};
     deliver(&w, first, &computed, false);
@@ -311,10 +326,10 @@ static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = first}});
     message has = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 2), .nonce = w.probe[4].u.probe.nonce, .has_x = true, .forwarding = true, .working = true}};
     deliver(&w, 4, &has, false);
-    assert_int_equal(w.sent_to[MESSAGE_FORWARD], other);
-    assert_true(w.passed_on.u.forward.repair);
-    assert_int_equal(w.passed_on.u.forward.path.member[1], other);
-    assert_int_equal(w.passed_on.u.forward.path.member[2], 0);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], other);
+    assert_true(w.last_forward.u.forward.repair);
+    assert_int_equal(w.last_forward.u.forward.path.member[1], other);
+    assert_int_equal(w.last_forward.u.forward.path.member[2], 0);
     free(w.p);
 }
 
@@ -329,7 +344,8 @@ static void begin_to_inherit(world *w) {
     for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-// A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite. What it says from then on is counted.
+// A data peer inherits a microbatch that is home, and computes its loss once more, which is not
+// finite. What it says from then on is counted.
 static void inherit(world *w, bool told_to_count, bool closed) {
     const message_set it = {.words = {1}}, none = {.words = {0}};
     *w = (world){.run = run_of(2, 1, 1), .diverges = true};
@@ -346,8 +362,9 @@ static void inherit(world *w, bool told_to_count, bool closed) {
     deliver(w, 2, &home, true);
 }
 
-// Nobody has counted it, so it is void.
-static void test_a_loss_that_is_not_finite_makes_void(void **state) {
+// Rule M6. Given a microbatch without COMMIT, when the loss at the new owner is not finite, then it
+// is settled as void.
+static void test_loss_that_is_not_finite_makes_void(void **state) {
     (void)state;
     world w;
     inherit(&w, false, false);
@@ -356,8 +373,9 @@ static void test_a_loss_that_is_not_finite_makes_void(void **state) {
     free(w.p);
 }
 
-// Somebody may have, before an owner whose kernels gave a finite loss: then it counts, and the iteration is skipped.
-static void test_what_was_told_to_count_is_not_void(void **state) {
+// Rule M7. Given a member with a COMMIT of the old owner, when the loss at the new owner is not
+// finite, then the microbatch is not settled as void and continues.
+static void test_committed_microbatch_is_not_void(void **state) {
     (void)state;
     world w;
     inherit(&w, true, false);
@@ -370,8 +388,9 @@ static void test_what_was_told_to_count_is_not_void(void **state) {
     free(w.p);
 }
 
-// Its holder has nothing, as it says to a RESUME. The COMMIT may still come, so it is asked by that, which it then refuses for good.
-static void test_who_was_told_to_count_denies_the_commit(void **state) {
+// Rule R12. Given a committed holder, when it answers RESUME with MISSING, then the owner repeats
+// the COMMIT and does not probe.
+static void test_missing_after_resume_repeats_the_commit(void **state) {
     (void)state;
     world w;
     inherit(&w, true, false);
@@ -387,8 +406,9 @@ static void test_who_was_told_to_count_denies_the_commit(void **state) {
     free(w.p);
 }
 
-// Those who had counted it are dead, and it is computed anew.
-static void test_what_is_closed_is_not_void(void **state) {
+// Rule M7. Given a microbatch in the counted set of CLOSE, when all members that counted it are
+// dead and its loss is not finite, then it is not void.
+static void test_closed_microbatch_is_not_void(void **state) {
     (void)state;
     world w;
     inherit(&w, false, true);
@@ -396,9 +416,9 @@ static void test_what_is_closed_is_not_void(void **state) {
     free(w.p);
 }
 
-// Three are inherited, and two have a slot. Of the first two a repair has brought the gradient to the last stage, which lost the rest; the third
-// holds a slot there, and waits for one here: it comes before them.
-static void test_a_gradient_ahead_of_its_activation_is_no_progress(void **state) {
+// Rule O5. Given three microbatches and two slots at a new owner, when two have only a gradient in
+// the last stage, then the computed one gets a slot first.
+static void test_gradient_ahead_of_its_activation_is_no_progress(void **state) {
     (void)state;
     world w = {.run = run_of(2, 3, 1)};
     begin_to_inherit(&w);
@@ -419,8 +439,9 @@ static void test_a_gradient_ahead_of_its_activation_is_no_progress(void **state)
     free(w.p);
 }
 
-// Its owner lets it go while its F is computed, and asks for it again before that is done: what was accepted is done, and not twice.
-static void test_what_was_let_go_and_is_asked_for_again_is_done(void **state) {
+// Rule M1. Given an F under way, when the owner cancels it and sends it again, then it is computed
+// once and completed.
+static void test_cancelled_and_resent_activation_is_computed_once(void **state) {
     (void)state;
     world w;
     open_relay(&w);
@@ -442,8 +463,9 @@ static void test_what_was_let_go_and_is_asked_for_again_is_done(void **state) {
     free(w.p);
 }
 
-// ... and so is what is let go while its gradient is computed.
-static void test_a_gradient_that_was_let_go_and_comes_again_goes_on(void **state) {
+// Rule M1. Given a B under way, when the owner cancels it and the gradient comes again, then it is
+// computed once.
+static void test_cancelled_and_resent_gradient_is_computed_once(void **state) {
     (void)state;
     world w;
     open_relay(&w);
@@ -465,8 +487,9 @@ static void test_a_gradient_that_was_let_go_and_comes_again_goes_on(void **state
     free(w.p);
 }
 
-// Inherited behind CLOSE: what that does not count is let go at once, and what it counts is not.
-static void test_what_close_leaves_out_is_not_inherited(void **state) {
+// Rule O6. Given a CLOSE, when an owner dies afterwards, then the new owner cancels what is not
+// counted and keeps the rest.
+static void test_new_owner_keeps_only_counted_microbatches(void **state) {
     (void)state;
     world w = {.run = run_of(2, 2, 1)};
     begin_to_inherit(&w);
@@ -478,34 +501,34 @@ static void test_what_close_leaves_out_is_not_inherited(void **state) {
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {3}, .forward.words = {3}};
     deliver(&w, 2, &holdings, false);
     assert_int_equal(w.sent[MESSAGE_CANCEL], cancelled + 1);
-    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 2);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 2);
     free(w.p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
-        cmocka_unit_test(test_what_is_evicted_before_it_is_computed_is_given_back),
-        cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
-        cmocka_unit_test(test_no_more_repairs_wait_than_slots_are_due),
-        cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),
-        cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
-        cmocka_unit_test(test_what_waits_and_is_to_fill_a_gap_evicts),
-        cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
-        cmocka_unit_test(test_an_activation_whose_gradient_came_first_evicts),
-        cmocka_unit_test(test_what_a_gradient_says_of_the_way_stays_known),
-        cmocka_unit_test(test_what_an_older_owner_knew_of_the_way_is_forgotten),
-        cmocka_unit_test(test_an_older_order_does_not_open_the_way),
-        cmocka_unit_test(test_what_comes_back_is_not_sent_on),
-        cmocka_unit_test(test_what_waits_in_the_last_stage_is_not_home),
-        cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
-        cmocka_unit_test(test_what_was_told_to_count_is_not_void),
-        cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),
-        cmocka_unit_test(test_what_is_closed_is_not_void),
-        cmocka_unit_test(test_a_gradient_ahead_of_its_activation_is_no_progress),
-        cmocka_unit_test(test_what_was_let_go_and_is_asked_for_again_is_done),
-        cmocka_unit_test(test_a_gradient_that_was_let_go_and_comes_again_goes_on),
-        cmocka_unit_test(test_what_close_leaves_out_is_not_inherited),
+        cmocka_unit_test(test_repair_evicts_when_all_slots_are_taken),
+        cmocka_unit_test(test_eviction_before_compute_is_denied_to_the_sender),
+        cmocka_unit_test(test_repair_waits_for_a_queued_weight_gradient),
+        cmocka_unit_test(test_no_more_repairs_wait_than_weight_gradients_are_queued),
+        cmocka_unit_test(test_later_repair_does_not_take_the_slot_of_a_waiting_one),
+        cmocka_unit_test(test_return_to_a_dead_owner_does_not_protect_from_eviction),
+        cmocka_unit_test(test_resume_makes_a_waiting_microbatch_a_repair),
+        cmocka_unit_test(test_gradient_makes_a_waiting_microbatch_a_repair),
+        cmocka_unit_test(test_activation_after_its_gradient_is_a_repair),
+        cmocka_unit_test(test_gradient_proves_that_the_microbatch_has_returned),
+        cmocka_unit_test(test_return_to_an_older_owner_is_forgotten_at_failover),
+        cmocka_unit_test(test_old_resume_does_not_reopen_a_returned_path),
+        cmocka_unit_test(test_activation_is_not_sent_after_its_gradient),
+        cmocka_unit_test(test_uncomputed_microbatch_in_the_last_stage_has_not_returned),
+        cmocka_unit_test(test_loss_that_is_not_finite_makes_void),
+        cmocka_unit_test(test_committed_microbatch_is_not_void),
+        cmocka_unit_test(test_missing_after_resume_repeats_the_commit),
+        cmocka_unit_test(test_closed_microbatch_is_not_void),
+        cmocka_unit_test(test_gradient_ahead_of_its_activation_is_no_progress),
+        cmocka_unit_test(test_cancelled_and_resent_activation_is_computed_once),
+        cmocka_unit_test(test_cancelled_and_resent_gradient_is_computed_once),
+        cmocka_unit_test(test_new_owner_keeps_only_counted_microbatches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
