@@ -16,7 +16,7 @@ static bool port_read(const char *text, bool zero, uint16_t *port) {
     return value <= UINT16_MAX && (value > 0 || zero);
 }
 
-// Whether the address has no meaning for other machines; says why.
+// Whether other machines cannot use the address; `error` says why.
 static bool scope_fail(const char *what, const char *text, const char *host, braid_error *error) {
     const char *scope = strchr(host, '%');
     if (!scope && !(strchr(host, ':') && address_kind_of(host) == ADDRESS_LINK_LOCAL)) return false;

@@ -8,21 +8,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Splits an address that can be dialled (a port above 0). `host` (WIRE_MAX_ADDRESS bytes, without brackets) and `port`
-// may be NULL.
+// Splits an address that can be dialled (a port above 0). `host` (WIRE_MAX_ADDRESS bytes, without
+// brackets) and `port` may be NULL.
 bool address_split(const char *text, char *host, uint16_t *port, braid_error *error);
-// The same for where others are to reach this machine; port 0 stands for the one that is listened on.
+// The same for an address that others dial; port 0 means the port that this process listens on.
 bool address_split_public(const char *text, char *host, uint16_t *port, braid_error *error);
-// The same for a place to listen: "host", "host:port", ":port", "*:port"; the port may be 0 or missing, then any free one.
+// The same for a listening address: "host", "host:port", ":port", "*:port". With port 0 or none the
+// system chooses a free one.
 bool address_split_listen(const char *text, char *host, uint16_t *port, braid_error *error);
 // "host:port", with brackets around an IPv6 number. False when it is too long.
 bool address_join(const char *host, uint16_t port, char out[WIRE_MAX_ADDRESS]);
-// A list of such addresses, "host:port,[v6]:port": where one peer may be reached, the best first.
-// Adds one more. False: `list` stays as it is, for it would be too long.
+// Appends one address to a list in the form "host:port,[v6]:port", best first. False: the list
+// would be too long and is unchanged.
 bool address_list_add(char list[WIRE_MAX_ADDRESS], const char *host, uint16_t port);
-// Takes the first address of `*rest`, which then points at the others. False: there is none.
+// Takes the first address of `*rest` and advances `*rest` past it. False: the list is empty.
 bool address_list_next(const char **rest, char out[WIRE_MAX_ADDRESS]);
-// Whether each of them can be dialled.
+// Whether every address of the list can be dialled.
 bool address_list_check(const char *list, braid_error *error);
 
 typedef enum address_kind {
@@ -35,16 +36,18 @@ typedef enum address_kind {
 
 address_kind address_kind_of(const char *host);
 // Whether only processes on this machine reach one of the addresses: a loopback number, or a name
-// that stands for nothing else here (/etc/hosts often gives the machine's own name 127.0.1.1).
+// that resolves to loopback only. (/etc/hosts often maps the machine's own name to 127.0.1.1.)
 bool address_list_is_local(const char *list);
-// Whether a listener on `host` takes connections to every address of the machine; of IPv4 only.
+// Whether a listener on `host` accepts connections on every address of the machine, or on every
+// IPv4 address.
 bool address_is_wildcard(const char *host);
 bool address_is_wildcard_v4(const char *host);
-// For a second process beside one that listens on `listen` and is reached at `known` (each may be NULL): where it listens and is
-// reached. The next port of both when both are fixed, so that a router can be told of it; else any free one. `own_known` is ""
-// without `known`. False: one of them is no address.
+// Addresses for a second process beside one that listens on `listen` and is reached at `known`
+// (each may be NULL). If both ports are fixed, the second process uses the next port of each, so
+// that a router can forward it. Otherwise it uses any free port. `own_known` is "" without `known`.
+// False: one of them is not an address.
 bool address_beside(const char *listen, const char *known, char own_listen[WIRE_MAX_ADDRESS], char own_known[WIRE_MAX_ADDRESS]);
-// The address of this machine that packets to `remote` ("host:port") leave from, as a number. No packet is sent.
+// This machine's address, as a number, on the route to `remote` ("host:port"). No packet is sent.
 bool address_local_towards(const char *remote, char host[WIRE_MAX_ADDRESS]);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A number is (generation << 32) | (slot + 1): a stale one never names somebody else's bytes.
+// A blob number is (generation << 32) | (slot + 1), so a stale number never names a later blob.
 typedef struct blob {
     void *data;
     uint64_t bytes, room;
@@ -57,7 +57,7 @@ void blobs_free(blobs *b) {
     free(b);
 }
 
-// The tightest recycled buffer that fits and wastes less than half of itself.
+// The smallest recycled buffer that fits and wastes less than half of itself.
 static void *recycled_take(blobs *b, uint64_t bytes, uint64_t *room) {
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < b->count.recycled; i++) {
@@ -130,7 +130,7 @@ void *blobs_add(blobs *b, uint64_t bytes, blob_id *id) {
     return data;
 }
 
-// A number that nobody gave out is our own bug: numbers never come from a peer.
+// Blob numbers never come from a peer, so an unknown number is a bug of this program.
 static blob *blobs_find(blobs *b, blob_id id) {
     uint32_t slot = (uint32_t)id;
     BRAID_ASSERT(slot > 0 && slot <= b->used);

@@ -1,4 +1,5 @@
-// The monotonic clock, for durations only: its zero means nothing. And the processor time of the thread that asks.
+// The monotonic clock, for durations only (its zero is arbitrary), and the calling thread's
+// processor time.
 #ifndef BRAID_NODE_CLOCK_H
 #define BRAID_NODE_CLOCK_H
 

@@ -11,9 +11,9 @@ struct compute {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t posted;
-    bool waiting, ending;  // under `lock`: a job for the thread, no more jobs
-    bool done;             // under `lock`: an answer for the loop
-    bool busy, closed;     // the loop's own
+    bool waiting, ending;  // under `lock`: a job is queued; no more jobs follow
+    bool done;             // under `lock`: an answer is ready for the loop
+    bool busy, closed;     // used by the loop's thread only
     job work;
     job_result result;
     compute_run_fn run;
@@ -54,7 +54,7 @@ static void compute_answered(uv_async_t *handle) {
     c->done = false;
     pthread_mutex_unlock(&c->lock);
     if (!done || c->closed) return;
-    // The callback may post the next job over these.
+    // The callback may post the next job, which overwrites these fields.
     job work = c->work;
     job_result result = c->result;
     c->busy = false;

@@ -1,4 +1,4 @@
-// One thread that computes: jobs go in one at a time, answers come back on the loop's thread.
+// The compute thread: jobs enter one at a time, answers are delivered on the loop's thread.
 #ifndef BRAID_NODE_COMPUTE_H
 #define BRAID_NODE_COMPUTE_H
 
@@ -10,16 +10,17 @@
 
 typedef struct compute compute;
 
-// On the compute thread; fills everything of `result` but id, kind and cost_ns.
+// Runs on the compute thread; fills every field of `result` except id, kind and cost_ns.
 typedef void (*compute_run_fn)(void *context, const job *work, job_result *result);
-// On the loop's thread.
+// Runs on the loop's thread.
 typedef void (*compute_done_fn)(void *context, const job *work, const job_result *result);
 
 braid_err compute_new(uv_loop_t *loop, compute_run_fn run, compute_done_fn done, void *context, compute **out, braid_error *error);
-// At most one job is under way (rule 3 of peer/peer.h).
+// At most one job is under way (rule 3 of protocol/peer.h).
 void compute_post(compute *c, const job *work);
 bool compute_busy(const compute *c);
-// Waits for the job under way, whose answer is dropped, and ends the thread. The loop must still run once for the handle to close.
+// Waits for the running job, drops its answer and ends the thread. The loop must run once more for
+// the handle to close.
 void compute_close(compute *c);
 
 #endif

@@ -1,4 +1,4 @@
-// Events into the core, effects out of it.
+// Feeds events into the protocol core and performs its effects.
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/trace.h"
@@ -20,7 +20,7 @@ static void effect_send(node *n, const effect *e) {
         blobs_hold(n->blobs, e->blob);
         measure_sent(&n->measure, bytes);
     }
-    // A link that fell takes the message with it; the core hears of that by EVENT_LINK_DOWN.
+    // A message to a failed link is dropped; the core learns of the failure by EVENT_LINK_DOWN.
     braid_err err = net_send(n->net, &e->id, e->bytes, e->byte_count, data, bytes, e->blob);
     if (err && e->blob) blobs_release(n->blobs, e->blob);
 }
@@ -64,7 +64,8 @@ static void effect_exit(node *n, const effect *e) {
     n->end_wanted = true;
 }
 
-// What a job reads stays while it runs, whatever the core releases meanwhile.
+// A job holds a reference to each of its input blobs until it ends, so a release by the core cannot
+// free them.
 static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
     if (work->in) each(n->blobs, work->in);
     for (uint32_t i = 0; i < work->inputs; i++)
@@ -101,7 +102,8 @@ static void effect_do(node *n, const effect *e) {
     }
 }
 
-// With a death between COMPLETE and the next stage on order, tensors wait until it is clear that this is not the moment.
+// If a fault is set for the moment between COMPLETE and the next stage, tensors wait until the
+// fault has been ruled out.
 static bool effect_defer(node *n, const effect *e) {
     if (n->die_at.point != FAULT_COMPLETE_SENT || e->kind != EFFECT_SEND || !e->blob) return false;
     if (n->deferred_count == NODE_MAX_DEFERRED) return false;
@@ -145,7 +147,7 @@ static void deadline_passed(uv_timer_t *timer) {
     node_feed(n, &(event){.kind = EVENT_TICK});
 }
 
-// A deadline in the past must not starve the sockets: never less than a millisecond.
+// The timer waits at least one millisecond: a deadline in the past must not starve the sockets.
 static void deadline_arm(node *n) {
     if (n->phase != NODE_RUNNING) return;
     uint64_t now = clock_now_ns(), at = peer_deadline(n->core), wait_ms = 1;
@@ -244,8 +246,8 @@ void node_committed(void *context, const log_entry *entry) {
     node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
 }
 
-// For the only voter, which leads, and for two, nothing can be decided any more: the state before
-// this iteration is saved. Of more voters the others go on without this one.
+// A failed log disk of the only voter, or of one of two, ends all decisions, so the state before
+// this iteration is saved. With more voters the others continue without this one.
 void node_log_failed(void *context, const braid_error *error) {
     node *n = context;
     peer_view view;

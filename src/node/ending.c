@@ -1,5 +1,5 @@
-// How a node ends before the run does: signals, the supervisor's orders, what fails that is not the
-// weights' own. Each orderly end has a limit.
+// How a node ends before its run does: signals, the supervisor's commands, and errors that leave
+// the weights intact. Each orderly end has a time limit.
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/stop.h"
@@ -31,7 +31,7 @@ static bool leads(node *n) {
     return view.leads;
 }
 
-// ---- the orderly end ----------------------------------------------------------------------------------------------
+// ---- the orderly end ----------------------------------------------------------------------------
 
 static void begin_limit(node *n) {
     if (n->stop_ns == 0) n->stop_ns = clock_now_ns();
@@ -46,8 +46,8 @@ static void note_drain(node *n) {
     else node_note(n, "%s: leaving the run after this iteration; at most %.3g s%s", by, within, again);
 }
 
-// Called in any phase; before the run is known nothing can be lost, and behind its end it ends by
-// itself.
+// May be called in any phase. Before the run is known nothing can be lost; after the run's end the
+// node ends by itself.
 void node_drain(node *n) {
     bool again = n->draining;
     n->draining = true;
@@ -77,8 +77,8 @@ void node_request(node *n) {
     }
 }
 
-// The run is saved by the peer that leads; which one that is may change meanwhile, so
-// node_ending_tick says it again.
+// Only the leader saves the run, and the leader may change meanwhile, so node_ending_tick repeats
+// the request.
 void node_orphan(node *n) {
     if (n->orphaned || n->phase >= NODE_STOPPING) return;
     n->orphaned = n->draining = true;
@@ -101,8 +101,8 @@ static void fail_late(node *n) {
     node_fail(n, &late);
 }
 
-// A data peer that leads hands over and leaves, unless it is the last one: without it nothing can be computed. A run with
-// private data waits for the others' texts instead.
+// A data peer that leads transfers the leadership and leaves, unless it is the last data peer:
+// without it nothing can be computed. A run with private data waits for the other texts instead.
 static void look_if_last(node *n) {
     member_id any;
     bool last = n->config.role == NODE_DATA && n->run.private_data == 0 && leads(n) && peer_members(n->core, 0, &any, 1) == 1;
@@ -111,7 +111,8 @@ static void look_if_last(node *n) {
     node_note(n, "no other data peer is here, so the run ends with this one");
 }
 
-// Without a leader a peer cannot leave in order. If it has no state, and its log has a file or is empty, nothing is lost.
+// Without a leader a peer cannot leave in order. A peer without state loses nothing by
+// ending if its log is empty or in a file.
 static bool has_nothing(const node *n, const peer_view *view) {
     bool unled = n->leader_lost_ns || n->by_log;
     bool kept = n->config.log_path || view->log_position == 0;
@@ -150,7 +151,8 @@ void node_ending_tick(node *n) {
     else if (n->stop_ns) stop_tick(n, clock_now_ns());
 }
 
-// ---- a checkpoint now ---------------------------------------------------------------------------------------------
+// ---- an immediate checkpoint
+// --------------------------------------------------------------------------------------
 
 void node_save(node *n, bool quiet) {
     bool saves = n->run.checkpoint[0] != 0;
@@ -166,11 +168,12 @@ void node_save(node *n, bool quiet) {
     }
 }
 
-// ---- errors that leave the weights whole --------------------------------------------------------------------------
+// ---- errors that leave the weights intact
+// -------------------------------------------------------------------------
 
-// The leader saves the state before this iteration, and the run ends. Another data peer may have a
-// text that is whole, so the run can do without this one; it votes on for a moment, since the
-// leader may be about to find the same.
+// The leader saves the state before this iteration, and the run ends. Another data peer may have an
+// intact text, so the run can continue without this one. This peer keeps voting briefly, because
+// the leader may be about to find the same error.
 void node_text_lost(node *n, const braid_error *error) {
     if (n->error.code == BRAID_OK) n->error = *error;
     if (n->broken_ns == 0) n->broken_ns = clock_now_ns();

@@ -45,7 +45,7 @@ static fault_point point_of_job(const job *work) {
     }
 }
 
-// A data peer commits; the others are committed to.
+// A data peer sends commits; relays receive them.
 static fault_point point_of_send(const effect *e, message *scratch) {
     if (e->message_kind == MESSAGE_COMMIT) return FAULT_COMMITTED;
     if (e->message_kind != MESSAGE_COMPLETE || !message_decode(e->bytes, e->byte_count, scratch)) return FAULT_NEVER;
@@ -66,7 +66,7 @@ fault_verdict fault_at_effect(fault *f, const effect *e, message *scratch) {
 }
 
 fault_verdict fault_at_message(fault *f, const message *msg) {
-    bool to_carry = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;  // or else it comes from its carrier
+    bool to_carry = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;  // a CARRY message comes from its origin, or from the forwarding peer
     fault_point here = msg->kind == MESSAGE_COMMIT ? FAULT_COMMITTED : to_carry ? FAULT_CARRY : FAULT_NEVER;
     return fault_due(f, here) ? FAULT_DIE_NOW : FAULT_GO_ON;
 }

@@ -16,20 +16,20 @@ struct jobs {
     jobs_config config;
     tensor_pool *pool;
     const split *split;
-    checkpoint *start;         // where the run goes on from
-    checkpoint *back;          // what it went back to
-    char found[FILES_MAX_PATH];  // the newest of the log that lies here, "": none
+    checkpoint *start;         // the checkpoint that the run starts from
+    checkpoint *back;          // the checkpoint of the last rollback
+    char found[FILES_MAX_PATH];  // the newest checkpoint of the log found on this machine, "": none
     uint64_t found_version;
     saver *saver;
-    _Atomic uint32_t placed;   // stage of the jobs to come
+    _Atomic uint32_t placed;   // stage of the following jobs
 
-    // The compute thread's.
+    // Used by the compute thread only.
     worker *worker;
     uint32_t stage;            // of `worker`
-    bool untouched;            // its state is that of `start`
+    bool untouched;            // its state still equals that of `start`
     worker_blobs access;
     braid_error error;
-    braid_error why;           // a checkpoint could not be read; others may have it
+    braid_error why;           // a checkpoint could not be read; other peers may have it
 };
 
 static const void *access_read(void *context, blob_id id, uint64_t *bytes) { return blobs_data(context, id, bytes); }
@@ -112,7 +112,7 @@ static braid_err worker_make(jobs *j, uint32_t number) {
     return err;
 }
 
-// Where the checkpoint of that version lies here; NULL: nowhere.
+// Path of this version's checkpoint on this machine, or NULL.
 static const char *path_of(const jobs *j, uint64_t version) {
     if (j->found[0] && j->found_version == version) return j->found;
     return j->start && checkpoint_version(j->start) == version ? checkpoint_path(j->start) : NULL;
@@ -123,7 +123,8 @@ static braid_err back_open(jobs *j, const char *path) {
     return start ? checkpoint_open_start(path, &j->back, &j->why) : checkpoint_open(path, &j->back, &j->why);
 }
 
-// The checkpoint of that version, opened and verified when it is asked for; NULL: it does not lie here, or is broken.
+// This version's checkpoint, opened and verified at the first request. NULL: not on this machine,
+// or damaged.
 static checkpoint *checkpoint_at(jobs *j, uint64_t version) {
     if (j->start && checkpoint_version(j->start) == version && checkpoint_has_files(j->start)) return j->start;
     if (j->back && checkpoint_version(j->back) == version) return j->back;
@@ -137,8 +138,8 @@ static checkpoint *checkpoint_at(jobs *j, uint64_t version) {
     return NULL;
 }
 
-// From the first FINAL on every stage has its state from peers. Only a rollback reads a checkpoint again, and opens it anew:
-// open files would keep their space on the disk when they are cleared away.
+// After the first FINAL, stages get their state from peers, so the checkpoints are closed: open
+// files would keep their disk space after removal. A rollback opens its checkpoint anew.
 static void let_go_of_checkpoints(jobs *j) {
     checkpoint_close_files(j->start);
     checkpoint_close(j->back);
@@ -154,7 +155,7 @@ static void find_saved(jobs *j, const job *work, job_result *result) {
     j->found_version = work->version;
 }
 
-// The worker's own stage, from the seed or from a checkpoint.
+// Initialises the worker's own stage from the seed or from a checkpoint.
 static void state_init(jobs *j, const job *work, job_result *result) {
     bool loaded = j->untouched && checkpoint_version(j->start) == work->version;
     checkpoint *from = work->version == 0 || loaded ? NULL : checkpoint_at(j, work->version);
@@ -164,7 +165,7 @@ static void state_init(jobs *j, const job *work, job_result *result) {
     else result->failed = true;
 }
 
-// Others begin from a checkpoint that lies here through this: their stage is not its own.
+// Serves another stage's state from a checkpoint on this machine to peers that start from it.
 static void state_from_start(jobs *j, const job *work, job_result *result) {
     uint32_t blocks = work->stage < j->split->stages ? split_count(j->split, work->stage) : 0;
     result->failed = true;
@@ -185,7 +186,8 @@ static void state_from_start(jobs *j, const job *work, job_result *result) {
     result->version = work->version;
 }
 
-// The names of those blocks: whoever has them already, from a copy of the checkpoint, need not fetch them.
+// Serves the block names, so that a peer with its own copy of the checkpoint fetches only what it
+// lacks.
 static void names_from_start(jobs *j, const job *work, job_result *result) {
     uint32_t blocks = work->stage < j->split->stages ? split_count(j->split, work->stage) : 0;
     result->failed = true;

@@ -1,4 +1,5 @@
-// The jobs of the protocol, run on the compute thread: the worker's, and those that touch checkpoints.
+// Runs the protocol's jobs on the compute thread: those of the worker, and those that read or write
+// checkpoints.
 #ifndef BRAID_NODE_JOBS_H
 #define BRAID_NODE_JOBS_H
 
@@ -15,50 +16,52 @@
 typedef struct jobs jobs;
 
 typedef struct jobs_config {
-    const run_config *run;    // borrowed for the life of the jobs, as is all below
+    const run_config *run;    // borrowed while the jobs exist, as are all pointers below
     const split *split;
     braid_hash run_hash;
-    bool saves;               // checkpoints, while it leads
+    bool saves;               // it writes checkpoints while it leads
     const train_data *data;   // data peers
     blobs *blobs;
     unsigned threads;
     uint32_t capacity;
     uint64_t max_memory;
     const char *state_directory;  // of worker_config
-    const char *resume;       // leader: where the start state comes from, NULL: the seed
-    const char *save;         // data peers: where checkpoints go, NULL or "": nowhere
+    const char *resume;       // leader: checkpoint of the start state, NULL: made from the seed
+    const char *save;         // data peers: checkpoint directory, NULL or "": none
 } jobs_config;
 
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error);
 void jobs_free(jobs *j);
 
-// Whether the system gave fewer compute threads than were asked for; says so in `note`
-// (TENSOR_POOL_NOTE bytes).
+// Whether the system gave fewer compute threads than requested; `note` (TENSOR_POOL_NOTE bytes)
+// receives the message.
 bool jobs_threads_refused(const jobs *j, char *note);
-// Of the checkpoint named by `resume`; 0 without one.
+// Version of the checkpoint named by `resume`; 0 without one.
 uint64_t jobs_start_version(const jobs *j);
-// Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.
+// Whether that checkpoint belongs to another run; `text` (CHECKPOINT_NOTE bytes) receives the
+// message.
 bool jobs_start_differs(const jobs *j, char *text);
-// Whether it has no moments; says so in such a `text`.
+// Whether it lacks the optimizer's moments; `text` (CHECKPOINT_NOTE bytes) receives the message.
 bool jobs_start_lacks_moments(const jobs *j, char *text);
-// Of that checkpoint; NULL without one.
+// Path of that checkpoint; NULL without one.
 const char *jobs_start_path(const jobs *j);
 const braid_hash *jobs_start_weights(const jobs *j);
-// The stage of the jobs to come; the worker is made by the first of them. On any thread.
+// Sets the stage of the following jobs; the first of them makes the worker. Callable on any thread.
 void jobs_place(jobs *j, uint16_t stage);
-// Whether the learning rate jumps where the run goes on from it; says so in `text` (RUN_NOTE
-// bytes).
+// Whether the learning rate jumps at the checkpoint that the run continues from; `text` (RUN_NOTE
+// bytes) receives the message.
 bool jobs_rate_jumps(const jobs *j, char *text);
-// On the compute thread.
+// Runs on the compute thread.
 void jobs_run(jobs *j, const job *work, job_result *result);
-// Where the last complete checkpoint lies, "" when there is none. Only while no job runs.
+// Path of the last complete checkpoint, "" if there is none. Call it only while no job runs.
 const char *jobs_saved_path(const jobs *j);
-// Older checkpoints that were removed to make room for it. Only while no job runs.
+// Number of older checkpoints removed to make room for it. Call it only while no job runs.
 uint32_t jobs_saved_removed(const jobs *j);
-// Why the worker could not be made, or the last checkpoint not be written. Only while no job runs; BRAID_OK: no reason.
+// Why the worker could not be made, or the last checkpoint not be written; BRAID_OK: no error. Call
+// it only while no job runs.
 const braid_error *jobs_worker_error(const jobs *j);
 const braid_error *jobs_save_error(const jobs *j);
-// Whether the worker's error is that the text is not what it was: its state is whole.
+// Whether the worker's error is a changed text; its state is then intact.
 bool jobs_text_lost(const jobs *j);
 
 #endif

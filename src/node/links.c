@@ -1,4 +1,4 @@
-// Between the links and the core: listening, asking the leader for the run, messages in.
+// Connects links and core: listening, the enquiry for the run, incoming messages.
 #include "node/address.h"
 #include "node/clock.h"
 #include "node/internal.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { SHORT_HASH = 8 };  // bytes of a hash in sentences
-static const uint64_t NODE_UNWANTED = UINT64_MAX;  // a token in place of a blob
+static const uint64_t NODE_UNWANTED = UINT64_MAX;  // stands for a blob when the payload is dropped
 enum { TURNED_TOLD = 10, TURNED_PERIOD_S = 60 };
 static const uint64_t MILLISECOND = 1000000;
 
@@ -51,7 +51,8 @@ static void on_link_up(void *context, const braid_id *id, const net_peer *other)
     node_feed(n, &(event){.kind = EVENT_LINK_UP, .id = *id});
 }
 
-// What was said last may still wait behind a tensor that is half on its way.
+// The last messages may still be queued behind a partly sent tensor, so the node stops only
+// after every link has sent its queue or given up.
 static void all_down(uv_timer_t *timer) {
     node *n = timer->data;
     if (net_leaving(n->net) > 0) uv_timer_start(timer, all_down, NODE_LEAVING_MS, 0);
@@ -71,7 +72,7 @@ static void on_link_down(void *context, const braid_id *id, bool refused, const 
     else if (n->phase == NODE_STOPPING && n->link_count == 0) uv_timer_start(&n->deadline, all_down, 0, 0);
 }
 
-// Nobody hears a stranger's tensor, which may have a gigabyte, so it gets no room.
+// The payload of an unknown peer is discarded without a buffer: it may claim a gigabyte.
 static void *on_payload_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count, uint64_t payload_bytes, uint64_t *token) {
     node *n = context;
     (void)bytes, (void)count;
@@ -93,7 +94,7 @@ static void on_payload_sent(void *context, uint64_t token) {
     if (token) blobs_release(n->blobs, token);
 }
 
-// A message that the core can take, or the reason why this link is of no use.
+// NULL if the core can take the message, else the reason to close the link.
 static const char *message_fault(node *n, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes) {
     if (!message_decode(bytes, count, &n->msg)) return "it sent a malformed message";
     if (message_has_payload(&n->msg) != (payload_bytes > 0)) return "it sent a message whose tensor is missing, or has no place";
@@ -149,7 +150,8 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
     return BRAID_OK;
 }
 
-// Found out before anything is joined, so that the user is told and not every link refused.
+// Compares before the peer joins, so that the user gets one error instead of a refusal on every
+// link.
 static braid_err compare_kernels(node *n, const net_run *told, braid_error *error) {
     char here[2 * SHORT_HASH + 1], there[2 * SHORT_HASH + 1];
     braid_err err = node_try_kernels(n, error);
@@ -160,7 +162,7 @@ static braid_err compare_kernels(node *n, const net_run *told, braid_error *erro
                       "braid and a like processor, or train with `mode: fast`", here, there);
 }
 
-// Where others find a peer that listens on every address. False: this machine has no address but
+// Finds the addresses of a peer that listens on all of them. False: this machine has no address but
 // loopback.
 static bool find_own_addresses(node *n, bool only_v4) {
     own_hosts hosts;
@@ -169,12 +171,13 @@ static bool find_own_addresses(node *n, bool only_v4) {
     if (!local) own_hosts_find(leads ? NULL : n->config.leader.address, only_v4, &hosts);
     for (uint32_t i = 0; !local && i < hosts.count; i++) address_list_add(n->address, hosts.host[i], net_port(n->net));
     bool found = n->address[0] != 0;
-    // a leader at a loopback address means that the whole run is on this machine
+    // A leader at a loopback address means that all peers of the run are on this machine.
     if (!found) address_list_add(n->address, "127.0.0.1", net_port(n->net));
     return found || local;
 }
 
-// When it began the leader's name was not known, or there was no network; now the leader has answered.
+// Determines the address again after the leader has answered: at the start its name was not
+// resolved, or the network was down.
 static void guess_again(node *n) {
     braid_error error;
     if (!n->address_guessed || !find_own_addresses(n, n->only_v4)) return;
@@ -190,7 +193,8 @@ static void describe_begin(node *n, const net_run *told) {
     if (err) node_fail(n, &error);
 }
 
-// This peer has no leader, and the peer that its user named answers with another run, or with another start of this one.
+// Without a leader: the peer that the user named answers with another run, or with another start of
+// this one.
 static void compare_start(node *n, const net_run *told) {
     char log[300] = "";
     if (hash_equal(&told->hash, &n->run_hash) && told->generation == n->generation) return;
@@ -212,7 +216,7 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
         node_end(n);
         return;
     }
-    // who led when it died may be named to itself
+    // The answer may name this peer itself as the leader, from before its restart.
     if (!id_equal(&told->leader, &nobody) && !id_equal(&told->leader, &self) && told->leader_address && *told->leader_address) {
         n->config.leader.leader = told->leader;
         snprintf(n->config.leader.address, sizeof n->config.leader.address, "%s", told->leader_address);
@@ -220,7 +224,7 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
     describe_begin(n, told);
 }
 
-// Whoever knocks a thousand times is no reason for a thousand lines.
+// Reports are limited, so that repeated attempts by an unknown peer do not flood the output.
 static void on_turned_away(void *context, const char *endpoint, const char *reason) {
     node *n = context;
     uint64_t now = clock_now_ns();
@@ -267,7 +271,7 @@ void node_enquiry_failed(node *n, const char *reason) {
     }
     n->retry_ms = n->retry_ms ? n->retry_ms * 2 : NODE_RETRY_FIRST_MS;
     if (n->retry_ms > NODE_RETRY_MOST_MS) n->retry_ms = NODE_RETRY_MOST_MS;
-    uint64_t left_ms = patience ? (patience - spent) / MILLISECOND + 1 : UINT64_MAX;  // the last try is at the end of that time
+    uint64_t left_ms = patience ? (patience - spent) / MILLISECOND + 1 : UINT64_MAX;  // the last attempt is at the end of the timeout
     if (n->retry_ms > left_ms) n->retry_ms = left_ms;
     node_note(n, "cannot reach the leader at %s: %s; trying again in %.1f s", address, reason, (double)n->retry_ms / 1000);
     uv_timer_start(&n->retry, retry_passed, n->retry_ms, 0);
@@ -280,8 +284,8 @@ void node_enquire(node *n) {
     if (net_enquire(n->net, &n->config.leader.leader, n->config.leader.address, &error)) node_enquiry_failed(n, error.text);
 }
 
-// While this peer has no leader, the peer that its user named may have begun the run anew. Links of the older start are refused
-// then, so only a question shows it.
+// While this peer has no leader, the peer that its user named may have started the run anew. It
+// refuses links of the older start, so only an enquiry shows that.
 void node_enquire_again(node *n) {
     braid_error ignored;
     bool lost = n->leader_lost_ns && n->config.role != NODE_LEADER;
@@ -300,7 +304,8 @@ void node_net_callbacks(node *n, net_callbacks *out) {
     };
 }
 
-// Where others find this peer: what the user says, the address it listens on, or the one that leads to the leader.
+// Sets this peer's address for others: the user's, the one it listens on, or that of the route to
+// the leader.
 braid_err node_listen(node *n, braid_error *error) {
     char host[WIRE_MAX_ADDRESS];
     uint16_t port;

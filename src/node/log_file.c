@@ -19,24 +19,24 @@ enum {
     LOG_START_AT = LOG_RUN_AT + BRAID_ID_BYTES,
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, checksum, run, start, store
-    LOG_RECORD_BYTES = 4 + 4 + 8,                   // length and whether it continues a batch, ~ of that, checksum
-    LOG_FILE_VERSION = 7,                           // raised when an entry's layout or the meaning of `start` is another
-    LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
+    LOG_RECORD_BYTES = 4 + 4 + 8,                   // length and the flag log_continues, its complement, checksum
+    LOG_FILE_VERSION = 7,                           // raised when an entry's layout or the meaning of `start` changes
+    LOG_SHORTEN_BYTES = 64 << 10                    // obsolete bytes are removed once there are this many
 };
-// In a record's length: others before it wait for the same sync, so it may reach the disk without them.
+// Flag in a record's length: earlier records share its sync, so it may reach the disk before them.
 static const uint32_t log_continues = UINT32_C(1) << 31;
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
 
 struct log_file {
     int fd;
     uint64_t written, synced;
-    uint64_t base;  // where the last LOG_BASE lies
-    uint64_t vote;  // where the last LOG_VOTE lies, 0: there is none
-    struct {        // since the last sync
+    uint64_t base;  // offset of the last LOG_BASE
+    uint64_t vote;  // offset of the last LOG_VOTE, 0: none
+    struct {        // written since the last sync
         uint64_t base, vote;  // 0: none
-        uint32_t state;       // records of the state behind that base that are still to come
+        uint32_t state;       // records of that base's state still to be written
     } next;
-    bool unkept;  // without a file: fd is -1
+    bool unkept;  // the log has no file; fd is -1
     char *path;
     uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
 };
@@ -76,7 +76,7 @@ static braid_err write_at(log_file *log, const uint8_t *bytes, size_t count, uin
     return BRAID_OK;
 }
 
-// Bytes read, fewer only at the end of the file; SIZE_MAX on an error.
+// Returns the bytes read, fewer only at the end of the file; SIZE_MAX on an error.
 static size_t read_at(const log_file *log, uint8_t *bytes, size_t count, uint64_t offset) {
     size_t done = 0;
     while (done < count) {
@@ -101,7 +101,8 @@ static bool sync_directory(const char *path) {
     return good;
 }
 
-// Of the header, with zeros in its place. Never 0, which stands where an older program has made it.
+// Checksum of the header with its own field zero. Never 0, the value of files by programs without
+// the checksum.
 static uint32_t header_checksum(const uint8_t *header) {
     uint8_t copy[LOG_HEADER_BYTES];
     memcpy(copy, header, sizeof copy);
@@ -128,7 +129,9 @@ static braid_err header_write(log_file *log, const braid_hash *run, uint64_t sta
     if (err) return err;
     log->written = LOG_HEADER_BYTES;
     err = log_file_sync(log, error);
-    if (!err) sync_directory(log->path);  // else a power cut may take the whole log; some systems cannot
+    // Without a synced directory entry a power cut may lose the whole log. Some systems cannot sync
+    // it.
+    if (!err) sync_directory(log->path);
     return err;
 }
 
@@ -140,7 +143,8 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *st
     if (get32(header + 8) != LOG_FILE_VERSION)
         return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, this program knows %d; remove it or name another file", log->path,
                           get32(header + 8), LOG_FILE_VERSION);
-    // a wrong start would set it aside with what was promised in it, a wrong store makes it another voter's
+    // A wrong start would set aside acknowledged entries; a wrong store name would make this
+    // another voter.
     uint32_t check = get32(header + LOG_CHECK_AT);
     if (check && check != header_checksum(header))
         return braid_fail(error, BRAID_FORMAT, "the log %s is damaged in its first %d bytes; restore it or name another file", log->path, LOG_HEADER_BYTES);
@@ -151,7 +155,7 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *st
     return BRAID_OK;
 }
 
-// False: no head of a record.
+// False: the bytes are not a record's head.
 static bool head_read(const uint8_t *head, uint32_t *length) {
     *length = get32(head) & ~log_continues;
     return get32(head) == ~get32(head + 4) && *length > 0 && *length <= WIRE_MAX_CONTROL_BYTES;
@@ -163,7 +167,7 @@ static void head_write(uint8_t *head, uint32_t length, bool continues) {
     put32(head + 4, ~word);
 }
 
-// False: torn or nothing. The record is in log->record.
+// False: the record is torn or absent. Otherwise it is in log->record.
 static bool record_whole(log_file *log, uint64_t offset, uint64_t *bytes) {
     uint8_t *r = log->record;
     uint32_t length;
@@ -178,9 +182,10 @@ static bool record_read(log_file *log, uint64_t offset, log_entry *entry, uint64
     return record_whole(log, offset, bytes) && log_entry_decode(log->record + LOG_RECORD_BYTES, *bytes - LOG_RECORD_BYTES, entry);
 }
 
-// A power cut damages only what waits for a sync, of which any page may be there without the ones before it. So a whole record behind a
-// bad one that had nothing before it to wait for means a damaged disk, and a whole one that says nothing another program. Cutting
-// there would lose decisions that others have acted on.
+// Whether an intact record follows a damaged one. A power cut damages only records of one sync, of
+// which any page may be missing. So an intact first record of a later sync means a damaged disk,
+// and one that cannot be decoded another program. Cutting there would lose decisions that other
+// peers have acted on.
 static bool whole_record_from(log_file *log, uint64_t bad, uint64_t size) {
     uint64_t bytes;
     uint32_t length;
@@ -193,7 +198,7 @@ static bool whole_record_from(log_file *log, uint64_t bad, uint64_t size) {
     return false;
 }
 
-// Where a state of `entries` records ends that begins at `at`; false: not all of it is there.
+// Computes where a state of `entries` records that begins at `at` ends. False: it is incomplete.
 static bool base_whole(log_file *log, uint64_t at, uint32_t entries, uint64_t size, uint64_t *end) {
     log_entry entry;
     uint64_t bytes;
@@ -203,7 +208,7 @@ static bool base_whole(log_file *log, uint64_t at, uint32_t entries, uint64_t si
     return true;
 }
 
-// Finds the last base and the end of what is whole.
+// Finds the last base and the end of the intact records.
 static void log_scan(log_file *log, uint64_t size, log_file_found *found) {
     log_entry entry;
     uint64_t at = LOG_HEADER_BYTES, bytes, end;
@@ -233,7 +238,7 @@ static braid_err log_replay(log_file *log, uint64_t size, log_file_found *found,
     uint64_t bytes;
     log_scan(log, size, found);
     uint64_t bad = log->written;
-    while (bad < size && record_read(log, bad, &entry, &bytes)) bad += bytes;  // of a state that is not whole
+    while (bad < size && record_read(log, bad, &entry, &bytes)) bad += bytes;  // records of an incomplete state
     if (bad < size && whole_record_from(log, bad, size))
         return braid_fail(error, BRAID_FORMAT, "the log %s is damaged, or not of this program, at byte %llu, before its end; restore it or name another file",
                           log->path, (unsigned long long)bad);
@@ -242,7 +247,8 @@ static braid_err log_replay(log_file *log, uint64_t size, log_file_found *found,
     return log_file_sync(log, error);
 }
 
-// Whether the path still leads to what is open: who had the lock may have put a shorter log in its place meanwhile.
+// Whether the path still leads to the open file: the previous owner of the lock may have replaced
+// it by a shortened log.
 static bool is_at_its_path(const log_file *log) {
     struct stat here, there;
     return fstat(log->fd, &here) == 0 && stat(log->path, &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
@@ -253,7 +259,7 @@ static braid_err log_lock(log_file *log, braid_error *error) {
     return braid_fail(error, BRAID_STATE, "the log %s is in use: another peer runs on it; stop that one first", log->path);
 }
 
-// A log of another start keeps its lock until it has its new name.
+// Renames the log of another start; its lock is held until then.
 static braid_err log_set_aside(log_file *log, braid_error *error) {
     size_t bytes = strlen(log->path) + sizeof ".old";
     char *old = malloc(bytes);
@@ -267,7 +273,7 @@ static braid_err log_set_aside(log_file *log, braid_error *error) {
     return log->fd < 0 ? fail_io(log, "open", error) : log_lock(log, error);
 }
 
-// A device or a pipe keeps nothing.
+// Refuses a device or a pipe, which stores nothing.
 static braid_err check_plain(const log_file *log, braid_error *error) {
     struct stat status;
     if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
@@ -282,7 +288,7 @@ static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start,
     if (err) return err;
     if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
     uint64_t size = (uint64_t)status.st_size;
-    if (size < LOG_HEADER_BYTES) {  // new, or torn before the first entry could be promised
+    if (size < LOG_HEADER_BYTES) {  // new, or torn before the first entry was acknowledged
         found->cut_bytes = size;
         return header_write(log, run, start, found, error);
     }
@@ -321,7 +327,7 @@ braid_err log_file_look(const char *path, const braid_hash *run, bool *there, ui
     *there = false;
     log_file *log = log_new(path);
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    log->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe would be waited for
+    log->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a named pipe would block
     braid_err err = log->fd < 0 && errno != ENOENT ? fail_io(log, "open", error) : BRAID_OK;
     if (log->fd >= 0) err = check_plain(log, error);
     if (log->fd >= 0 && !err && fstat(log->fd, &status) == 0 && (uint64_t)status.st_size >= LOG_HEADER_BYTES) {
@@ -355,14 +361,16 @@ void log_file_close(log_file *log) {
     free(log);
 }
 
-// What was written since the last sync was never promised: it goes, so that a later append starts on a clean end.
+// Records since the last sync were never acknowledged. They are cut, so that a later append starts
+// after an intact record.
 static braid_err log_roll_back(log_file *log, braid_err err) {
     if (ftruncate(log->fd, (off_t)log->synced) == 0) log->written = log->synced;
     memset(&log->next, 0, sizeof log->next);
     return err;
 }
 
-// ---- what is of no use any more -----------------------------------------------------------------------------------
+// ---- removing obsolete records
+// ------------------------------------------------------------------------------------
 
 static bool copy_to(log_file *log, int fd, uint64_t from, uint64_t end, uint64_t *at) {
     while (from < end) {
@@ -374,7 +382,7 @@ static bool copy_to(log_file *log, int fd, uint64_t from, uint64_t end, uint64_t
     return true;
 }
 
-// All of it is synced before it counts, so none waits for another one there.
+// The copy is synced as a whole before it is used, so no record in it shares a later record's sync.
 static bool copy_records(log_file *log, int fd, uint64_t from, uint64_t end, uint64_t *at) {
     uint64_t bytes;
     for (; from < end; from += bytes, *at += bytes) {
@@ -385,7 +393,8 @@ static bool copy_records(log_file *log, int fd, uint64_t from, uint64_t end, uin
     return true;
 }
 
-// The header, the last vote if it lies before the base, and what begins with the base. Locked like the one that it replaces.
+// Copies the header, the last vote if it precedes the base, and everything from the base on. The
+// copy is locked like the original.
 static bool copy_rest(log_file *log, int fd, uint64_t *vote, uint64_t *base) {
     log_entry entry;
     uint64_t at = 0, bytes;
@@ -399,8 +408,9 @@ static bool copy_rest(log_file *log, int fd, uint64_t *vote, uint64_t *base) {
     return copy_records(log, fd, log->base, log->written, &at) && fdatasync(fd) == 0;
 }
 
-// In place of the log, when all of it is on the disk. A crash leaves the old one or the new one, and either will do. Where
-// there is no room for another one, or no way to sync a directory, it goes on in the long one.
+// Replaces the log once the copy is on the disk. A crash leaves the old or the new file, and both
+// are valid. Without space for a copy, or without a way to sync a directory, the long log stays in
+// use.
 static braid_err log_shorten(log_file *log, braid_error *error) {
     char other[4096];
     uint64_t vote = 0, base = 0;
@@ -420,7 +430,7 @@ static braid_err log_shorten(log_file *log, braid_error *error) {
     return sync_directory(log->path) ? BRAID_OK : fail_io(log, "sync its directory", error);
 }
 
-// A base counts with all of its state.
+// A base is valid only with all of its state.
 static braid_err take_base(log_file *log, braid_error *error) {
     if (log->next.vote != 0) log->vote = log->next.vote;
     bool newer = log->next.base != 0 && log->next.state == 0;

@@ -13,7 +13,7 @@ typedef struct log_thread {
     pthread_mutex_t lock;
     pthread_cond_t posted;
     bool waiting, ending, done;  // under `lock`
-    bool busy, closing;          // the loop's own
+    bool busy, closing;          // used by the loop's thread only
     uv_work_t *work;
     uv_work_cb run;
     uv_after_work_cb finish;
@@ -47,7 +47,7 @@ static void thread_gone(uv_handle_t *handle) {
     free(t);
 }
 
-// Only while it has no work.
+// Call it only while no work is queued.
 static void thread_close(log_thread *t) {
     pthread_mutex_lock(&t->lock);
     t->ending = true;

@@ -10,7 +10,7 @@ struct log_writer {
     uv_loop_t *loop;
     uv_work_t work;
     log_file *file;
-    log_entry *batch, *pending;  // the thread's while `writing`; the loop's
+    log_entry *batch, *pending;  // `batch` belongs to the thread while `writing`, `pending` to the loop
     uint32_t batch_count, batch_room, pending_count, pending_room;
     bool writing, failed, closed;
     braid_err err;
@@ -40,7 +40,7 @@ static void writer_free(log_writer *w) {
     free(w);
 }
 
-// On the log's thread.
+// Runs on the log's thread.
 static void writer_write(uv_work_t *work) {
     log_writer *w = work->data;
     w->err = BRAID_OK;
@@ -48,7 +48,7 @@ static void writer_write(uv_work_t *work) {
     if (!w->err) w->err = log_file_sync(w->file, &w->error);
 }
 
-// The callbacks may append or close: `writing` holds them off this batch.
+// The callbacks may append or close; `writing` protects this batch meanwhile.
 static void batch_report(log_writer *w) {
     for (uint32_t i = 0; i < w->batch_count && !w->err && !w->closed; i++) w->committed(w->context, &w->batch[i]);
     w->batch_count = 0;
@@ -59,7 +59,7 @@ static void writer_start(log_writer *w);
 
 static void writer_written(uv_work_t *work, int status) {
     log_writer *w = work->data;
-    (void)status;  // only a cancel sets it, and nobody cancels
+    (void)status;  // set by a cancel only, and this work is never cancelled
     if (!w->closed && w->err && !w->failed) {
         w->failed = true;
         w->fail(w->context, &w->error);

@@ -1,4 +1,4 @@
-// A node's life: made, joined, run, ended.
+// The lifetime of a node: creation, joining, running, end.
 #include "node/node.h"
 
 #include "base/machine.h"
@@ -37,14 +37,15 @@ static braid_err open_data(node *n, braid_error *error) {
     if (n->run.private_data == 0 && own != 0)
         return braid_fail(error, BRAID_ARGUMENT, "all data peers of this run have the same text; leave out --share, or set data.private");
     if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share is %u, and data.private is %u", own, n->run.private_data);
-    if (n->run.private_data > 1 && count > 1) {  // as many as there are data peers
+    if (n->run.private_data > 1 && count > 1) {  // one text per data peer
         if (own == 0) return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; say with --share which is this one's, 1 to %u", count);
         return train_data_open(&paths[own - 1], 1, n->run.holdout, n->run.tokens, &n->data, error);
     }
     return train_data_open(paths, count, n->run.holdout, n->run.tokens, &n->data, error);
 }
 
-// Who leads must be able to save. Others may come to lead, and until then their text and their work are worth having.
+// The first leader must be able to save. Another data peer may run without a checkpoint directory:
+// its text and its work are still useful.
 static braid_err try_to_save(node *n, braid_error *error) {
     braid_error why;
     braid_err err = n->run.checkpoint[0] ? checkpoint_try(n->run.checkpoint, &why) : BRAID_OK;
@@ -54,7 +55,7 @@ static braid_err try_to_save(node *n, braid_error *error) {
     return BRAID_OK;
 }
 
-// A peer with the text knows the run by itself; a relay has to ask.
+// A peer with the text has the run's description; a relay asks for it.
 static braid_err open_run(node *n, braid_error *error) {
     if (n->config.role == NODE_RELAY) return BRAID_OK;
     n->run = *n->config.run;
@@ -71,10 +72,10 @@ static braid_err open_run(node *n, braid_error *error) {
 
 static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY; }
 
-// Descriptors for the log, checkpoints and names to look up are kept back from links.
+// Reserves file descriptors for the log, checkpoints and name look-ups; the rest is for links.
 static braid_err share_files(node *n, net_config *config, braid_error *error) {
     uint64_t open = machine_files_open(), left = n->config.files > open ? n->config.files - open : 0;
-    uint64_t of_stages = n->config.role == NODE_RELAY ? 0 : 2 * n->run.stages;  // a checkpoint has two open of each stage
+    uint64_t of_stages = n->config.role == NODE_RELAY ? 0 : 2 * n->run.stages;  // a checkpoint opens two files per stage
     uint64_t needed = NODE_LEAST_FILES + of_stages, reserved = NODE_RESERVED_FILES + of_stages;
     if (n->config.files == 0 || left >= reserved + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return BRAID_OK;
     if (left <= needed)
@@ -118,8 +119,8 @@ static braid_err open_trace(node *n, braid_error *error) {
     return n->trace ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write the trace %s: %s", n->config.trace, strerror(errno));
 }
 
-// Without a cap a peer holds as much as its memory has room for, and where even one microbatch is
-// too much, the user hears it.
+// Without a cap, the capacity follows from the memory. If not even one microbatch fits, the user is
+// notified.
 static void fit_memory(node *n, bool data_peer) {
     uint32_t capacity;
     braid_error why;
@@ -145,14 +146,14 @@ static braid_err begin_jobs(node *n, braid_error *error) {
         .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
         .save = data_peer ? n->run.checkpoint : NULL,
     };
-    // first, so that what computes together gets the threads that are left
+    // created first, so that the tensor threads get what the system has left
     if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
     if (!err) err = jobs_new(&config, &n->jobs, error);
     if (!err && jobs_threads_refused(n->jobs, note)) node_note(n, "%s", note);
     return err;
 }
 
-// What the run's description alone says must be done here.
+// Prepares all that depends on the run's description alone.
 static braid_err prepare(node *n, braid_error *error) {
     braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
     if (err) return err;
@@ -162,7 +163,8 @@ static braid_err prepare(node *n, braid_error *error) {
 
 static void note_claim(void *context, const char *text) { node_note(context, "%s", text); }
 
-// A run that begins here must not overwrite what lies there; one that goes on by its log wrote it.
+// A new run must not overwrite existing checkpoints; a run that continues by its log wrote them
+// itself.
 static braid_err claim_checkpoints(node *n, braid_error *error) {
     if (!n->run.checkpoint[0]) return BRAID_OK;
     const checkpoint_start start = {.directory = n->run.checkpoint, .run = n->run_hash, .version = jobs_start_version(n->jobs),
@@ -171,7 +173,8 @@ static braid_err claim_checkpoints(node *n, braid_error *error) {
     return checkpoint_claim(&start, &n->lock, error);
 }
 
-// A leader says at once what is wrong with its checkpoint and its log; the others must ask first which run it is.
+// A leader reports faults of its checkpoint and log immediately; other peers first ask which run it
+// is.
 static braid_err prepare_leader(node *n, braid_error *error) {
     braid_err err = node_find_first_log(n, error);
     if (!err) err = node_find_newest(n, error);
@@ -253,7 +256,7 @@ static braid_err begin_core(node *n, braid_error *error) {
     peer_config config;
     core_config(n, &config);
     n->core_bytes = peer_bytes(&n->plan, &config);
-    // Zeroed pages that nobody touches cost nothing.
+    // Untouched zero pages take no memory.
     n->core_memory = mmap(NULL, n->core_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (n->core_memory == MAP_FAILED) {
         n->core_memory = NULL;
@@ -269,8 +272,8 @@ static braid_err begin_core(node *n, braid_error *error) {
 
 static braid_err announce_run(node *n, braid_error *error) {
     net_run run = {
-        // A peer that joins must know where the run begins before it steps its core: the generation says it, and keeps
-        // peers of an earlier start of the same run away.
+        // A joining peer needs the run's first version before it steps its core: the generation
+        // contains it. The generation also rejects peers of an earlier start of the same run.
         .hash = n->run_hash, .generation = n->generation, .leader = n->config.leader.leader,
         .kernels = n->kernels, .leader_address = n->config.leader.address,
         .description = n->description, .description_bytes = n->description_bytes,
@@ -309,7 +312,7 @@ braid_err node_begin(node *n, braid_error *error) {
     return BRAID_OK;
 }
 
-// Whom a joiner is told to ask.
+// Sets the leader that a joining peer is referred to.
 void node_leader_is(node *n, const braid_id *id, const char *address) {
     const braid_id self = identity_id(n->config.identity);
     n->config.leader.leader = *id;
@@ -356,7 +359,7 @@ braid_err node_run(node *n, braid_error *error) {
         tell_listening(n);
     }
     if (n->nothing) {
-        // no other peer knows of this one
+        // No other peer knows this one.
     } else if (n->config.role == NODE_LEADER) {
         n->config.leader.leader = identity_id(n->config.identity);
         strcpy(n->config.leader.address, n->address);
@@ -365,7 +368,7 @@ braid_err node_run(node *n, braid_error *error) {
     } else {
         node_enquire(n);
     }
-    node_request(n);  // one may have come while this peer was made
+    node_request(n);  // a request may have arrived while the node was created
     uv_run(&n->loop, UV_RUN_DEFAULT);
     return n->error.code ? braid_fail(error, n->error.code, "%s", n->error.text) : BRAID_OK;
 }
@@ -377,8 +380,8 @@ void node_fail(node *n, const braid_error *error) {
 
 static void stop_passed(uv_timer_t *timer) { node_stop_now(timer->data); }
 
-// Lets the last messages out, then stops. Called from anywhere: what must not happen inside a call back of the links
-// happens on a timer.
+// Sends the last messages, then stops. Callable from anywhere: a timer runs what must not happen
+// inside a link's callback.
 void node_end(node *n) {
     if (n->phase >= NODE_STOPPING) return;
     n->phase = NODE_STOPPING;
@@ -392,7 +395,7 @@ static void close_handle(uv_handle_t *handle, void *unused) {
     if (!uv_is_closing(handle) && handle->data) uv_close(handle, NULL);
 }
 
-// Never from inside a call back of the links.
+// Must not be called inside a link's callback.
 void node_stop_now(node *n) {
     if (n->phase == NODE_STOPPED) return;
     n->phase = NODE_STOPPED;

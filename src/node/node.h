@@ -1,7 +1,9 @@
-// One peer as a process: the protocol core, a thread that computes and the links, bound to one libuv loop.
+// One peer as a process: the protocol core, a thread that computes and the links, bound to one
+// libuv loop.
 //
-// Threads: everything runs on the loop's thread (the caller of node_run), except jobs (node/compute.h) and the log's
-// writes (node/log_writer.h). The core is stepped on the loop's thread only.
+// Threads: everything runs on the loop's thread (the caller of node_run), except jobs
+// (node/compute.h) and the log's writes (node/log_writer.h). The core is stepped on the loop's
+// thread only.
 #ifndef BRAID_NODE_NODE_H
 #define BRAID_NODE_NODE_H
 
@@ -20,22 +22,24 @@ typedef struct node node;
 
 typedef enum node_role { NODE_RELAY, NODE_DATA, NODE_LEADER } node_role;
 
-// Called on the loop's thread; what they get is borrowed during the call. Each may be NULL.
+// Called on the loop's thread; arguments are borrowed during the call. Each callback may be NULL.
 typedef struct node_callbacks {
     void *context;
-    // It listens. `ticket` is the leader's, NULL for others.
+    // The node listens. `ticket` is the leader's, NULL for other peers.
     void (*listening)(void *context, const braid_id *self, const char *address, const char *ticket);
     // The run is known; a relay learns it from the leader.
     void (*run_known)(void *context, const run_config *run, uint64_t parameters);
     void (*told)(void *context, const tell *t);
-    // This peer's own state is whole, and at `version`.
+    // This peer's own state is complete at `version`.
     void (*advanced)(void *context, uint64_t version);
-    // A checkpoint is complete, or could not be written (`why`, else NULL); told before its TELL_CHECKPOINT or TELL_END.
+    // A checkpoint is complete, or could not be written (`why`, else NULL). Precedes its
+    // TELL_CHECKPOINT or TELL_END.
     void (*saved)(void *context, const char *path, const char *why);
-    // After each iteration but the first ones, when `measure` is set.
+    // After each iteration except the first ones, if `measure` is set.
     void (*figures)(void *context, const node_figures *figures);
     void (*note)(void *context, const char *text);
-    // The checkpoint that a leader was to go on from is the run's last: the node ends at once. Told instead of any TELL.
+    // The checkpoint that a leader was to continue from is the run's last, so the node ends.
+    // Replaces any TELL.
     void (*complete)(void *context, uint64_t version, const braid_hash *weights, const char *path);
     void (*tick)(void *context);  // twice a second
 } node_callbacks;
@@ -44,52 +48,60 @@ typedef struct node_config {
     node_role role;
     const identity *identity;       // borrowed
     const char *listen;             // "host:port"; NULL: every address, any port
-    const char *public_address;     // where others reach it, port 0: the one it listens on; NULL: made from `listen` and the way to the leader
-    ticket leader;                  // whom to join; not for NODE_LEADER
-    uint64_t patience_ns;           // how long an unreachable leader is tried, 0: for ever
-    uint64_t wait_ns;               // how long a leader waits for peers without which nothing goes on, 0: for ever
+    // The address for other peers; port 0: the port it listens on. NULL: derived from `listen` and
+    // the route to the leader.
+    const char *public_address;
+    ticket leader;                  // the leader to join; not for NODE_LEADER
+    uint64_t patience_ns;           // how long an unreachable leader is retried, 0: forever
+    uint64_t wait_ns;               // how long a leader waits for peers that the run cannot proceed without, 0: forever
     const run_config *run;          // copied; leader and data peers
-    uint32_t share;                 // private data: which of the texts is this data peer's, from 1; 0: any that is free
-    uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there
-    const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew. Others: one that lies here; what of it
-                                    // the run has, too, is not fetched
-    uint32_t upload_percent;        // most of its line that those who fetch state may take while the run goes on, 1 .. 100
-    const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: in memory only
-    bool continues;                 // not for NODE_RELAY: from its newest checkpoint, where neither `log_path` has the run nor a peer; `resume` is for when
-                                    // there is none. A run that was stopped in order begins again from there, a complete one ends at once
-    bool anew;                      // NODE_LEADER: begins the run though `log_path` has a log of it, which is set aside; else it goes on with that
-    bool sets_aside;                // NODE_LEADER: newer checkpoints in its directory are set aside; else a new start is refused
-    bool shadow;                    // NODE_RELAY: it keeps a stage's state, and works only when nobody else of that stage is left
-    braid_id beside;                // ... on this peer's machine, and of another stage than its; zero: nobody's
-    uint32_t shadows;               // of each stage that a leader admits, at most 4
-    const char *state_directory;    // where a nameless file holds weights and moments, NULL: in memory
-    uint32_t voters;                // of the log, at most; 1: the first leader alone
+    uint32_t share;                 // private data: the number of this data peer's text, from 1; 0: any free one
+    uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins once these have joined
+    // NODE_LEADER: the checkpoint to continue from; NULL: begin anew. Other roles: a checkpoint on
+    // this machine; blocks that equal the run's are not fetched.
+    const char *resume;
+    uint32_t upload_percent;        // share of the line for peers that fetch state during the run, 1 .. 100
+    const char *log_path;           // the voter's copy of the log, found again after a restart; NULL: in memory only
+    // Not for NODE_RELAY: continue from the newest checkpoint if neither `log_path` nor a peer has
+    // the run; without a checkpoint `resume` applies. A run that was stopped in order restarts from
+    // that checkpoint; a complete run ends immediately.
+    bool continues;
+    // NODE_LEADER: starts the run anew and sets aside a log of it at `log_path`. Otherwise the run
+    // of that log continues.
+    bool anew;
+    bool sets_aside;                // NODE_LEADER: sets newer checkpoints in its directory aside; otherwise a new start is refused
+    bool shadow;                    // NODE_RELAY: a standby replica: it holds a stage's state, and computes only when no other peer of the stage is left
+    braid_id beside;                // ... its parent peer on this machine; it takes another stage than the parent; zero: none
+    uint32_t shadows;               // standby replicas that a leader admits per stage, at most 4
+    const char *state_directory;    // for an unnamed file with weights and moments, NULL: in memory
+    uint32_t voters;                // largest number of voters; 1: only the first leader votes
     unsigned threads;
-    uint64_t files;                 // open files that the process may have, 0: not known
-    // Memory that the process may use; without a cap its capacity fits that. 0: not known, or shared.
+    uint64_t files;                 // descriptor limit of the process, 0: not known
+    // Memory that the process may use; without a cap the capacity follows from it. 0: not known, or
+    // shared.
     uint64_t usable_bytes;
     uint32_t capacity;              // 0: plan_capacity
     uint64_t max_memory;            // bytes, 0: no cap
-    // commands come on standard input; when that ends, so does this peer, and the run that it leads
-    // is saved
+    // Commands arrive on standard input. At its end this peer saves the run if it leads it, and
+    // ends.
     bool supervised;
-    // those of this process are for this node (node/stop.h); stop_watch was called
+    // This node handles the process's signals (node/stop.h); stop_watch was called.
     bool signals;
-    uint64_t stop_within_ns;        // for an orderly end, 0: STOP_WITHIN_NS
+    uint64_t stop_within_ns;        // limit of an orderly end, 0: STOP_WITHIN_NS
     fault die_at;
-    bool carries_nothing;           // of others' tensors
-    uint32_t carried_percent;       // of tensors that go by way of somebody however quick the line is; 0 outside of tests
+    bool carries_nothing;           // it forwards no tensors of other peers
+    uint32_t carried_percent;       // percentage of tensors sent by way of a forwarding peer, whatever the line's speed; 0 outside of tests
     bool measure;
-    const char *trace;              // file for node/trace.h; NULL: none
+    const char *trace;              // file of node/trace.h; NULL: none
     node_callbacks callbacks;
 } node_config;
 
-// Checks what can be checked before any peer is asked: configuration, text, memory, port.
+// Checks all that can be checked before another peer is asked: configuration, text, memory, port.
 braid_err node_new(const node_config *config, node **out, braid_error *error);
-// Runs until the run is complete, the user ends it or it fails. An end that was asked for and came
-// in order is BRAID_OK.
+// Runs until the run is complete, the user ends it or an error occurs. A requested end that
+// succeeded is BRAID_OK.
 braid_err node_run(node *n, braid_error *error);
-// Whether such an end was asked for: the signal, or "its supervisor"; NULL: it was not.
+// The origin of a requested end: the signal's name or "its supervisor"; NULL: no request.
 const char *node_stopped_by(const node *n);
 void node_free(node *n);
 

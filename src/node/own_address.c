@@ -25,8 +25,8 @@ bool own_hosts_add(own_hosts *hosts, const char *host, bool only_v4) {
     return true;
 }
 
-// Bridges and their ports that container and virtual machine software makes. Their addresses are of
-// this machine's own use.
+// Whether container or virtual machine software made this bridge or port. Its addresses have no
+// meaning outside this machine.
 static bool is_bridge(const char *name) {
     static const char *const prefixes[] = {"docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "cni", "flannel", "cali", "lxc", "lxd", "podman", "kube", "cilium", "weave", "vnet"};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)

@@ -1,5 +1,5 @@
-// Where other machines may reach this one: by the route that packets to the internet take, and by
-// its interfaces. A router's outer address is not known here (--public-address names it).
+// Addresses at which other machines may reach this one: from the route to the internet, and from
+// its interfaces. A router's outer address is not known here (--public-address sets it).
 #ifndef BRAID_NODE_OWN_ADDRESS_H
 #define BRAID_NODE_OWN_ADDRESS_H
 
@@ -23,16 +23,15 @@ typedef struct own_hosts {
     uint32_t count;
 } own_hosts;
 
-// Adds a host unless it is there already, useless to other machines (loopback, link-local,
-// unspecified) or of no use to the listener (IPv6 where it takes IPv4 only). False: it was not
-// added.
+// Adds a host. Leaves out duplicates, addresses useless to other machines (loopback, link-local,
+// unspecified), and IPv6 for a listener that accepts IPv4 only. False: it was not added.
 bool own_hosts_add(own_hosts *hosts, const char *host, bool only_v4);
-// Adds the addresses of interfaces that are up: IPv4 first, then IPv6 of the internet, then IPv6 of
-// the site; those of bridges to containers and virtual machines only where there is nothing else.
+// Adds the addresses of interfaces that are up: IPv4, then global IPv6, then site-local IPv6.
+// Bridges to containers and virtual machines count only if there is nothing else.
 void own_hosts_add_interfaces(own_hosts *hosts, const own_interface *found, size_t count, bool only_v4);
-// This machine's. The one that packets to `remote` leave from comes first (a list of addresses that
-// can be dialled; NULL: the internet), then those of the routes to the internet, then the
-// interfaces'. No packet is sent. Empty: there is only loopback.
+// Finds this machine's addresses in this order: on the route to `remote` (a list of dialable
+// addresses; NULL: the internet), on the routes to the internet, on interfaces. No packet is sent.
+// Empty: there is only loopback.
 void own_hosts_find(const char *remote, bool only_v4, own_hosts *out);
 
 #endif

@@ -1,4 +1,5 @@
-// The log that a peer begins with. Who began a run, or voted in it, and comes back with its log goes on with that run.
+// The log that a peer starts with. A peer that started a run or voted in it, and restarts with its
+// log, continues that run.
 #include "node/internal.h"
 
 #include "train/checkpoint.h"
@@ -24,17 +25,17 @@ static braid_err name_start(node *n, braid_error *error) {
     return BRAID_OK;
 }
 
-// What a log says of the run so far. Of its last entries others may not have heard, and then they do not hold.
+// The run as the log describes it. Its last entries may be uncommitted, and are then void.
 typedef struct past_run {
     braid_id self;
     uint64_t store;
     bool begun, complete, ended;
-    bool foreign;      // another peer kept it,
-    braid_id keeper;   // this one
+    bool foreign;      // another peer wrote the log:
+    braid_id keeper;   // the id of that peer
     uint64_t version;  // iterations done
-    uint64_t saved;    // the newest version that it can go back to, by this log
-    uint32_t skipped;  // the last of them, without a finite gradient
-    uint32_t voters;   // as the last entry says
+    uint64_t saved;    // newest version to roll back to, by this log
+    uint32_t skipped;  // of these, the last ones without a finite gradient
+    uint32_t voters;   // as of the last entry
 } past_run;
 
 static void look_at_voters(past_run *past, const log_voters *voters) {
@@ -87,7 +88,7 @@ static void close_log(node *n) {
     n->log_file = NULL;
 }
 
-// With neither of these the run cannot go on, whatever lies in its directory.
+// Without either of these the run cannot continue, whatever its directory contains.
 static braid_err check_past(const node *n, const past_run *past, braid_error *error) {
     char keeper[2 * SHOWN_ID + 1];
     id_hex(past->keeper.bytes, SHOWN_ID, keeper);
@@ -116,11 +117,12 @@ static braid_err look_back(node *n, braid_error *error) {
     return BRAID_OK;
 }
 
-// ---- --continue: the same line for the first start and every restart ----------------------------------------------
+// ---- --continue: one command line for the first start and every restart
+// --------------------------------------------
 
-// A run that was stopped in order has no peers left. The same holds after a full log disk of the only voter: it saved the state
-// and ended the run, and its log lacks that checkpoint. With three or more voters the run may continue without this peer, so
-// the log decides.
+// A run that was stopped in order has no peers left. The same holds after the only voter's log disk
+// was full: it saved the state and ended the run, and its log lacks that checkpoint. With three or
+// more voters the run may continue without this peer, so the log decides.
 static bool begins_again(const node *n, const past_run *past, uint64_t newest) {
     if (past->complete) return weights_lie(n, past->version);
     return past->ended || (past->begun && past->voters <= 2 && newest > past->saved);
@@ -172,7 +174,8 @@ bool node_remembers_end(node *n) {
     return true;
 }
 
-// It goes on without asking whom its user named: that one may be gone for good, and those who vote find each other by their logs.
+// Such a peer continues without asking the peer that its user named, which may be gone for good:
+// voters find each other by their logs.
 bool node_remembers_run(node *n) {
     braid_error why;
     braid_err err;

@@ -40,7 +40,7 @@ void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity
     run_stage_shape(run, number, &out->shape);
 }
 
-// A relay does not know yet where it will be placed: every stage must fit.
+// A relay does not know its future stage: every stage must fit.
 static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t last, uint64_t max_memory, bool fixed,
                               uint32_t *capacity, braid_error *error) {
     for (uint32_t s = first; s <= last; s++) {

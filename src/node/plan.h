@@ -1,4 +1,4 @@
-// What the protocol must know of a run, made from its description.
+// The protocol's parameters of a run, made from its description.
 #ifndef BRAID_NODE_PLAN_H
 #define BRAID_NODE_PLAN_H
 
@@ -8,18 +8,20 @@
 #include "train/split.h"
 #include "train/worker.h"
 
-// Fills `out`, which borrows from `model` (the run's split). start_version and start_* are left 0: the leader's to choose.
+// Fills `out`, which borrows from `model` (the run's split). start_version and start_* stay 0: the
+// leader sets them.
 void plan_make(const run_config *run, const braid_hash *description, const split *model, peer_run *out);
-// Elements of the whole model.
+// Number of parameters of the whole model.
 uint64_t plan_parameters(const split *model);
 
-// What a peer of this stage with room for `capacity` microbatches computes with.
+// Fills the worker configuration of a peer of stage `number` that holds `capacity` microbatches.
 void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity, worker_config *out);
 
-// How many microbatches a peer of this run may hold: what the user says, else what the description says, else 16, as far
-// as `max_memory` (0: no cap) leaves room for in the largest stage; never more than an iteration has.
+// Computes how many microbatches a peer may hold: the user's number, else the description's, else
+// 16. `max_memory` (0: no cap) limits it by the largest stage. It never exceeds the microbatches of
+// an iteration.
 braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, uint32_t *out, braid_error *error);
-// Bytes that the largest stage it may get needs, with room for `capacity` microbatches (or for one,
+// Bytes that the largest possible stage needs, with room for `capacity` microbatches (for one
 // unless that number is `fixed`).
 uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer);
 

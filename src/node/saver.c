@@ -18,8 +18,8 @@ struct saver {
     braid_hash *names;    // [block_count], of the state; only those of `named` stages
     bool *named;          // [stages]
     uint64_t *have;       // set of blocks
-    int lock;             // of the directory, -1: none
-    uint32_t removed;     // older versions, to make room for the last complete one
+    int lock;             // on the directory, -1: none
+    uint32_t removed;     // older versions removed to make room for the last complete one
     char path[FILES_MAX_PATH];
     braid_error error;
 };
@@ -73,7 +73,7 @@ static void saver_begin(saver *s, uint64_t version) {
     if (!wants_files(s)) return;
     checkpoint_config config = {.directory = s->config.directory, .recipe = s->config.recipe, .model = s->config.model, .split = s->config.split,
                                 .run = s->config.run, .version = version};
-    // The first leader has locked the directory; a peer that comes to lead later does it here.
+    // The first leader has locked the directory; a later leader locks it here.
     if (s->lock >= 0 || !checkpoint_claim_to_save(s->config.directory, &s->config.run, &s->lock, &s->error)) checkpoint_begin(&config, &s->writer, &s->error);
 }
 
@@ -88,10 +88,10 @@ static bool has_its_name(const saver *s, uint32_t canonical, const uint8_t *byte
     return hash_equal(&name, &s->names[canonical]);
 }
 
-// Where to say what others sent; the disk's reason stays when there is one.
+// Where to report bad data of other peers; an error of the disk takes precedence.
 static braid_error *sent_wrong(saver *s) { return s->error.code == BRAID_OK || s->error.code == BRAID_FORMAT ? &s->error : NULL; }
 
-// Whether the bytes are these blocks at this version, and what their names say.
+// Checks that the bytes are these blocks at this version and match their names.
 static braid_err blocks_check(saver *s, uint32_t number, uint32_t first, uint32_t count, bool named, const uint8_t *at, uint64_t bytes) {
     if (named && !s->named[number]) return braid_fail(sent_wrong(s), BRAID_FORMAT, "the names of stage %u's blocks are not known", number);
     for (uint32_t i = first; i < first + count; i++) {
@@ -108,7 +108,7 @@ static braid_err blocks_check(saver *s, uint32_t number, uint32_t first, uint32_
     return bytes == 0 ? BRAID_OK : braid_fail(sent_wrong(s), BRAID_FORMAT, "blocks of stage %u with bytes left over", number);
 }
 
-// Such weights are of no use to anything, and would push out those that are.
+// Weights that are not finite are useless, and saving them would displace a usable checkpoint.
 static braid_err blocks_are_finite(saver *s, uint32_t number, uint32_t first, uint32_t count, const uint8_t *at) {
     for (uint32_t i = first; i < first + count; i++) {
         uint32_t canonical;

@@ -12,20 +12,20 @@
 #include <unistd.h>
 
 static struct {
-    _Atomic uint64_t first_ns;  // of the first request, 0: none
-    _Atomic int signal;         // ... which it was
-    atomic_bool again;          // a second one
+    _Atomic uint64_t first_ns;  // when the first request came, 0: none
+    _Atomic int signal;         // ... and its signal
+    atomic_bool again;          // a second request came
     atomic_bool save;
-    // set before the first handler is installed
+    // Set before the first handler is installed.
     bool supervised;
     unsigned limit_s;
     int pipe[2];
-    char late[256], ended[128];  // what SIGALRM says
+    char late[256], ended[128];  // the messages of SIGALRM
 } stop = {.pipe = {-1, -1}};
 
 static void say(const char *text) {
     ssize_t written = write(STDERR_FILENO, text, strlen(text));
-    (void)written;  // a standard error that is gone cannot be told so
+    (void)written;  // a closed standard error leaves no way to report
 }
 
 static void on_alarm(int number) {
@@ -36,7 +36,7 @@ static void on_alarm(int number) {
 
 static void wake(void) {
     ssize_t written = write(stop.pipe[1], "", 1);
-    (void)written;  // a full pipe wakes as well
+    (void)written;  // a full pipe wakes the reader as well
 }
 
 static void request(int number) {

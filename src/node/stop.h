@@ -1,4 +1,4 @@
-// One policy for the signals that end a process or have it save: SIGINT, SIGTERM, SIGHUP and
+// One policy for the signals that end a process or make it save: SIGINT, SIGTERM, SIGHUP and
 // SIGUSR1 (docs/user-guide.md, Stopping).
 //
 // The first of INT, TERM and HUP asks for an orderly end. Those that follow within STOP_AGAIN_MS
@@ -18,37 +18,37 @@
 #include <stdint.h>
 
 enum {
-    STOP_AGAIN_MS = 400,      // from the first request, until another one is a second one
-    STOP_AT_ONCE_S = 1,       // from the second request to the end of the process, at most
-    // past the limit of an orderly end, for an event loop that works to say why it was not enough
+    STOP_AGAIN_MS = 400,      // signals within this time after the first are copies of one request
+    STOP_AT_ONCE_S = 1,       // limit from the second request to the end of the process
+    // Beyond the limit of an orderly end, so that a working event loop can report why the limit was
+    // not enough.
     STOP_GRACE_S = 5,
-    // for the iteration under way; then it is dropped, and the state before it is saved
+    // For the current iteration; after that it is dropped, and the state before it is saved.
     STOP_FINISH_MS = 5000,
 };
 
-#define STOP_WITHIN_NS UINT64_C(60000000000)  // for an orderly end, unless --stop-within says otherwise
+#define STOP_WITHIN_NS UINT64_C(60000000000)  // limit of an orderly end unless --stop-within sets another
 
 typedef struct stop_config {
     const char *verb;
-    uint64_t within_ns;  // for an orderly end
-    // the parent process decides: SIGINT and SIGHUP do nothing, and requests have no limit here
+    uint64_t within_ns;  // limit of an orderly end
+    // The parent process decides: SIGINT and SIGHUP do nothing, and requests have no limit here.
     bool supervised;
 } stop_config;
 
-// Installs the handlers; call it before anything that takes long. A SIGHUP that is ignored already
-// (nohup) stays ignored.
+// Installs the handlers; call it before any long operation. An ignored SIGHUP (nohup) stays
+// ignored.
 braid_err stop_watch(const stop_config *config, braid_error *error);
-// For a process without an orderly end: as process 1 it ends by these signals like any other
-// process.
+// For a process without an orderly end: lets these signals end it even as process 1.
 void stop_watch_as_first(void);
-// The limit of stop_config begins now, by another order than a signal.
+// Starts the limit of stop_config without a signal.
 void stop_limit(void);
 
 // The signal of the first request, 0: none yet.
 int stop_requested(void);
 // "SIGTERM", ...
 const char *stop_signal_name(int number);
-// There was a second request.
+// Whether a second request came.
 bool stop_at_once(void);
 // Whether SIGUSR1 came since the last call.
 bool stop_take_save(void);

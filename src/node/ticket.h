@@ -1,6 +1,8 @@
-// What somebody needs to join a run: who the leader is and where. One word, made to be copied and pasted:
-//     braid1.<64 hex digits of the leader's id>.<8 hex digits against typing errors>@host:port,[v6]:port
-// It holds no secret: the id is checked against the leader's certificate, so that nobody else can answer for it.
+// The information that a process needs to join a run: the leader's id and addresses. It is one
+// word, for copy and paste:
+//     braid1.<64 hex digits of the leader's id>.<8 hex digits of checksum>@host:port,[v6]:port
+// It holds no secret: the id is checked against the leader's certificate, so no other peer can
+// answer for it.
 #ifndef BRAID_NODE_TICKET_H
 #define BRAID_NODE_TICKET_H
 
@@ -16,7 +18,7 @@ typedef struct ticket {
 } ticket;
 
 void ticket_format(const ticket *t, char text[TICKET_MAX_TEXT]);
-// Blanks around it are fine. Errors say which part is wrong.
+// Surrounding blanks are ignored. Errors name the wrong part.
 braid_err ticket_parse(const char *text, ticket *out, braid_error *error);
 
 #endif

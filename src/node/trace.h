@@ -1,4 +1,4 @@
-// What goes into the core and what comes out of it, a line each, for those who hunt a fault.
+// Writes each event into the core and each effect out of it as a line, for debugging.
 #ifndef BRAID_NODE_TRACE_H
 #define BRAID_NODE_TRACE_H
 
@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-// `start_ns`: the zero of the times written.
+// Times are written relative to `start_ns`.
 void trace_event(FILE *out, uint64_t start_ns, uint64_t now_ns, const event *e);
-// `scratch`: a message to decode into.
+// `scratch` is a buffer for decoding a message.
 void trace_effect(FILE *out, const effect *e, message *scratch);
 
 #endif

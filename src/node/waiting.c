@@ -37,7 +37,7 @@ static uint32_t count_relays(const node *n) {
     return count;
 }
 
-// A relay must be able to hold any stage, for it does not know where it will be placed.
+// A relay must be able to hold any stage, because its future stage is not known.
 static void stage_text(const node *n, uint16_t number, char *text, size_t room) {
     worker_config config;
     char needed[QUANTITY_TEXT];
