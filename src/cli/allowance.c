@@ -33,12 +33,12 @@ static uint64_t stage_bytes(const run_config *run, uint32_t number, uint32_t cap
     return worker_memory_bytes(&config);
 }
 
-// Relays are dealt out evenly over the stages.
+// Distributes the relays evenly over the stages.
 static uint64_t swarm_bytes(const run_config *run, uint64_t data_peers, uint64_t relays, uint64_t capacity, uint64_t max_memory) {
     uint64_t total = 0;
     uint32_t held;
     for (uint32_t s = 0; s < run->stages; s++) {
-        if (plan_capacity(run, (uint32_t)capacity, max_memory, s == 0, &held, NULL)) return 0;  // its process says why
+        if (plan_capacity(run, (uint32_t)capacity, max_memory, s == 0, &held, NULL)) return 0;  // the process itself reports the reason
         uint64_t peers = s == 0 ? data_peers : relays / (run->stages - 1) + (s - 1 < relays % (run->stages - 1));
         total += peers * stage_bytes(run, s, held);
     }

@@ -1,4 +1,4 @@
-// braid bench NAME ...: finds the measurement and calls it.
+// braid bench NAME ...: selects the measurement and calls it.
 #include "cli/bench.h"
 
 #include "cli/cli.h"

@@ -1,4 +1,5 @@
-// The measurements of braid bench. Each is one file, src/cli/bench_<name>.c, with one function of this kind.
+// The measurements of braid bench. Each is one file, src/cli/bench_<name>.c, with one function of
+// this type.
 #ifndef BRAID_CLI_BENCH_H
 #define BRAID_CLI_BENCH_H
 

@@ -1,5 +1,5 @@
-// braid bench generate: a trained model on text that it has not seen, byte by byte as `braid generate` does, with weights in
-// fp32 and as 8-bit integers: how fast, and how surprised it is.
+// braid bench generate: speed and loss of a trained model on unseen text, byte by byte as `braid
+// generate` does. It compares weights in fp32 with 8-bit integers.
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/figures.h"
@@ -25,7 +25,7 @@ typedef struct generate_bench {
     double seconds[WAYS], loss[WAYS];
 } generate_bench;
 
-// One thread's processor time, so that other processes do not count.
+// Processor time of one thread, so that other processes have no influence.
 static double now(const generate_bench *b) {
     struct timespec t;
     clock_gettime(b->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);

@@ -50,7 +50,7 @@ const step_model step_models[STEP_MODELS] = {
     {"llama-1.2m", LLAMA(128, 4, 352, 256, 128), 8, 128},
 };
 
-// --- what is measured
+// --- measurement
 
 static void on_loop(void *context, const char *function, uint64_t nanoseconds) {
     step_bench *b = context;
@@ -91,7 +91,7 @@ static void on_event(void *context, const solo_event *event) {
 
 // --- one run
 
-// Bytes that no model can learn: the same for every program that is compared.
+// Random bytes, which no model can learn; the same for every program that is compared.
 static braid_err random_text(uint32_t tokens, train_data **out, braid_error *error) {
     static uint8_t bytes[TEXT_BYTES];
     rng random = {1};
@@ -132,7 +132,7 @@ static void describe_run(const step_bench *b, run_config *run) {
 }
 
 static braid_err measure(step_bench *b, braid_error *error) {
-    static run_config run;  // too large for a careful stack
+    static run_config run;  // too large for the stack
     train_data *data = NULL;
     tensor_watch watch = {b, on_loop};
     solo_result result;
@@ -151,7 +151,7 @@ static braid_err measure(step_bench *b, braid_error *error) {
     return err;
 }
 
-// --- what is asked for
+// --- command line
 
 static bool choose_model(step_bench *b, const char *name) {
     char names[NAMES] = "";

@@ -1,4 +1,4 @@
-// The core's peak, and the step's matrix products one by one.
+// The peak speed of a core, and the step's matrix products one by one.
 #include "cli/bench_step_inside.h"
 #include "tensor/gemm.h"
 
@@ -8,7 +8,7 @@
 
 enum { PEAK_BURSTS = 9, SHAPE_ROUNDS = 7 };
 
-static const double shape_seconds = 0.02;  // of one timing, so that a small product is repeated
+static const double shape_seconds = 0.02;  // duration of one timing; a small product is repeated
 
 static double seconds_of(clockid_t clock) {
     struct timespec t;
@@ -45,8 +45,8 @@ static void add_shape(step_bench *b, step_shape shape) {
     if (b->shapes < STEP_MAX_SHAPES) b->shape[b->shapes++] = shape;
 }
 
-// Forward, input gradient and weight gradient of y[rows, out] = x[rows, in] W. GPT's files keep W as [in, out], others as
-// [out, in].
+// Forward, input gradient and weight gradient of y[rows, out] = x[rows, in] W. GPT's files store W
+// as [in, out], others as [out, in].
 static void add_linear(step_bench *b, const char *const *what, size_t rows, size_t in, size_t out, uint32_t layers,
                        bool conv1d) {
     add_shape(b, (step_shape){what[0], rows, out, in, false, !conv1d, layers, 0, 0});
@@ -83,7 +83,7 @@ double step_operations(const step_bench *b) {
     list_shapes(&listed);
     double sum = 0;
     for (uint32_t i = 0; i < listed.shapes; i++) sum += operations_of(&listed.shape[i]) * listed.shape[i].per_step;
-    // Two products forward and four backward, each of half a square of tokens.
+    // Two products forward and four backward, each over half of the square of tokens.
     double rows = (double)b->model->sequences * (double)b->model->tokens;
     return sum + 6.0 * rows * (double)b->model->tokens * (double)c->dim * c->layers;
 }

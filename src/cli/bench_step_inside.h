@@ -1,4 +1,4 @@
-// What the files of braid bench step share: models, measurements, how they are shown.
+// Shared by the files of braid bench step: models, measurements, output.
 #ifndef BRAID_CLI_BENCH_STEP_INSIDE_H
 #define BRAID_CLI_BENCH_STEP_INSIDE_H
 
@@ -19,20 +19,20 @@ typedef struct step_model {
 
 extern const step_model step_models[STEP_MODELS];
 
-// Time inside one function's loops, over the measured steps.
+// Time spent in one function's loops, over the measured steps.
 typedef struct step_loop {
     const char *function;
     uint64_t calls, nanoseconds;
 } step_loop;
 
-// A matrix product of the step, timed by itself.
+// A matrix product of the step, timed alone.
 typedef struct step_shape {
     const char *what;
     size_t m, n, k;
     bool a_transposed, b_transposed;
     uint32_t per_step;
-    double seconds;  // of one product, median; one thread's processor time, so that other processes do not count
-    double peak;     // of a core meanwhile
+    double seconds;  // median of one product, in one thread's processor time
+    double peak;     // peak speed of a core during the timing
 } step_shape;
 
 typedef struct step_bench {
@@ -42,7 +42,7 @@ typedef struct step_bench {
     // measured
     double seconds[STEP_MAX_REPS];    // of each step
     double processor[STEP_MAX_REPS];  // seconds of all threads
-    double peaks[STEP_MAX_REPS];      // of a core beside each step, operations a second: its frequency comes and goes
+    double peaks[STEP_MAX_REPS];      // of a core beside each step, operations per second: its frequency varies
     double processor_start, last_peak;
     uint32_t steps;
     double loss;
@@ -58,10 +58,11 @@ typedef struct step_bench {
 // bench_step_gemm.c
 double step_peak(void);
 braid_err step_time_shapes(step_bench *b, braid_error *error);
-// Operations of one step's matrix products that are needed (recomputed ones not counted), attention's lower half too.
+// Operations that one step's matrix products require: without recomputation, and with only the
+// lower half of attention.
 double step_operations(const step_bench *b);
-double step_median(double *values, uint32_t count);  // sorts them
-double step_processor_now(void);                     // what this process has used, in seconds
+double step_median(double *values, uint32_t count);  // sorts `values`
+double step_processor_now(void);                     // processor time of this process, in seconds
 
 // bench_step_print.c
 bool step_print(const step_bench *b);

@@ -1,4 +1,4 @@
-// How braid bench step shows what it measured.
+// Output of braid bench step.
 #include "cli/bench_step_inside.h"
 #include "cli/figures.h"
 
@@ -31,7 +31,7 @@ static double tokens_of(const step_bench *b) { return (double)b->model->sequence
 
 static double median_peak(const step_bench *b) { return median_of(b->peaks, b->steps); }
 
-// Of the peak of so many cores, each step's of its own.
+// Median share of the peak of `cores` cores, each step with its own peak.
 static double peak_share(const step_bench *b, const double *seconds, uint64_t cores) {
     double shares[STEP_MAX_REPS], operations = step_operations(b);
     for (uint32_t i = 0; i < b->steps; i++) shares[i] = operations / seconds[i] / (b->peaks[i] * (double)cores);

@@ -24,14 +24,14 @@ braid_err cli_load_run(const char *path, run_config *out, braid_error *error) {
     return cli_this_program.baselines ? run_config_load_with_baselines(path, out, error) : run_config_load(path, out, error);
 }
 
-// 0, or what is in the way.
+// 0, or the error number that prevents writing.
 static int try_file(const char *path) {
     int file = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0 && errno == ENXIO) return 0;  // a pipe that nobody reads yet
+    if (file < 0 && errno == ENXIO) return 0;  // a pipe without a reader so far
     if (file < 0 && errno != ENOENT) return errno;
     if (file < 0) {
         file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0) return errno == EEXIST ? 0 : errno;  // a link to what is not there yet
+        if (file < 0) return errno == EEXIST ? 0 : errno;  // a link to a file that does not exist yet
         unlink(path);
     }
     close(file);

@@ -1,4 +1,4 @@
-// What verbs share to show figures: samples and lines of JSON.
+// Shared output of verbs: samples and lines of JSON.
 #ifndef BRAID_CLI_FIGURES_H
 #define BRAID_CLI_FIGURES_H
 
@@ -13,16 +13,16 @@ typedef struct figures_sample {
 } figures_sample;
 
 void figures_add(figures_sample *s, double value);
-double figures_part(double sum, double count);  // 0 of nothing
+double figures_part(double sum, double count);  // 0 if `count` is 0
 double figures_mean(const figures_sample *s);
 double figures_deviation(const figures_sample *s);
 
-// "1 seed" is one, "2 seeds" are several.
+// "1 seed", "2 seeds".
 static inline const char *figures_s(uint64_t count) { return count == 1 ? "" : "s"; }
 
 // --- JSON
 void figures_put_hash(json_out *o, uint64_t hash);  // "trace_hash"
-// Closes the object and prints it as a line; false if memory ran out. Ends `o`.
+// Closes the object and prints it as a line; false if out of memory. Frees `o`.
 bool figures_print_line(json_out *o);
 
 #endif

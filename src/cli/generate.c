@@ -18,7 +18,7 @@ typedef struct generate_flags {
     bool int8;
 } generate_flags;
 
-// A model may write anything; a terminal would obey control characters.
+// A model may produce any character; a terminal would obey control characters.
 static void put_byte(uint8_t byte, bool terminal) {
     bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
     putchar(terminal && control ? '?' : byte);

@@ -40,8 +40,8 @@ static int unknown_verb(const char *text) {
     return CLI_USAGE;
 }
 
-// What is opened first would take the number of a standard stream that the caller has closed: our lines, or a library's complaint, would
-// land in a checkpoint, and libuv ends the process that closes such a number.
+// If the caller closed a standard stream, the next file opened would get its number. Messages would
+// then be written into a checkpoint, and libuv aborts a process that closes such a number.
 static bool open_standard_streams(void) {
     int fd = 0;
     while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
@@ -67,7 +67,8 @@ static int run_verb(int argc, char **argv) {
     return unknown_verb(argv[1]);
 }
 
-// Nobody is to get half a result and "all is well". When a write that failed is long over, ending its broken line says why.
+// A failed write must not end with exit code 0 and half a result. If that write was long ago,
+// ending its partial line yields the reason.
 static int all_written(int code) {
     bool lost = ferror(stdout) != 0;
     lost = fflush(stdout) != 0 || lost;
@@ -96,7 +97,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s: %s\n", cli_this_program.name, error.text);
         return CLI_FAILED;
     }
-    // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.
+    // A reader that disappears, or a file beyond its size limit, is an error of one write and must
+    // not end the process.
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     stop_watch_as_first();

@@ -1,4 +1,4 @@
-// braid node: one peer, a relay unless told otherwise.
+// braid node: one peer, by default a relay.
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/node_events.h"
@@ -20,7 +20,7 @@ typedef struct node_flags {
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
-// What the call backs need.
+// Context of the callbacks.
 typedef struct node_session {
     node_events events;
     report *report;
@@ -34,7 +34,7 @@ static const char examples[] =
     "braid node --data --run RUN.yaml --join TICKET           bring the text, too\n"
     "braid node --lead --run RUN.yaml --log run.log           begin a run; the same line goes on with it\n";
 
-// It joins as soon as this peer works for a stage.
+// The standby replica joins once this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
     const node_flags *f = s->flags;
     const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
@@ -42,7 +42,8 @@ static void begin_shadow(node_session *s, const braid_id *self, const char *run_
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
 
-// While nobody leads, and when the leader has gone for good, any peer can tell a joiner what it must know.
+// A ticket for this peer itself. Without a leader, or after it is gone for good, any peer can
+// inform a joining one.
 static void own_ticket(const braid_id *self, const char *address, char text[TICKET_MAX_TEXT]) {
     ticket own = {.leader = *self};
     snprintf(own.address, sizeof own.address, "%s", address);
@@ -75,7 +76,8 @@ static void on_told(void *context, const tell *t) {
     node_events_tell(&s->events, t, clock_now_ns());
 }
 
-// For the supervisor alone (cli/up_children.c): it may kill a peer only while another one of the stage is as far.
+// For the supervisor only (cli/up_children.c): it kills a peer only if another one of the stage has
+// reached the same version.
 static void on_advanced(void *context, uint64_t version) {
     node_session *s = context;
     if (!s->supervised) return;
@@ -83,7 +85,7 @@ static void on_advanced(void *context, uint64_t version) {
     fflush(stdout);
 }
 
-// For the supervisor alone, too (cli/up_measure.c).
+// For the supervisor only (cli/up_measure.c).
 static void on_figures(void *context, const node_figures *f) {
     (void)context;
     printf("{\"event\":\"measured\",\"stage\":%u,\"capacity\":%u,\"iterations\":%llu,\"messages\":%llu,\"payload_bytes\":%llu,"
@@ -166,7 +168,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     return err;
 }
 
-// What is stored belongs to an identity: whoever is to find it again must be known as itself.
+// Stored data belongs to an identity: a restarted peer finds it again only under the same id.
 static braid_err identity_take(const char *path, identity **out, int *lock, braid_error *error) {
     braid_err err = identity_load_or_create(path, out, error);
     return err ? err : identity_lock(path, lock, error);
@@ -195,7 +197,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     machine here;
     machine_look(&here);
     config->files = here.files;
-    if (!f->supervised && !f->beside) {  // `braid up`, or the peer beside it, says it for all
+    if (!f->supervised && !f->beside) {  // `braid up`, or the parent peer, reports this for all its processes
         allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
         config->usable_bytes = here.memory_bytes;
     }
@@ -256,7 +258,7 @@ int cli_node(int argc, char **argv) {
                  .table = table, .count = sizeof table / sizeof table[0]};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;
-    static run_config run;  // 20 KB, one in the process
+    static run_config run;  // 20 KB, one per process
     node_config config;
     braid_error error = {0};
     braid_err err = config_fill(&f, &run, &config, &error);

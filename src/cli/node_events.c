@@ -46,7 +46,7 @@ static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {
 
 static void tell_iteration(node_events *e, const tell *t, uint64_t now_ns) {
     report_event news = event_of(REPORT_ITERATION);
-    if (!e->start_ns) e->start_ns = e->last_ns = now_ns;  // it came in the middle
+    if (!e->start_ns) e->start_ns = e->last_ns = now_ns;  // the peer joined a running run
     double seconds = (double)(now_ns - e->last_ns) * 1e-9;
     e->last_ns = now_ns;
     e->tokens += t->tokens;
@@ -288,7 +288,7 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
     news.iteration = e->version;
     news.of = e->iterations;
-    // without a request here a run that ends early was ended by its leader
+    // Without a request here, the leader ended the run early.
     bool early = e->version < e->iterations && !why && !*e->refused;
     news.stopped = e->stopped_by ? e->iterations == 0 || e->version < e->iterations : early;
     if (news.stopped && !e->diverged) snprintf(news.reason, sizeof news.reason, "%s", e->stopped_by ? e->stopped_by : REPORT_BY_LEADER);

@@ -1,4 +1,4 @@
-// What the protocol tells, as events for people and programs.
+// Converts the protocol's reports into events for people and programs.
 #ifndef BRAID_CLI_NODE_EVENTS_H
 #define BRAID_CLI_NODE_EVENTS_H
 
@@ -11,11 +11,12 @@
 #include <stdint.h>
 
 enum {
-    PEER_TEXT_BYTES = 6,  // of an id, shown
-    NODE_TAKEOVERS = 8,   // that wait to be told
+    PEER_TEXT_BYTES = 6,  // shown bytes of an id
+    NODE_TAKEOVERS = 8,   // takeovers that wait to be reported
 };
 
-// So many microbatches of an iteration are this member's now, of an owner that is gone.
+// The number of microbatches of an iteration that this member takes over from an owner that is
+// gone.
 typedef struct node_takeover {
     uint64_t iteration, microbatches;
     member_id member, gone;
@@ -36,26 +37,26 @@ typedef struct node_events {
     uint64_t wasted, carried, carried_bytes;
     uint64_t version;
     uint64_t repairs;
-    bool ended;              // TELL_END or TELL_REFUSED was told
-    bool diverged;           // TELL_DIVERGED was
+    bool ended;              // TELL_END or TELL_REFUSED was reported
+    bool diverged;           // TELL_DIVERGED was reported
     braid_hash weights;
     char refused[512];
-    const char *stopped_by;  // an orderly end was asked for: the signal; NULL: it was not
-    node_takeover taken[NODE_TAKEOVERS];  // told when all slots are known: the log names them one by one
+    const char *stopped_by;  // the signal that requested an orderly end; NULL: no request
+    node_takeover taken[NODE_TAKEOVERS];  // reported together once all slots are known: the log names them one by one
     uint32_t taken_count;
-    bool taken_now;  // since the last tick
+    bool taken_now;  // a takeover was added since the last tick
 } node_events;
 
 void node_events_init(node_events *e, report *out);
 void node_events_run(node_events *e, const run_config *run, uint64_t parameters);
 void node_events_tell(node_events *e, const tell *t, uint64_t now_ns);
-// Tells what waited for more; call it with report_tick.
+// Reports events that waited for further ones; call it together with report_tick.
 void node_events_tick(node_events *e);
 void node_events_note(node_events *e, const char *text);
 // The last line: how the process ended. `why` is NULL when the run is complete.
 void node_events_end(node_events *e, const char *why, uint64_t now_ns);
 
-// The first digits of an id, enough for a person to tell peers apart.
+// The first digits of an id, enough for a reader to tell peers apart.
 void peer_text(const braid_id *id, char text[REPORT_HASH_TEXT]);
 
 #endif

@@ -65,7 +65,7 @@ static void arguments_fill(const node_shadow *shadow, const braid_id *beside, ar
     add_number(a, "--max-memory", shadow->max_memory);
 }
 
-// What the user's environment and configuration file say was for the parent.
+// The user's environment and configuration file apply to the parent only.
 static char **environment_make(void) {
     static char no_configuration[] = "BRAID_CONFIG=/dev/null";
     size_t count = 0, kept = 0;
@@ -95,7 +95,7 @@ braid_err node_shadow_start(const node_shadow *shadow, const braid_id *beside, b
     arguments_fill(shadow, beside, &a);
     char **environment = environment_make();
     if (!environment) return braid_fail(error, BRAID_MEMORY, "no memory for a shadow");
-    signal(SIGCHLD, SIG_IGN);  // how it ends is nobody's business
+    signal(SIGCHLD, SIG_IGN);  // the exit status is not used
     int code = spawn(&a, environment);
     free(environment);
     return code == 0 ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot start a shadow beside this peer: %s", strerror(code));

@@ -19,7 +19,8 @@ enum {
     OPTIONS_MAX_PATH = 1024
 };
 
-// Text that outlives its source: list items cut from a longer text, values of the configuration file.
+// Text that outlives its source: list items cut from a longer text, and values of the configuration
+// file.
 typedef struct owned_text {
     struct owned_text *next;
     char text[];
@@ -112,7 +113,7 @@ static braid_err read_value(options *o, option *f, const char *text, option_sour
     uint64_t whole = 0;
     double real = 0;
     braid_err code = BRAID_OK;
-    // A list given by a flag grows by each one; from a weaker source it starts anew.
+    // A list grows by each flag; values of a weaker source are replaced.
     if (f->kind == OPTION_LIST && f->source != source) ((option_list *)f->value)->count = 0;
     f->source = source;
     switch (f->kind) {
@@ -149,7 +150,7 @@ static int read_environment(options *o) {
     return CLI_OK;
 }
 
-// Where the user's file would be; false when there is none. One that was named must be there.
+// Path of the user's file; false if there is none. An explicitly named file must exist.
 static bool file_path(const options *o, char path[OPTIONS_MAX_PATH]) {
     const char *named = o->config != NULL ? o->config : getenv("BRAID_CONFIG");
     const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -185,7 +186,8 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 }
 
 // clang-format off
-// The flags of all verbs of braid and braid-bench: the file serves them all, so a key that this verb has no flag for may be another's.
+// The flags of all verbs of braid and braid-bench. The file serves all of them, so a key without a
+// flag here may belong to another verb.
 static const char *const all_flags[] = {
     "account", "anew", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check",
     "checkpoint-every", "close", "continue", "costs", "crash", "data", "delay", "delays", "demand", "die-at",
@@ -246,7 +248,7 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_this_program.name, o->verb);
 }
 
-// One flag at argv[*i]; takes the next word too when the value is there.
+// Parses one flag at argv[*i]; consumes the next word as well if the value is there.
 static int read_flag(options *o, int argc, char **argv, int *i) {
     const char *flag = argv[*i] + 2;
     size_t length = strcspn(flag, "=");
@@ -318,7 +320,7 @@ static void default_text(const option *f, char text[OPTIONS_NAME_SPACE]) {
         snprintf(text, OPTIONS_NAME_SPACE, "yes");
 }
 
-// Words from `text`, broken before the help's width, each new line indented.
+// Prints the words of `text`, wrapped at the help's width, each new line indented.
 static void print_wrapped(const char *text, size_t column) {
     while (*text) {
         size_t length = strcspn(text, " ");
@@ -390,7 +392,7 @@ bool options_parse(options *o, int argc, char **argv, int *code) {
     o->owned = NULL;
     o->config = NULL;
     for (size_t i = 0; i < o->count; i++) o->table[i].source = OPTION_FROM_DEFAULT;
-    // --help shows the defaults, so it is looked for before anything is read.
+    // --help shows the defaults, so the flag is detected before any value is read.
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         help = help || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
     if (help) {
@@ -398,7 +400,7 @@ bool options_parse(options *o, int argc, char **argv, int *code) {
         *code = CLI_OK;
         return false;
     }
-    // The strongest first: what it sets, weaker ones leave alone.
+    // The strongest source first: weaker ones do not replace its values.
     *code = read_command_line(o, argc, argv);
     if (*code == CLI_OK) *code = read_environment(o);
     if (*code == CLI_OK) *code = read_config_file(o);

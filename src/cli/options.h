@@ -1,16 +1,18 @@
-// Command-line flags from a table. Every flag --some-name has the environment twin BRAID_SOME_NAME and the key
-// `some-name` in the user's configuration file: --config, else $BRAID_CONFIG, else $XDG_CONFIG_HOME/braid/config.yaml,
-// else ~/.config/braid/config.yaml. A flag wins over the environment, the environment over the file, the file over the
-// default. --help is made from the table.
+// Command-line flags from a table. Every flag --some-name has the environment twin BRAID_SOME_NAME
+// and the key `some-name` in the user's configuration file. The file is --config, else
+// $BRAID_CONFIG, else $XDG_CONFIG_HOME/braid/config.yaml, else ~/.config/braid/config.yaml. A flag
+// wins over the environment, the environment over the file, the file over the default. --help is
+// made from the table.
 //
 //     uint64_t iterations = 0; bool json = false;
 //     option table[] = {
-//         {"iterations", OPTION_COUNT, &iterations, .unit = "N", .help = "stop after N iterations", .max = 1000000},
+//         {"iterations", OPTION_COUNT, &iterations, .unit = "N",
+//          .help = "stop after N iterations", .max = 1000000},
 //         {"json", OPTION_SWITCH, &json, .help = "one JSON object a line"},
 //     };
 //     options o = {.verb = "train", .arguments = "RUN.yaml", .summary = "train in one process",
-//                  .examples = "braid train --solo RUN.yaml\n", .table = table, .count = 2, .min_given = 1, .max_given
-// = 1};
+//                  .examples = "braid train --solo RUN.yaml\n", .table = table, .count = 2,
+//                  .min_given = 1, .max_given = 1};
 //     int code = 0;
 //     if (!options_parse(&o, argc, argv, &code)) return code;
 //     ... o.given[0] is RUN.yaml, option_is_set(&o, "iterations") says whether the user said so
@@ -28,7 +30,7 @@ typedef enum option_kind {
     OPTION_REAL,      // double
     OPTION_SIZE,      // uint64_t, bytes: 4096, 512K, 512M, 1.5G (format/quantity.h)
     OPTION_DURATION,  // uint64_t, nanoseconds: 250ms, 2s, 5m, 1h; a bare number is seconds
-    OPTION_LIST,      // option_list: may be given several times; in environment and file separated by commas
+    OPTION_LIST,      // may be repeated; in the environment and the file separated by commas
 } option_kind;
 
 typedef enum option_source {
@@ -49,17 +51,17 @@ typedef struct option {
     const char *name;  // without the dashes
     option_kind kind;
     void *value;           // of the kind's type, the caller's; holds the default on entry
-    const char *unit;      // placeholder in --help (N, PATH, HOST:PORT); by kind when NULL
+    const char *unit;      // placeholder in --help (N, PATH, HOST:PORT); NULL: depends on the kind
     const char *help;      // one sentence; the default is added to it
-    const char *fallback;  // how --help names the default; NULL: made from `value`, "": not shown
+    const char *fallback;  // text for the default in --help; NULL: made from `value`, "": not shown
     double min, max;       // numbers, sizes and durations (in seconds); max 0: no limit
-    bool hidden;           // works, but --help does not show it
-    option_source source;  // where the value came from, set by options_parse
+    bool hidden;           // works, but is not shown by --help
+    option_source source;  // the origin of the value, set by options_parse
 } option;
 
 typedef struct options {
     const char *verb;       // "train"
-    const char *arguments;  // what follows the flags in the usage line, e.g. "RUN.yaml"; NULL: none
+    const char *arguments;  // the part after the flags in the usage line, e.g. "RUN.yaml"; NULL: none
     const char *summary;    // one sentence for --help
     const char *examples;   // lines of --help, each ended by '\n'; NULL: none
     option *table;
@@ -68,24 +70,27 @@ typedef struct options {
     uint32_t given_count;                  // set by options_parse:
     const char *given[OPTIONS_MAX_GIVEN];  // the arguments, in order; "--" ends the flags
     const char *config;                    // --config PATH, which every verb has; NULL: not given
-    void *owned;                           // text taken from the file or split at commas
+    void *owned;                           // text copied from the file or split at commas
 } options;
 
-// Fills the values. Returns true when the verb should run; else `*code` is what it should return (--help was printed,
-// or a message to stderr names the mistake and the nearest flag). argv[0] is the verb.
+// Fills the values. Returns true when the verb should run; otherwise the verb returns `*code`. In
+// that case --help was printed, or a message on stderr names the mistake and the nearest flag.
+// argv[0] is the verb.
 bool options_parse(options *o, int argc, char **argv, int *code);
-// Frees what options_parse took; text values from the file or the environment's lists end with it.
+// Frees the memory of options_parse. Text values from the file or the environment's lists become
+// invalid.
 void options_close(options *o);
 
-// Whether the user gave it (flag, environment or file).
+// Whether the user set the option (flag, environment or file).
 bool option_is_set(const options *o, const char *name);
 
-// What a text value may be, once it is there (options_choose.c). False: it is none of these, and a message to stderr says so, with
-// what it may be. `flag` is without its dashes.
+// Check the allowed values of a text option (options_choose.c). False: the value is not allowed,
+// and a message on stderr names the allowed ones. `flag` is without its dashes.
+//
 // One of `names`.
 bool options_read_choice(const char *verb, const char *flag, const char *text, const char *const *names, uint32_t count,
                          uint32_t *choice);
-// "a,c": some of `names`, at least one; all of `set` is written.
+// "a,c": some of `names`, at least one; every element of `set` is written.
 bool options_read_set(const char *verb, const char *flag, const char *text, const char *const *names, uint32_t count,
                       bool *set);
 // "10,200": 1 to `room` numbers.

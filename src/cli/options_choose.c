@@ -1,4 +1,4 @@
-// Text values that are one or several of some known names, or a list of numbers.
+// Text options with a value from a list of names, with several of them, or with a list of numbers.
 #include "cli/options.h"
 
 #include "cli/cli.h"

@@ -1,4 +1,4 @@
-// braid plan: the memory of a run, stage by stage, before anything is started.
+// braid plan: the memory of a run, stage by stage, without starting it.
 #include "cli/cli.h"
 #include "cli/figures.h"
 #include "cli/options.h"
@@ -18,7 +18,8 @@ typedef struct plan_flags {
     bool json;
 } plan_flags;
 
-// A stage as the run describes it and with its other choice: [0] everything kept, [1] only the input, the rest made again.
+// A stage with both choices of the description: [0] keeps every activation, [1] only the input, and
+// recomputes the rest.
 typedef struct plan_stage {
     stage_shape shape;
     worker_sizes sizes[2];
@@ -168,7 +169,7 @@ static int show(plan *p, const char *path) {
 }
 
 int cli_plan(int argc, char **argv) {
-    static plan p = {.flags = {.threads = 1}};  // too large for a careful stack
+    static plan p = {.flags = {.threads = 1}};  // too large for the stack
     option table[] = {
         {"max-memory", OPTION_SIZE, &p.flags.max_memory,
          .help = "how many microbatches a peer with so much memory holds", .fallback = "what the run says"},

@@ -45,7 +45,7 @@ void report_free(report *r) {
 
 report_style report_chosen(const report *r) { return r->style; }
 
-// ---- what is remembered ----
+// ---- state ----
 
 static void count_phase(report *r, const char *phase) {
     for (size_t i = 0; i < REPORT_PHASES; i++) {
@@ -136,7 +136,7 @@ static void remember(report *r, const report_event *e) {
 
 enum { WHO_TEXT = 32 };
 
-// "peer 1a2b3c4d", or by its number where the id is not known (empty or all zeros).
+// "peer 1a2b3c4d", or its number if the id is not known (empty or all zeros).
 static const char *who(const report_event *e, char text[WHO_TEXT]) {
     if (e->peer[strspn(e->peer, "0")] != 0)
         snprintf(text, WHO_TEXT, "peer %.8s", e->peer);
@@ -213,7 +213,7 @@ static void wasted_text(const report_event *e, char text[WASTED_TEXT]) {
              100 * e->wasted_seconds / e->computed_seconds);
 }
 
-// Whoever lent lines may see it, too.
+// A forwarding peer sees the traffic that it relayed, too.
 static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
     char bytes[QUANTITY_TEXT];
     int length = 0;
@@ -228,7 +228,7 @@ static void failed_line(const report_event *e, const char *of, const char *saved
     else snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, why, saved);
 }
 
-// How a run that did not come to its end goes on.
+// The last line of an incomplete run, with the way to continue it.
 static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
     char of[32] = "", saved[512] = "", loss[64] = "", weights[REPORT_HASH_TEXT + 16] = "";
     const char *by = strcmp(e->reason, REPORT_BY_LEADER) == 0 ? "the leader ended the run" : e->reason;
@@ -250,14 +250,14 @@ static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
     char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT], carried[CARRIED_TEXT], loss[64] = "";
     repairs[0] = 0;
-    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);  // nothing was trained
+    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);  // NAN: no training here
     if (r->repairs > 0) report_repairs_text(r, repairs);
     quantity_duration_text(e->seconds, time);
     wasted_text(e, wasted);
     carried_text(e, carried);
     if (e->failed || e->stopped)
         stopped_line(e, line);
-    else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
+    else if (*e->weights == 0)  // a peer that has left, or completed its part: only the leader knows the result
         snprintf(line, REPORT_LINE, "done after %s%s", time, carried);
     else
         snprintf(line, REPORT_LINE, "done: version %llu%s, %s%s%.120s%s%s%s%.200s\nweights %s",
@@ -350,7 +350,7 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
 
 bool report_to_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
     if (!compose_line(r, e, line)) return false;
-    // Names and reasons may come from other machines: they must not steer the terminal.
+    // Names and reasons may come from other machines and must not control the terminal.
     for (char *c = line; *c; c++) {
         unsigned char byte = (unsigned char)*c;
         if ((byte < ' ' && byte != '\n') || byte == 0x7f) *c = '?';
@@ -360,7 +360,7 @@ bool report_to_line(const report *r, const report_event *e, char line[REPORT_LIN
 
 // ---- showing ----
 
-// What the status shows anyway is no line of its own on a terminal.
+// On a terminal, an event that the status already shows gets no line of its own.
 static bool in_status(const report_event *e) {
     return (e->kind == REPORT_ITERATION && !e->skip) || e->kind == REPORT_SPAWNED || e->kind == REPORT_FLOWS;
 }

@@ -1,4 +1,4 @@
-// Losses as a small picture.
+// Losses as a small chart.
 #include "cli/report_inside.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ typedef struct curve_scale {
     double low, high;
 } curve_scale;
 
-// Means of a curve's losses, one a column; NAN where there are none.
+// Means of a curve's losses, one per column; NAN for a column without losses.
 typedef double curve_columns[CURVE_COLUMNS];
 
 static void find_iterations(curve_scale *scale, const report_curve *curve) {

@@ -31,7 +31,7 @@ void report_erase(report *r) {
 
 static double elapsed_seconds(const report *r) { return (double)(report_now_ns() - r->begun_ns) * 1e-9; }
 
-// Neither begun nor, for a peer that came in the middle, seen an iteration.
+// Neither the start was seen nor, for a peer that joined later, an iteration.
 static bool waits(const report *r) { return r->started.kind == REPORT_KINDS && r->iteration.kind == REPORT_KINDS; }
 
 static void bar_line(const report *r, unsigned width, char line[REPORT_LINE]) {

@@ -1,4 +1,5 @@
-// Who sends how many microbatches to whom at which cost: as a line, in the status, and as a table at the end.
+// The number and cost of microbatches from each sender to each receiver: as a line, in the status,
+// and as a table at the end.
 #include "cli/report_inside.h"
 
 #include <string.h>
@@ -100,7 +101,7 @@ static uint32_t changes_of_late(const report *r) {
     return count;
 }
 
-// The whole first: a narrow terminal cuts off the end.
+// The total comes first: a narrow terminal cuts off the end.
 static size_t summary(const report *r, const char *between, char line[REPORT_LINE]) {
     char hops[REPORT_LINE] = "", cost[WHO], to[WHO];
     size_t length = 0;

@@ -1,4 +1,4 @@
-// What report*.c share.
+// Shared by the files report*.c.
 #ifndef BRAID_CLI_REPORT_INSIDE_H
 #define BRAID_CLI_REPORT_INSIDE_H
 
@@ -7,7 +7,7 @@
 
 enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048, REPORT_SENDERS = 128, REPORT_CHANGES = 64, REPORT_AWAITED_PEERS = 64 };
 
-// What a peer last said of where it sends microbatches.
+// The latest report of a peer about the receivers of its microbatches.
 typedef struct report_sender {
     uint64_t member, stage, changes;
     char peer[9];
@@ -15,10 +15,10 @@ typedef struct report_sender {
     report_flow flow[REPORT_MAX_FLOWS];
 } report_sender;
 
-// Losses over the whole run in bounded room: when it is full, neighbours are merged.
+// Losses over the whole run in bounded memory: when it is full, neighbours are merged.
 typedef struct report_curve {
     size_t count;
-    uint64_t stride, pending;  // iterations per point; how many the newest one holds
+    uint64_t stride, pending;  // iterations per point; iterations in the newest point
     struct {
         uint64_t iteration;  // of its last loss
         double loss;         // mean
@@ -30,7 +30,7 @@ typedef struct report_phase_count {
     uint64_t count;
 } report_phase_count;
 
-// A data peer that is gone, and others wait for.
+// A lost data peer that the others wait for.
 typedef struct report_awaited {
     char peer[9];
     int64_t since_ns;
@@ -41,9 +41,9 @@ struct report {
     FILE *out;
     bool color;
     int64_t begun_ns, drawn_ns;
-    unsigned drawn_lines;  // of the status, now on the screen
+    unsigned drawn_lines;  // lines of the status on the screen
     uint64_t first_iteration, repairs, tokens;
-    report_event started, iteration, eval, transfer;  // the newest ones; kind REPORT_KINDS: none yet
+    report_event started, iteration, eval, transfer;  // the newest events; kind REPORT_KINDS: none yet
     uint32_t live[WIRE_MAX_STAGES], shadows[WIRE_MAX_STAGES];
     uint32_t stages;  // highest stage seen + 1
     report_phase_count phase[REPORT_PHASES];
@@ -51,7 +51,7 @@ struct report {
     uint32_t awaited_count;
     report_awaited awaited[REPORT_AWAITED_PEERS];
     uint32_t senders, changes;
-    bool rerouted;  // by the newest event: who gets how many, not only what it costs
+    bool rerouted;  // the newest event changed the number of microbatches of a receiver, not only a cost
     int64_t changed_ns[REPORT_CHANGES];  // the latest changes of routing
     report_sender sender[REPORT_SENDERS];
 };
@@ -65,7 +65,7 @@ void report_live_text(const report *r, char text[REPORT_LINE]);
 // "3 repairs (2 forward, 1 backward)"
 void report_repairs_text(const report *r, char text[REPORT_LINE]);
 
-// Who joined is called by its id from now on.
+// Replaces a joined member's number by its id in later lines.
 void report_flows_meet(report *r, const report_event *e);
 void report_flows_remember(report *r, const report_event *e);
 void report_flows_forget(report *r, uint64_t member);

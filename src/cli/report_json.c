@@ -11,8 +11,8 @@ typedef enum field_kind { FIELD_COUNT, FIELD_REAL, FIELD_SWITCH, FIELD_TEXT, FIE
 typedef struct report_field {
     const char *name;
     field_kind kind;
-    size_t offset, size;  // size: of a text
-    uint32_t kinds;       // events that have it
+    size_t offset, size;  // size: of a text field
+    uint32_t kinds;       // events with this field
 } report_field;
 
 static const char *const kind_names[REPORT_KINDS] = {
@@ -37,7 +37,7 @@ static const char *const kind_names[REPORT_KINDS] = {
 #define FIELD(member, field_kind, events) \
     { #member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events }
 
-// Numbers first: a text that does not fit is cut, what follows it is left out.
+// Numbers first: a text that does not fit is cut, and the fields after it are left out.
 // clang-format off
 static const report_field fields[] = {
     FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | IN(ROLLED_BACK) | WAITING | MEMBERS),
@@ -111,7 +111,7 @@ static size_t put_character(json_writer *w, const char *text, size_t length, boo
     size_t bytes = utf8_bytes(text, length);
     unsigned char c = (unsigned char)*text;
     if (bytes == 0)
-        *fits = put(w, "?", 1);  // a path may hold any bytes, JSON may not
+        *fits = put(w, "?", 1);  // a path may contain any bytes, JSON may not
     else if (c == '"' || c == '\\')
         *fits = put(w, (char[]){'\\', (char)c}, 2);
     else if (c < 0x20 || c == 0x7f)
@@ -126,7 +126,7 @@ static void put_text(json_writer *w, const char *name, const char *text, size_t 
     size_t head_bytes = (size_t)snprintf(head, sizeof head, ",\"%s\":\"", name);
     if (w->length + head_bytes + 1 > w->limit) return;
     put(w, head, head_bytes);
-    w->limit--;  // the closing quote has its place
+    w->limit--;  // room for the closing quote
     bool fits = true;
     for (size_t i = 0; i < length && fits;) i += put_character(w, text + i, length - i, &fits);
     w->limit++;
@@ -175,7 +175,7 @@ static void put_field(json_writer *w, const report_event *event, const report_fi
 
 size_t report_to_json(const report_event *event, char line[REPORT_MAX_LINE]) {
     BRAID_ASSERT(event->kind < REPORT_KINDS);
-    json_writer w = {.line = line, .limit = REPORT_MAX_LINE - 2};  // the brace and the end
+    json_writer w = {.line = line, .limit = REPORT_MAX_LINE - 2};  // room for the brace and the terminator
     w.length = (size_t)snprintf(line, w.limit, "{\"event\":\"%s\"", kind_names[event->kind]);
     for (size_t i = 0; i < FIELDS; i++) {
         if (fields[i].kinds & (1u << event->kind)) put_field(&w, event, &fields[i]);

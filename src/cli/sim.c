@@ -1,4 +1,4 @@
-// braid sim: what a swarm would do, before anybody buys or rents a machine for it.
+// braid sim: predicts a swarm's behaviour before machines for it are bought or rented.
 #include "cli/cli.h"
 #include "cli/figures.h"
 #include "cli/options.h"
@@ -29,8 +29,8 @@ typedef struct sim_flags {
 
 typedef struct sim_progress {
     const scenario *s;
-    sim_routes_mean *routes;  // NULL: nobody asks
-    braid_err failed;         // a look at the routes
+    sim_routes_mean *routes;  // NULL: routes were not requested
+    braid_err failed;         // error while routes were compared
     braid_error error;
     char what[96];
     bool terminal;
@@ -63,7 +63,8 @@ static void progress_tell(void *context, const sim_swarm_progress *now) {
             now->iterations, simulated);
 }
 
-// At most ROUTE_LOOKS times, evenly, the last iteration among them, and not while the swarm is still coming together.
+// Compares routes at most ROUTE_LOOKS times, at even intervals including the last iteration, and
+// not while peers are still joining.
 static void look_at_routes(void *context, uint32_t done, const sim_swarm_report *now) {
     sim_progress *p = context;
     uint32_t all = p->s->iterations, step = (all + ROUTE_LOOKS - 1) / ROUTE_LOOKS;
@@ -79,7 +80,7 @@ static void progress_end(const sim_progress *p) {
 
 // ---- one swarm
 
-// CLI_OK: the swarm came to its end or failed; `error` says what else went wrong.
+// CLI_OK: the swarm completed or failed; `error` receives other errors.
 static braid_err run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace,
                            sim_routes_mean *routes, sim_swarm_report *report, braid_error *error) {
     char replay[REPLAY_TEXT];
@@ -138,7 +139,8 @@ static bool has_chance(const scenario *s) {
     return s->churn.crash > 0 || comes_back || s->churn.sessions != SESSIONS_NONE || s->resets > 0;
 }
 
-// How much of what a plan brings may be chance: the swarm as it is, with other seeds.
+// Estimates how much of a plan's effect may be chance: repeats the unchanged swarm with other
+// seeds.
 static braid_err try_seeds(const sim_flags *f, sim_result *r, braid_error *error) {
     scenario *other = malloc(sizeof *other);
     if (other == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
@@ -164,7 +166,7 @@ static braid_err try_seeds(const sim_flags *f, sim_result *r, braid_error *error
     return code;
 }
 
-// Best first; failed ones last; equals by stage.
+// Best first, failed ones last, equals by stage.
 static int compare_plans(const void *a, const void *b) {
     const sim_plan *x = a, *y = b;
     if (x->failed != y->failed) return x->failed ? 1 : -1;

@@ -1,4 +1,4 @@
-// What the files of `braid sim` share.
+// Shared by the files of `braid sim`.
 #ifndef BRAID_CLI_SIM_INSIDE_H
 #define BRAID_CLI_SIM_INSIDE_H
 
@@ -13,17 +13,17 @@
 typedef struct sim_plan {
     uint16_t stage;
     uint32_t like;  // a peer of the scenario
-    bool failed;    // that swarm did not come to its end; the rest is not known
-    double mean_s;  // of an iteration
+    bool failed;    // that swarm did not complete; the other figures are unknown
+    double mean_s;  // seconds per iteration
     double tokens_per_s;
-    double change;  // of the mean, a share: -0.2 is a fifth less
+    double change;  // relative change of the mean: -0.2 is a fifth less
 } sim_plan;
 
-// What the swarm as it is takes with other seeds, where peers or connections go by chance.
+// Times of the unchanged swarm with other seeds, if peers or connections are random.
 typedef struct sim_chance {
-    uint32_t seeds;        // the scenario's own included; 0: nothing is left to chance, or nobody asked
-    uint32_t failed;       // of these, without an end
-    double mean_s, sd_s;   // of an iteration's mean
+    uint32_t seeds;        // including the scenario's own; 0: nothing is random, or it was not requested
+    uint32_t failed;       // number of seeds with which the swarm failed
+    double mean_s, sd_s;   // seconds per iteration: mean and deviation of the seeds
 } sim_chance;
 
 typedef struct sim_result {
@@ -36,7 +36,8 @@ typedef struct sim_result {
     sim_chance chance;
 } sim_result;
 
-// The swarm as it is might take as long, with another seed: what the plan brings may be chance.
+// Whether the unchanged swarm may take as long with another seed: the plan's effect may then be
+// chance.
 static inline bool sim_within_chance(const sim_chance *c, const sim_plan *p) {
     double away_s = p->mean_s - c->mean_s;
     return c->seeds > 0 && !p->failed && away_s <= 2 * c->sd_s && -away_s <= 2 * c->sd_s;
@@ -48,7 +49,7 @@ void sim_print_result(const sim_result *r);
 void sim_print_plans(const sim_result *r);
 
 // --- sim_json.c
-// One object, in one line. False: out of memory.
+// Writes one object on one line. False: out of memory.
 bool sim_print_json(const sim_result *r);
 
 #endif

@@ -1,4 +1,4 @@
-// What braid sim shows a person.
+// Output of braid sim for people.
 #include "cli/sim_inside.h"
 #include "cli/figures.h"
 #include "format/quantity.h"
@@ -11,7 +11,7 @@
 
 enum { MAX_ROWS = 64, MAX_EACH = 20, LABEL = 64 };
 
-// A change of the time that is none.
+// A smaller relative decrease of the time counts as none.
 static const double NO_GAIN = -0.01;
 
 static const char *const routing_names[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
@@ -29,9 +29,9 @@ void sim_print_head(const scenario *s) {
            s->objective == ROUTER_BOTTLENECK ? " for the heaviest link" : "", s->plan_first ? ", first ways planned" : "", s->seed);
 }
 
-// ---- the swarm as it is
+// ---- the unchanged swarm
 
-// Each iteration's seconds, so that one sees when it was that something happened.
+// Prints each iteration's seconds, so that the time of an incident is visible.
 static void print_each(const sim_swarm_report *r, int decimals) {
     if (r->iterations < 2 || r->iterations > MAX_EACH) return;
     printf("                     one after another:");
@@ -94,7 +94,7 @@ static void print_stages(const scenario *s, const sim_summary *u) {
         "* while microbatches are under way; the rest: of the time alive, with a job, with a tensor on the line\n\n");
 }
 
-// A row of the table, in the order of stages and then of the file.
+// Table rows are ordered by stage and then by position in the file.
 typedef struct peer_row {
     const sim_swarm_peer *peer;
     uint32_t stage, listed;

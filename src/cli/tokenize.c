@@ -50,7 +50,7 @@ static braid_err one_text(tokenizer_encoder *e, const char *text, size_t length,
     return err;
 }
 
-// All that is left of the file as one text.
+// Reads the rest of the file as one text.
 static braid_err read_whole(FILE *file, char **text, size_t *length, braid_error *error) {
     size_t capacity = 0;
     *length = 0;

@@ -31,7 +31,7 @@ typedef struct train_view {
     const run_config *run;
     report *report;
     char unsaved[512];  // why the last checkpoint could not be written
-    // an orderly end may take so long; when it was asked for, 0: it was not
+    // Limit of an orderly end, and the time of its request (0: none).
     uint64_t within_ns, asked_ns;
 } train_view;
 
@@ -101,7 +101,7 @@ static double seconds_now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// `why`: NULL unless the run failed.
+// `why` is NULL unless the run failed.
 static void show_end(const train_view *view, const solo_result *result, const char *why, double seconds) {
     report_event e = {.kind = REPORT_END,
                       .iteration = result->version,
@@ -157,7 +157,7 @@ static int train_run(const run_config *run, const train_data *data, const train_
 }
 
 static int train_file(const char *path, const train_flags *flags) {
-    static run_config run;  // too large for a careful stack
+    static run_config run;  // too large for the stack
     braid_error error = {0};
     const char *texts[RUN_MAX_TEXTS];
     train_data *data = NULL;

@@ -1,4 +1,4 @@
-// braid up: a whole swarm on this machine, in child processes, seen as one.
+// braid up: a whole swarm on this machine, in child processes, shown as one.
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -86,7 +86,7 @@ bool stage_is_shadowed(const swarm *s, uint64_t number) {
     return false;
 }
 
-// What somebody failed at who led may have been what the others failed at, too.
+// The former leader's error may also be the reason why the other data peers failed.
 static void fail_without_data(swarm *s, const child *last) {
     char text[sizeof s->why];
     const char *why = *s->why ? s->why : last->complaint;
@@ -94,8 +94,9 @@ static void fail_without_data(swarm *s, const child *last) {
     swarm_fail(s, text);
 }
 
-// What a stage's last peer held nobody can take over: a shadow does its work from then on, or the run goes back and needs other relays. Of
-// stage 0 somebody votes; without any of them nothing is decided any more.
+// The state of a stage's last peer is lost for other relays. Either a standby replica takes over
+// the work, or the run rolls back and needs new relays. Stage 0 has the voters: without them
+// nothing can be decided.
 static void check_survival(swarm *s, const child *gone) {
     if (s->ending || !s->started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
     if (gone->stage == 0) fail_without_data(s, gone);
@@ -128,7 +129,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
     if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
-    // left in order, and not because the run ends
+    // left in order, while the run continues
     bool left = c->told_end && !wanted && !s->ending;
     if (left) snprintf(c->cause, sizeof c->cause, "left in order: it was asked to from outside");
     if (!well || left) stages_note_death(s, c);
@@ -139,7 +140,8 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     if (s->alive == 0) swarm_done(s);
 }
 
-// Whoever leads ends the run; who that is may change meanwhile, so it is said again.
+// Only the leader can end the run. Leadership may change meanwhile, so the command goes to all data
+// peers, repeatedly.
 static void tell_data_peers(swarm *s, const char *command) {
     for (uint32_t i = 0; i < s->child_count; i++)
         if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], command);
@@ -170,7 +172,7 @@ static void on_tick(uv_timer_t *timer) {
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 
-// The children may have got the same signal; what they do is decided here.
+// The children may have received the same signal; this process decides what they do.
 static void swarm_stop(swarm *s) {
     char text[256];
     s->draining = true;
@@ -212,7 +214,7 @@ static void watch(swarm *s) {
     uv_poll_start(&s->signals, UV_READABLE, on_signals);
 }
 
-// What was killed, and the last line. Returns whether the run is complete.
+// Prints the kills and the last line. Returns whether the run is complete.
 static bool swarm_conclude(swarm *s) {
     if (s->started) orders_tell(s);
     bool nobody = s->end.kind != REPORT_END;
@@ -228,7 +230,8 @@ static bool swarm_conclude(swarm *s) {
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
     s->end.of = s->iterations;
-    // a signal to the leader's process alone stops the run, too; that one says which it was
+    // A signal to the leader's process alone stops the run as well; the leader reports which signal
+    // it was.
     s->end.stopped = (s->draining || s->end.stopped) && !s->end.failed && s->end.iteration < s->iterations;
     if (s->end.stopped && s->draining) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
     s->end.repairs = s->repairs;
@@ -286,7 +289,7 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
 
 enum { FILES_A_CHILD = 3, OWN_FILES = 16 };
 
-// Said before anybody is started: libuv spins, or ends the process, where it runs out of them half-way.
+// Checked before any child is started: libuv spins or aborts if descriptors run out midway.
 static braid_err files_reserve(const swarm *s, braid_error *error) {
     struct rlimit files;
     rlim_t wanted = FILES_A_CHILD * (s->data_peers + s->relays) + OWN_FILES;
@@ -316,7 +319,8 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     s->iterations = run->recipe.iterations;
     s->data_peers = run->data_peers ? run->data_peers : 1;
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
-    // the first leader's death costs the run nothing if another data peer has the text and more than one has the log
+    // The first leader's death costs the run nothing if another data peer has the text and the log
+    // has several copies.
     if (f->voters && f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number outlives no more deaths than one less; give 1, 3 or 5", (unsigned)f->voters);
     s->voters = f->voters ? f->voters : s->data_peers < 2 || f->measure || s->private_data ? 1 : s->data_peers < 5 ? 3 : 5;
     if (s->relays + 1 < run->stages)
@@ -335,7 +339,7 @@ static int swarm_watched(swarm *s) {
 }
 
 int cli_up(int argc, char **argv) {
-    static swarm s;       // large, one in the process
+    static swarm s;       // large, one per process
     static run_config run;
     up_flags f = {.threads = 1, .stop_within_ns = STOP_WITHIN_NS};
     option table[] = {

@@ -23,21 +23,22 @@ static bool file_read(const char *directory, const char *name, char text[FILE_TE
     return true;
 }
 
-// "oom_kill 3" in a file of such lines; the same name in memory.events (2) and memory.oom_control (1).
+// Reads a value from a file with lines such as "oom_kill 3"; the name is the same in memory.events
+// (2) and memory.oom_control (1).
 static uint64_t kills_in(const char *text) {
     for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (strncmp(line, "oom_kill ", 9) == 0) return strtoull(line + 9, NULL, 10);
     return 0;
 }
 
-// "max", or near 2^63 in version 1, is no limit.
+// "max", or a value near 2^63 in version 1, means no limit.
 static uint64_t limit_in(const char *text) {
     char *end;
     uint64_t limit = strtoull(text, &end, 10);
     return end == text || limit >= UINT64_C(1) << 60 ? UINT64_MAX : limit;
 }
 
-// A limit may be that of any group above.
+// Every parent group may set a limit.
 static void walk_up(const char *base, char group[GROUP_PATH], const char *limit_name, const char *kills_name, cause_memory *out) {
     char directory[2 * GROUP_PATH], text[FILE_TEXT];
     bool own = true;

@@ -1,5 +1,6 @@
-// Kills and late joins on order. A peer is killed only while its stage has another one that is alive, not about to die itself, and
-// as far as the run, and only while enough of those stay who vote: what the protocol promises to survive.
+// Ordered kills and late joins. A kill waits until the protocol guarantees survival: the victim's
+// stage has another live peer, not about to die and as far as the run. Enough voters must remain as
+// well.
 #include "cli/up_swarm.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ static braid_err action_add(swarm *s, const action *a, braid_error *error) {
     return BRAID_OK;
 }
 
-// Reads digits up to `end`; false when there are none, or something else.
+// Reads digits up to `end`; false if there are none, or other characters.
 static bool number_read(const char *text, const char *end, uint64_t *out) {
     uint64_t value = 0;
     if (text == end || end - text > 9) return false;
@@ -32,7 +33,8 @@ static bool is_word(const char *text, const char *end, const char *word) {
 
 static const char stage_word[] = "stage:";
 
-// "any" relay, "data" for any data peer but who leads, relay3, data2; "leader" is who leads then.
+// "any" relay, "data" for any data peer except the leader, relay3, data2; "leader" is the current
+// leader.
 static bool who_read(const char *text, const char *end, action *a) {
     uint64_t number = 0;
     const char *digits = end;
@@ -58,7 +60,7 @@ static braid_err leader_may_die(const swarm *s, const char *flag, const char *sp
     return braid_fail(error, BRAID_ARGUMENT, "%s %s: the leader has the only vote, and the run would end with it; give the run a second data peer (swarm: data_peers) and --voters 3", flag, spec);
 }
 
-// Said before the run begins: of these nobody could ever be killed.
+// Rejected before the run begins: these peers could never be killed.
 static braid_err victim_check(const swarm *s, const char *spec, const action *a, braid_error *error) {
     if (a->stage > 0 && a->stage >= s->stages)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no stage %u; relays work for the stages 1 to %u", spec, a->stage, s->stages - 1);
@@ -70,7 +72,7 @@ static braid_err point_read(const char *spec, const char *at, action *a, braid_e
     bool dated = a->iteration > 0;
     a->kind = ACTION_ARM;
     braid_err err = fault_parse(at, &a->at, &why);
-    bool lost = a->at.point == FAULT_NEVER && !dated;  // it may have been meant for a time
+    bool lost = a->at.point == FAULT_NEVER && !dated;  // the user may have meant a time
     return err ? braid_fail(error, err, "--kill %s: %s%s", spec, why.text, lost ? "; a time is iteration:12, or iteration:12/POINT" : "") : BRAID_OK;
 }
 
@@ -127,7 +129,7 @@ static bool chaos_read(const char *text, chaos_spec *out) {
     return out->kills <= UP_MAX_ACTIONS && out->joins <= UP_MAX_ACTIONS && out->data <= UP_MAX_ACTIONS && out->leader <= UP_MAX_ACTIONS;
 }
 
-// Every point of death once before any comes twice, in an order of the seed's.
+// A shuffled list (by the seed) of all points of death; each occurs once before any is repeated.
 static void points_shuffle(rng *random, fault_point points[FAULT_POINTS], uint32_t *count) {
     *count = 0;
     for (int p = FAULT_FORWARD; p < FAULT_TRANSFER; p++) points[(*count)++] = (fault_point)p;
@@ -140,12 +142,13 @@ static void points_shuffle(rng *random, fault_point points[FAULT_POINTS], uint32
 }
 
 typedef struct moments {
-    uint64_t first, span;  // of iterations
+    uint64_t first, span;  // range of iterations
     fault_point points[FAULT_POINTS];
     uint32_t point_count;
 } moments;
 
-// Spread over the run: one in each of as many parts as there are deaths. A data peer that dies is followed by another one.
+// Spreads the deaths over the run: one per interval of equal length. A data peer's death is
+// followed by a new data peer.
 static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_t deaths, braid_error *error) {
     braid_err err = BRAID_OK;
     for (uint64_t i = 0; i < deaths && !err; i++) {
@@ -154,13 +157,13 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
         fault at = {m->points[i % m->point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
         if (at.point == FAULT_FINAL || at.point == FAULT_REDUCTION) at.count = 1;
         err = action_add(s, &(action){.kind = ACTION_ARM, .role = role, .iteration = when, .at = at}, error);
-        bool followed = role != CHILD_RELAY && !s->private_data;  // with private data it comes back itself
+        bool followed = role != CHILD_RELAY && !s->private_data;  // with private data the same peer returns
         if (!err && followed) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_DATA, .iteration = when + 1, .count = 1}, error);
     }
     return err;
 }
 
-// Joins come in the run's first half, so that the swarm does not run dry.
+// Joins occur in the run's first half, so that the swarm does not run out of peers.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
     chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
     if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,leader=1,within=40,seed=7", spec);
@@ -180,19 +183,19 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
     return err ? err : add_deaths(s, &m, CHILD_LEADER, c.leader, error);
 }
 
-static bool stands(const child *c) { return c->alive && !c->armed && !c->killed && c->joined && c->ready; }
+static bool is_available(const child *c) { return c->alive && !c->armed && !c->killed && c->joined && c->ready; }
 
-// Whether its stage goes on without it.
-static bool spare(const swarm *s, const child *c) {
-    if (!stands(c)) return false;
+// Whether the stage can continue without this peer.
+static bool can_spare(const swarm *s, const child *c) {
+    if (!is_available(c)) return false;
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *other = s->children[i];
-        if (other != c && stands(other) && other->stage == c->stage && other->version >= s->iteration) return true;
+        if (other != c && is_available(other) && other->stage == c->stage && other->version >= s->iteration) return true;
     }
     return false;
 }
 
-// Data peers vote, and relays where there are too few of those: the first that came.
+// Data peers vote first; relays fill the remaining seats in the order of joining.
 bool chaos_may_vote(const swarm *s, const child *c) {
     uint32_t before = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
@@ -203,8 +206,9 @@ bool chaos_may_vote(const swarm *s, const child *c) {
     return c->role != CHILD_RELAY || before < s->voters;
 }
 
-// Of those who may vote fewer than half are about to die or have died so lately that nobody votes for them yet.
-static bool quorum_stays(swarm *s, const child *victim) {
+// Whether a majority of voters remains. Voters about to die count as lost, and so do recently dead
+// ones without a replacement.
+static bool quorum_remains(swarm *s, const child *victim) {
     uint64_t dying = 1, now = uv_now(&s->loop);
     if (story_has_one_voice(s) || !chaos_may_vote(s, victim)) return true;
     for (uint32_t i = 0; i < s->child_count; i++) {
@@ -215,7 +219,7 @@ static bool quorum_stays(swarm *s, const child *victim) {
     return dying <= (s->voters - 1) / 2;
 }
 
-static bool plays(const swarm *s, const child *c, const action *a) {
+static bool matches_role(const swarm *s, const child *c, const action *a) {
     if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
     if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && story_has_one_voice(s))) return false;
     return a->number || (c == s->leading) == (a->role == CHILD_LEADER);
@@ -231,12 +235,13 @@ void chaos_take_stage(swarm *s, uint64_t number) {
 static order_wait child_waits(swarm *s, const child *c, const action *a) {
     if (c->exited) return WAIT_DEAD;
     if (c->armed || c->killed) return WAIT_DYING;
-    if (!stands(c)) return WAIT_BEHIND;
-    if (!a->stage && !spare(s, c)) return WAIT_LAST;
-    return quorum_stays(s, c) ? WAIT_NOT : WAIT_VOTES;
+    if (!is_available(c)) return WAIT_BEHIND;
+    if (!a->stage && !can_spare(s, c)) return WAIT_LAST;
+    return quorum_remains(s, c) ? WAIT_NOT : WAIT_VOTES;
 }
 
-// For a point of the protocol one of those who had work last: the others may never come there.
+// For a fault point, chooses among the peers that had work most recently: an idle peer may never
+// reach the point.
 static child *victim_choose(swarm *s, action *a) {
     child *chosen = NULL;
     a->waits = a->stage && s->shadows > 0 && !stage_is_shadowed(s, a->stage) ? WAIT_SHADOW : WAIT_MISSING;
@@ -246,7 +251,7 @@ static child *victim_choose(swarm *s, action *a) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
         uint32_t idle = a->kind == ACTION_ARM ? c->idle : 0;
-        if (!plays(s, c, a) || (a->number && c->number != a->number) || (a->stage && c->stage != a->stage)) continue;
+        if (!matches_role(s, c, a) || (a->number && c->number != a->number) || (a->stage && c->stage != a->stage)) continue;
         order_wait waits = child_waits(s, c, a);
         if (waits > a->waits) a->waits = waits;
         if (waits != WAIT_NOT || idle > least) continue;
@@ -294,7 +299,8 @@ static bool do_spawn(swarm *s, action *a) {
     return true;
 }
 
-// A relay that gets no work may never come to where it should die, and another one of its kind dies for it.
+// A relay without work may never reach its fault point. It is spared, and another relay dies
+// instead.
 static void let_live(swarm *s, child *c) {
     action *a = &s->actions[c->order];
     if (a->number || c->idle < UP_HURRY_ITERATIONS) return;
@@ -305,12 +311,13 @@ static void let_live(swarm *s, child *c) {
     a->done = false;
 }
 
-// Two iterations further it has heard that it is to live: who kills it now was not asked to.
+// After two more iterations the command to live has arrived, so a later death was not ordered.
 static void forget_spared(child *c) {
     if (c->version > c->spared_version + 1) c->spared = false;
 }
 
-// A data peer that came late owns nothing and may never come there, either; meanwhile no other one that votes may.
+// A data peer that joined late owns no microbatches and may never reach its fault point. Meanwhile
+// no other voter may be killed, so it is killed directly.
 static void hurry(swarm *s) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
@@ -321,7 +328,7 @@ static void hurry(swarm *s) {
             continue;
         }
         c->armed = false;
-        if (!spare(s, c)) {
+        if (!can_spare(s, c)) {
             c->armed = true;
             continue;
         }

@@ -1,4 +1,4 @@
-// Child processes of `braid up`: started, listened to, given commands, mourned.
+// Child processes of `braid up`: start, output, commands, end.
 #include "cli/up_swarm.h"
 
 #include <errno.h>
@@ -28,7 +28,8 @@ static void on_line(child *c) {
     if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) swarm_event(c->swarm, c, &news);
 }
 
-// A child is gone when it has ended and its last words are read: they may say that it ended well.
+// A child is gone once it has exited and its output is read to the end: the output may report a
+// regular end.
 static void mourn(child *c) {
     if (!c->exited || !c->heard_out) return;
     c->swarm->alive--;
@@ -54,7 +55,7 @@ static void on_events(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
     }
 }
 
-// Keeps the last line that says something.
+// Keeps the last line with content.
 static void on_complaints(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes) {
     child *c = stream->data;
     if (count < 0) uv_read_stop(stream);
@@ -90,7 +91,8 @@ static void on_ended(uv_process_t *process, int64_t status, int signal_number) {
     mourn(c);
 }
 
-// The children's flags come from here alone: what the user's environment and configuration file say was for `up`.
+// Children get all flags from here: the user's environment and configuration file apply to `up`
+// only.
 static char **environment_make(void) {
     size_t count = 0;
     while (environ[count]) count++;
@@ -132,7 +134,8 @@ static void key_path(const swarm *s, uint32_t share, char path[UP_MAX_KEY_PATH +
     snprintf(path, UP_MAX_KEY_PATH + 32, "%s/share%u.key", s->keys, share);
 }
 
-// Who comes back must find what it had stored, or it is another voter; so must the first leader, though it leads no more.
+// A restarted peer must find its log store, or it is another voter. This includes the first leader
+// after it has lost the leadership.
 static void argument_log(const swarm *s, const child *c, child_arguments *a) {
     bool kept = !s->log && s->keys[0] && !story_has_one_voice(s);
     if (!s->log && !kept) return;
@@ -142,7 +145,7 @@ static void argument_log(const swarm *s, const child *c, child_arguments *a) {
     argument_text(a, "--log", a->log);
 }
 
-// Whose word a joiner asks for: who leads, or else somebody who knows who voted.
+// The ticket for a joining peer: the leader's, else that of a peer with knowledge of the voters.
 static const char *ticket_for_joiner(const swarm *s) {
     const child *best = NULL;
     for (uint32_t i = 0; i < s->child_count && !s->leading; i++) {
@@ -210,7 +213,7 @@ static int child_start(swarm *s, child *c) {
     pipe_open(s, c, &c->commands, &ends[0], UV_READABLE_PIPE);
     pipe_open(s, c, &c->events, &ends[1], UV_WRITABLE_PIPE);
     pipe_open(s, c, &c->complaints, &ends[2], UV_WRITABLE_PIPE);
-    // A session of its own: Ctrl-C at the terminal is ours to pass on.
+    // A separate session: this process forwards Ctrl-C of the terminal.
     uv_process_options_t options = {
         .file = s->program, .args = arguments.list, .env = environment, .exit_cb = on_ended, .stdio = ends, .stdio_count = 3,
         .flags = UV_PROCESS_DETACHED,

@@ -1,5 +1,6 @@
-// Where data peers with private data keep their identities, and without --log their logs, while `braid up` runs: a directory of its own, locked as
-// long as it lives. One that was killed leaves its directory behind; the next one removes what nobody has locked.
+// A directory for the identities of data peers with private data and, without --log, for their
+// logs. `braid up` keeps it locked while it runs. A killed `braid up` leaves its directory behind;
+// the next one removes unlocked ones.
 #include "cli/up_swarm.h"
 
 #include <dirent.h>
@@ -26,7 +27,7 @@ static int open_locked(const char *path) {
     return -1;
 }
 
-// Takes `fd`.
+// Takes ownership of `fd`.
 static void directory_remove(const char *path, int fd) {
     DIR *directory = fdopendir(fd);
     if (!directory) {
@@ -38,7 +39,8 @@ static void directory_remove(const char *path, int fd) {
     closedir(directory);
 }
 
-// Of this user only, and only if it is nobody's: who lives has it locked.
+// Removes only directories of this user, and only unlocked ones: a running `braid up` holds the
+// lock of its own.
 static void remove_if_left(const char *name) {
     char path[UP_MAX_KEY_PATH];
     struct stat status;
@@ -57,7 +59,8 @@ static void remove_left(void) {
     closedir(all);
 }
 
-// Another one that begins at the same time may take it for left behind before it is locked.
+// Another `braid up` that starts at the same time may mistake the directory for an abandoned one
+// before it is locked.
 static bool make_locked(swarm *s) {
     struct stat here, there;
     for (int tries = 0; tries < 10; tries++) {

@@ -1,4 +1,5 @@
-// Who was lost from a swarm, and what had to be done again because of it: told at the end, a line for each.
+// The members that the swarm lost and the work repeated because of each: one line per member at the
+// end.
 #include "cli/up_swarm.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ static void count_phase(loss *l, const char *phase) {
     }
 }
 
-// A repair may be told by one child before the leader tells the loss by another pipe; its id may be all zeros: not known.
+// A child's repair may arrive before the leader reports the loss on another pipe; the id may be all
+// zeros: not known.
 void losses_note(swarm *s, const report_event *news) {
     loss *l = loss_of(s, news->member);
     if (!l) return;
@@ -39,7 +41,7 @@ void losses_note(swarm *s, const report_event *news) {
     snprintf(l->killed_in, sizeof l->killed_in, "%s", news->phase);
 }
 
-// Of who left in peace, too: that is no loss.
+// Also called for members that left in order, which are no losses.
 void losses_note_takeover(swarm *s, const report_event *news) {
     if (s->takeover_count < UP_MAX_LOSSES) {
         s->takeover[s->takeover_count].gone = news->gone;

@@ -1,4 +1,5 @@
-// braid up --measure: what the peers of this swarm cost, as a scenario that `braid sim` reads (docs/results/truth.md).
+// braid up --measure: the measured costs of this swarm's peers, as a scenario for `braid sim`
+// (docs/results/truth.md).
 #include "cli/up_swarm.h"
 #include "node/clock.h"
 
@@ -12,7 +13,7 @@
 
 static const double LEAST_CORES = 0.05;
 
-// ---- what the children say
+// ---- the children's figures
 
 static uint64_t count_of(const json_t *line, const char *name) { return (uint64_t)json_integer_value(json_object_get(line, name)); }
 
@@ -34,9 +35,9 @@ bool measure_line(child *c) {
     return true;
 }
 
-// ---- what the machine does
+// ---- the machine's load
 
-// Processor time that nobody has used since the machine started, in seconds; 0: not known.
+// Idle processor time since the machine started, in seconds; 0: not known.
 static double idle_s(void) {
     unsigned long long idle, waiting;
     FILE *file = fopen("/proc/stat", "r");
@@ -47,7 +48,7 @@ static double idle_s(void) {
     return (double)(idle + waiting) / (double)sysconf(_SC_CLK_TCK);
 }
 
-// Processor time of our processes, the dead ones' included.
+// Processor time of our processes, including dead ones.
 static double ours_s(const swarm *s) {
     struct timespec t;
     clockid_t clock;
@@ -60,8 +61,9 @@ static double ours_s(const swarm *s) {
     return all + (double)clock_thread_ns() * 1e-9;
 }
 
-// What is left of the machine when others have had their part: what we had, and what nobody wanted. (What others had is not asked for: it
-// is counted in hundredths of a second, and where they have nearly everything, that is much of what is left.)
+// The cores available to this swarm: those that it used plus the idle ones. The use by other
+// processes is not read: it has a resolution of a hundredth of a second, too coarse if they use
+// nearly everything.
 static double cores_left(const swarm *s, double wall_s, double idle, double ours) {
     double all = (double)s->machine.processors, left = wall_s > 0 ? (idle + ours) / wall_s : all;
     if (left > all) left = all;
@@ -94,7 +96,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The iterations' median: while somebody's loss is waited for, others have what we leave. 0: no memory.
+// The median of the iterations: while the swarm waits for a lost peer, other processes use its
+// cores. 0: out of memory.
 static double cores_ours(const up_clock *c) {
     uint32_t count = c->seen - MEASURE_WARM_UP;
     double *sorted = malloc(count * sizeof *sorted);
@@ -112,13 +115,14 @@ static void put_cores(FILE *file, const up_clock *c) {
     fputs("\n", file);
 }
 
-// ---- what a message costs
+// ---- the cost of a message
 
 typedef struct loop_cost {
     double message_ns, byte_ns;
 } loop_cost;
 
-// The least squares of loop = messages * a + bytes * b over all peers: data peers hear many messages, relays carry tensors.
+// Least squares fit of loop = messages * a + bytes * b over all peers: data peers receive many
+// messages, relays many tensors.
 static loop_cost loop_costs(const swarm *s) {
     double mm = 0, mb = 0, bb = 0, ml = 0, bl = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
@@ -144,7 +148,7 @@ static void put_ms(FILE *file, const char *key, double ns) {
     if (ns > 0) fprintf(file, ", %s: %.4f", key, ns >= 1000 ? ns * 1e-6 : 0.001);
 }
 
-// Who was given nothing to compute is taken to be like the others, relays like relays.
+// A peer without work is assumed to resemble the others of its kind.
 static double mean_ns(const swarm *s, const child *c, job_kind kind) {
     uint64_t jobs = c->figures.kind[kind].jobs, cpu_ns = c->figures.kind[kind].cpu_ns;
     for (uint32_t i = 0; c->figures.kind[kind].jobs == 0 && i < s->child_count; i++) {
@@ -164,7 +168,7 @@ static double update_ns(const node_figures *f) {
 
 static void put_peer(FILE *file, const swarm *s, const child *c, loop_cost cost) {
     const node_figures *f = &c->figures;
-    // the leader is the first of the data peers by name
+    // The leader is the first of the data peers by name.
     const char *name = c->role == CHILD_LEADER ? "data1" : c->name;
     fprintf(file, "- {name: %s, %s", name, c->role == CHILD_RELAY ? "" : "role: data, ");
     if (c->role == CHILD_RELAY) fprintf(file, "stage: %u, ", f->stage);
@@ -185,7 +189,7 @@ static uint32_t measured(const swarm *s) {
     return count;
 }
 
-// Links stay as they are: paths in the description are relative to its name.
+// Symbolic links are not resolved: paths in the description are relative to the name given.
 static bool path_whole(const char *path, char out[PATH_MAX]) {
     char here[PATH_MAX] = "";
     bool relative = path[0] != '/';

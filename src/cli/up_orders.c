@@ -1,4 +1,5 @@
-// Orders to die and to come: which can come about, said before the run, and which did not, said at its end.
+// Ordered kills and joins: impossible ones are rejected before the run, missed ones reported at its
+// end.
 #include "cli/up_swarm.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ static braid_err check_time(const swarm *s, const action *a, braid_error *error)
     return braid_fail(error, BRAID_ARGUMENT, "%s %s: the run is over after iteration %llu; name an earlier one", flag_of(a), a->spec, (unsigned long long)s->iterations);
 }
 
-// Relays that come on order, too; and as many as a lost stage gets are started for it.
+// The largest possible number of relays: includes ordered joins, and the replacements for a lost
+// stage.
 static uint64_t most_relays(const swarm *s) {
     uint64_t most = s->relays, for_stage = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
     for (uint32_t i = 0; i < s->action_count; i++) {
@@ -81,7 +83,7 @@ static const char *const waits_words[] = {
     [WAIT_SHADOW] = "no shadow was there to do that stage's work",
 };
 
-// As the user would have written it.
+// The order in the user's notation.
 static void chaos_text(const action *a, char *text, size_t room) {
     static const char *const who[] = {[CHILD_LEADER] = "leader", [CHILD_DATA] = "data", [CHILD_RELAY] = "any"};
     if (a->kind == ACTION_SPAWN)

@@ -1,4 +1,4 @@
-// The description that children read, where the user's can be read only once.
+// A copy of the description for the children, if the user's can be read only once.
 #define _GNU_SOURCE
 #include "cli/up_swarm.h"
 #include "train/run.h"
@@ -22,8 +22,8 @@ static bool copy(int from, int to) {
     }
 }
 
-// The copy is in memory and is inherited by the children; paths in it are relative to the working
-// directory, which is theirs, too.
+// The copy is in memory and inherited by the children. Paths in it are relative to the working
+// directory, which the children share.
 braid_err swarm_keep_description(swarm *s, const char *path, braid_error *error) {
     s->run_path = path;
     if (!run_config_is_stream(path)) return BRAID_OK;

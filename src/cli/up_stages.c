@@ -1,5 +1,5 @@
-// Replaces the processes of a stage or text that has none left: each time after a longer pause, and after the last
-// attempt the run fails.
+// Replaces the processes of a stage or text that has none left, each time after a longer pause.
+// After the last attempt the run fails.
 #include "cli/up_swarm.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ void stages_note_death(swarm *s, child *c) {
     if (!private_text) s->last_dead[stage_of(c)] = c;
 }
 
-// ---- stages --------------------------------------------------------------------------------------------------------
+// ---- stages -------------------------------------------------------------------------------------
 
 void stage_bereft(swarm *s, uint64_t number) {
     uint64_t now = uv_now(&s->loop), delay = restart_note_loss(&s->deaths[number]);
@@ -49,7 +49,7 @@ void stage_bereft(swarm *s, uint64_t number) {
     if (s->lost_ms[number] == 0) s->lost_ms[number] = now;
 }
 
-// As many relays as a stage has when they are dealt out evenly.
+// The number of relays of a stage if they are distributed evenly.
 static void restart_stage(swarm *s, uint32_t number) {
     char text[160], again[64] = "";
     braid_error error;
@@ -80,7 +80,8 @@ static bool some_have_ended(const swarm *s) {
     return false;
 }
 
-// The iteration under way cannot be finished: its stage's state is that of the last checkpoint, which is written already.
+// The current iteration cannot be finished. The stage's state is that of the last checkpoint, which
+// is already written.
 static void end_without(swarm *s, uint32_t number) {
     uint64_t patience = stage_is_shadowed(s, number) || some_have_ended(s) ? UP_ELECT_MS : UP_LOST_MS;
     char text[sizeof s->why], way_on[256];
@@ -110,9 +111,9 @@ static void stage_look(swarm *s, uint32_t number) {
     restart_stage(s, number);
 }
 
-// ---- texts ---------------------------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 
-// No other peer has its text. One that never found its place would not find it the next time either.
+// The only peer with its text. One that never joined would not join the next time either.
 void text_bereft(swarm *s, child *c) {
     char text[sizeof s->why];
     uint64_t delay = restart_note_loss(&c->text_deaths);
@@ -131,9 +132,9 @@ void text_bereft(swarm *s, child *c) {
     }
 }
 
-// Without a leader the newest ticket may belong to the dead peer itself. No election may be possible before that one
-// is back, so the wait has a limit. A peer that comes back before the log has its loss would never be reported as
-// awaited.
+// Without a leader the newest ticket may belong to the dead peer itself. An election may be
+// impossible until that peer is back, so the wait has a limit. A peer that returns before the log
+// contains its loss would never be reported as awaited.
 bool swarm_may_return(const swarm *s, const child *c) {
     bool missed = s->leading && !c->listed;
     return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (missed ? 0 : UP_ELECT_MS);

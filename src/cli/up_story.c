@@ -1,5 +1,6 @@
-// The run's story as its children tell it. With one voter the leader tells all of it. With several the leader may die, and what the
-// log says everybody tells: the first who says it is believed, the others are passed over.
+// Combines the children's events into one report of the run. With one voter the leader alone is the
+// source. With several voters the leader may die, and every peer reports the log's entries: the
+// first report counts, later copies are ignored.
 #include "cli/up_swarm.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 bool story_has_one_voice(const swarm *s) { return s->voters <= 1; }
 
-// Not an older life of it.
+// Live children only: an earlier incarnation has the same id.
 static child *child_of_peer(swarm *s, const char *id) {
     for (uint32_t i = 0; i < s->child_count; i++)
         if (*id && !s->children[i]->exited && strcmp(s->children[i]->peer, id) == 0) return s->children[i];
@@ -32,7 +33,7 @@ static void note_guest(swarm *s, const report_event *news) {
     }
 }
 
-// Who is where, as the log says: the leader's word counts.
+// Records membership and stage as the log has them; the leader's report is authoritative.
 static void note_member(swarm *s, const report_event *news) {
     bool in = news->kind == REPORT_JOINED;
     child *c = in ? child_of_peer(s, news->peer) : child_of_member(s, news->member);
@@ -45,7 +46,7 @@ static void note_member(swarm *s, const report_event *news) {
     c->stage = news->stage;
 }
 
-// A child says its id. The leader, whose words come by another pipe, may have named it already.
+// Records a child's id. The leader, which uses another pipe, may have named it before.
 static void note_child(swarm *s, child *c, const report_event *ready) {
     const char *id = ready->peer;
     snprintf(c->peer, sizeof c->peer, "%s", id);
@@ -73,7 +74,8 @@ static guest *shadow_find(swarm *s, uint64_t member) {
     return NULL;
 }
 
-// Members' numbers grow, and each child tells what the log says in its order.
+// Whether the event is new. Member numbers increase, and each child reports log entries in the
+// log's order.
 static bool is_news(swarm *s, const child *c, const report_event *news) {
     if (story_has_one_voice(s)) return c->role == CHILD_LEADER;
     switch (news->kind) {
@@ -86,20 +88,21 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     case REPORT_LEFT: return is_member(s, news->member);
     case REPORT_PROMOTED: return shadow_find(s, news->member) != NULL;
     case REPORT_TAKEOVER: return !losses_know_takeover(s, news);
-    case REPORT_LEADER: return strcmp(c->peer, news->peer) == 0;  // of itself: then it is so
+    case REPORT_LEADER: return strcmp(c->peer, news->peer) == 0;  // only a leader's report about itself is certain
     case REPORT_EVAL:
-    case REPORT_CHECKPOINT: return true;  // only who leads says these
+    case REPORT_CHECKPOINT: return true;  // reported by the leader only
     default: return c == s->leading;
     }
 }
 
-// A run that failed has nothing more for the others to do, who could not know of it for a while.
+// After a failed run the other processes have no work left, and might not notice for a while.
 static void end_others(const swarm *s, const child *who) {
     for (uint32_t i = 0; i < s->child_count; i++)
         if (s->children[i] != who) child_kill(s->children[i]);
 }
 
-// All that are members end by themselves: the log tells them. The first leader, which writes the checkpoints, knows the newest.
+// All members end by themselves when the log reports the divergence. The first leader writes the
+// checkpoints and knows the newest.
 static void note_diverged(swarm *s, child *c, const report_event *news) {
     bool better = s->end.kind != REPORT_END || (*news->path && !*s->end.path);
     c->told_end = s->ending = s->failed = true;
@@ -108,8 +111,8 @@ static void note_diverged(swarm *s, child *c, const report_event *news) {
     s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
 }
 
-// A run is over when somebody has its weights. Who only left, or found no place, ends without; what somebody failed at who
-// led may be the reason if nobody else ends well.
+// The run is over once a child has its weights. A peer that left, or was not admitted, ends without
+// weights. A failed leader's error is the reason if no other child completes the run.
 static void child_ended(swarm *s, child *c, const report_event *news) {
     bool alone = story_has_one_voice(s) || !s->started;
     if (strcmp(news->reason, REPORT_DIVERGED) == 0) {
@@ -175,7 +178,8 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_TAKEOVER) losses_note_takeover(s, news);
 }
 
-// Each process tells what it has computed whenever an iteration is over, so of one that is killed its last iteration is missing.
+// Each process reports its computed work after every iteration, so a killed process lacks its last
+// iteration.
 static void note_work(child *c, const report_event *news) {
     c->idle = news->computed_seconds > c->computed_seconds ? 0 : c->idle + 1;
     c->wasted = news->wasted;
@@ -207,7 +211,8 @@ static void story_go_on(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
 }
 
-// Whoever votes says so, for nobody leads. Nobody starts the dead again here, but for those who alone have a text.
+// Without a leader, every voter reports the loss. Dead voters are not restarted here, except those
+// with the only copy of a text.
 static void story_unled(swarm *s, const report_event *news) {
     char text[256];
     uint64_t dead = 0;
@@ -222,7 +227,7 @@ static void story_unled(swarm *s, const report_event *news) {
     swarm_fail(s, text);
 }
 
-// What is due may have waited for this.
+// Orders that are due may have waited for this version.
 void swarm_advanced(swarm *s, child *c, uint64_t version) {
     c->ready = true;
     c->version = version;
@@ -231,7 +236,7 @@ void swarm_advanced(swarm *s, child *c, uint64_t version) {
 
 void swarm_event(swarm *s, child *c, const report_event *news) {
     bool own = news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS;
-    if (news->kind == REPORT_MACHINE) return;  // said once, for all
+    if (news->kind == REPORT_MACHINE) return;  // reported once for all processes
     if (news->kind == REPORT_READY) note_child(s, c, news);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
     if (news->kind == REPORT_ITERATION) note_work(c, news);
