@@ -16,6 +16,12 @@ typedef struct json_span {
     size_t length;
 } json_span;
 
+// An absent span (NULL) scans as empty text: adding to a null pointer is undefined.
+static inline json_scan json_scan_of(json_span span) {
+    const char *at = span.at ? span.at : "";
+    return (json_scan){at, at + span.length};
+}
+
 // Takes one character that is no space; false: another stands there.
 bool json_scan_take(json_scan *s, char c);
 // The next character that is no space; 0: the end.

@@ -52,7 +52,7 @@ static braid_err read_flag(json_span s, const char *name, bool *out, braid_error
 
 // NULL where it is null or absent.
 static braid_err read_text(json_span span, const char *name, char **out, braid_error *error) {
-    json_scan s = {span.at, span.at + span.length};
+    json_scan s = json_scan_of(span);
     buffer b = {0};
     const char *text;
     size_t length;
@@ -69,7 +69,7 @@ static braid_err read_text(json_span span, const char *name, char **out, braid_e
 
 // {"text": id, ...}
 static braid_err read_vocabulary(json_span span, vocabulary *v, braid_error *error) {
-    json_scan s = {span.at, span.at + span.length};
+    json_scan s = json_scan_of(span);
     buffer b = {0};
     bool first = true, fine = span.length > 0 && json_scan_take(&s, '{');
     // a member has some twenty bytes
@@ -103,7 +103,7 @@ static bool read_merge(json_scan *s, bool pairs, buffer b[2], tokenizer_text *le
 }
 
 static braid_err read_merges(json_span span, tokenizer *t, braid_error *error) {
-    json_scan s = {span.at, span.at + span.length};
+    json_scan s = json_scan_of(span);
     buffer b[2] = {{0}, {0}};
     size_t count = 0;
     bool first = true, fine = span.length > 0 && json_scan_take(&s, '[');
@@ -135,7 +135,7 @@ static braid_err load_bpe(tokenizer *t, const members *m, braid_error *error) {
     bpe *b = &t->bpe;
     double dropout = 0;
     t->kind = MODEL_BPE;
-    json_scan s = {m->dropout.at, m->dropout.at + m->dropout.length};
+    json_scan s = json_scan_of(m->dropout);
     if (given(m->dropout) && (!json_scan_double(&s, &dropout) || dropout != 0))
         return braid_fail(error, BRAID_CONFIG, "tokenizer.json: model.dropout is not supported; set it to null");
     braid_err err = read_flag(m->fuse, "model.fuse_unk", &b->fuse_unknown, error);
@@ -155,7 +155,7 @@ static braid_err load_wordpiece(tokenizer *t, const members *m, bool words_only,
     uint32_t most = 100;
     t->kind = MODEL_WORDPIECE;
     w->words_only = words_only;
-    json_scan s = {m->most_chars.at, m->most_chars.at + m->most_chars.length};
+    json_scan s = json_scan_of(m->most_chars);
     if (!words_only && (!given(m->most_chars) || !json_scan_u32(&s, &most)))
         return malformed("model.max_input_chars_per_word", error);
     w->most_chars = most;
@@ -168,7 +168,7 @@ static braid_err load_wordpiece(tokenizer *t, const members *m, bool words_only,
 
 // [["text", score], ...]
 static braid_err read_pieces(json_span span, tokenizer *t, braid_error *error) {
-    json_scan s = {span.at, span.at + span.length};
+    json_scan s = json_scan_of(span);
     buffer b = {0}, scores = {0};
     bool first = true, fine = span.length > 0 && json_scan_take(&s, '[');
     braid_err err = BRAID_OK;
@@ -215,7 +215,7 @@ static braid_err load_unigram(tokenizer *t, const members *m, braid_error *error
     u->unknown = TOKENIZER_NO_ID;
     braid_err err = read_flag(m->fallback, "model.byte_fallback", &u->byte_fallback, error);
     if (!err) err = read_pieces(m->vocab, t, error);
-    json_scan s = {m->unk_id.at, m->unk_id.at + m->unk_id.length};
+    json_scan s = json_scan_of(m->unk_id);
     if (!err && given(m->unk_id) && (!json_scan_u32(&s, &u->unknown) || u->unknown >= t->vocabulary.count))
         return malformed("model.unk_id", error);
     for (unsigned i = 0; i < 256; i++) {
