@@ -25,7 +25,6 @@ const char *checkpoint_mend(int why) {
     case EDQUOT: return "; free some space or choose another directory";
     case EMFILE:
     case ENFILE: return "; raise the limit on open files (ulimit -n)";
-    case ENOTDIR: return "; name a directory, or choose another one";
     default: return "; choose another directory";
     }
 }

@@ -2,6 +2,7 @@
 load. CTest's limit on wall time and run_limited's on processor time stay as they are."""
 
 import os
+import sys
 import time
 
 _printed = 1
@@ -15,7 +16,7 @@ def load_factor():
     running = int(fields[3].split("/")[0]) - 1  # without this one
     factor = max(1.0, float(fields[0]) / os.cpu_count(), running / os.cpu_count())
     if factor > 1.5 * _printed:
-        print(f"limits of time times {factor:.1f}: the load is {fields[0]} and {running} run, on {os.cpu_count()} processors", flush=True)
+        print(f"limits of time times {factor:.1f}: the load is {fields[0]} and {running} run, on {os.cpu_count()} processors", file=sys.stderr, flush=True)
         _printed = factor
     return factor
 

@@ -424,7 +424,7 @@ void leader_release_leaving(peer *p) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m));
+        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
         if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
     }
 }
@@ -455,6 +455,9 @@ void leader_release_last(peer *p) {
     peer_leader *l = p->leader;
     bool awaited = l->awaits_save;
     l->awaits_save = false;
+    // In the iteration that a resumed run began with, its first leader alone has the start (rule G3), so
+    // no rollback to another checkpoint of that version would follow: the member stays for FINAL.
+    if (p->state.start_version != 0 && p->state.iteration == p->state.start_version) return;
     if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED) return;
     // its checkpoint or its removal is being appended: FINAL must not overtake what follows from it
     if (p->raft.last != p->state.position) {
@@ -466,7 +469,7 @@ void leader_release_last(peer *p) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling || !is_last(p, m)) continue;
-        if (rollback_is_saved(p, p->state.iteration) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) {
+        if (rollback_is_kept(p, p->state.iteration) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) {
             leader_remove(p, c->member, EXPEL_LEFT);
             l->awaits_save |= m->expelling;
             continue;

@@ -109,6 +109,9 @@ bool rollback_start_available(const peer *p);  // the start of this generation c
 // True if the log has a checkpoint of this version that a present peer can read, or the run began
 // from it.
 bool rollback_is_saved(const peer *p, uint64_t version);
+bool rollback_is_kept(const peer *p, uint64_t version);  // and that peer is not leaving
+// `leaving` alone can read the checkpoint of the present version, and a stage has no member with its state.
+bool rollback_loses(const peer *p, const cluster_member *leaving);
 bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights);  // of such a checkpoint
 bool rollback_is_given(const peer *p);  // nothing was applied yet: a joiner can get its state from outside its stage
 bool rollback_needs(const peer *p, const cluster_member *m);  // `m` alone can read that checkpoint, and a stage still lacks the state

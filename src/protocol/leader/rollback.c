@@ -100,15 +100,42 @@ bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights) {
     return entry != NULL;
 }
 
-bool rollback_is_saved(const peer *p, uint64_t version) {
-    if (readable_checkpoint(p, version) != NULL) return true;
-    return version == p->state.start_version && rollback_start_available(p);
-}
-
 static bool is_fetched(const peer *p, uint16_t stage) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++)
         if (p->cluster->members[i].keeps == stage && member_is_whole(p, &p->cluster->members[i])) return true;
     return false;
+}
+
+// A reader that is leaving takes its checkpoint with it.
+static bool stays_readable(const peer *p, uint64_t version) {
+    if (p->me != 0 && !p->leaving && p->chunks->stored.saved == version + 1) return true;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_member *m = &p->cluster->members[i];
+        if (m->contact == NO_CONTACT || m->expelling || m->kind != MEMBER_DATA) continue;
+        const cluster_contact *c = &p->cluster->contacts[m->contact];
+        if (c->link == LINK_UP && !c->departing && member_answers(p, m->id) && c->beat.saved == version + 1) return true;
+    }
+    return false;
+}
+
+bool rollback_is_kept(const peer *p, uint64_t version) {
+    if (version == 0) return rollback_is_saved(p, version);
+    // the start of the run lies with its first leader alone, which may leave
+    return readable_checkpoint(p, version) != NULL && stays_readable(p, version);
+}
+
+bool rollback_loses(const peer *p, const cluster_member *leaving) {
+    uint64_t version = p->state.iteration;
+    bool reads = leaving->contact != NO_CONTACT && p->cluster->contacts[leaving->contact].beat.saved == version + 1;
+    if (version == 0 || !reads || stays_readable(p, version)) return false;
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (!is_fetched(p, s)) return true;
+    return false;
+}
+
+bool rollback_is_saved(const peer *p, uint64_t version) {
+    if (readable_checkpoint(p, version) != NULL) return true;
+    return version == p->state.start_version && rollback_start_available(p);
 }
 
 bool rollback_needs(const peer *p, const cluster_member *m) {

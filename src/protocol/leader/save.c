@@ -200,7 +200,7 @@ static void begin_wanted(peer *p) {
     bool between = l->phase >= LEADER_RUNNING && l->phase <= LEADER_DECIDED;
     if (!l->save_wanted || !between || l->saving || l->checkpoint_due) return;
     l->save_wanted = false;
-    if (!rollback_is_saved(p, p->state.iteration)) save_begin(p, p->state.iteration);
+    if (!rollback_is_kept(p, p->state.iteration)) save_begin(p, p->state.iteration);
 }
 
 void save_tick(peer *p) {
