@@ -16,20 +16,72 @@ enum {
     MODEL_MAX_CONTEXT = 1 << 20,
 };
 
-typedef enum model_arch { MODEL_LLAMA, MODEL_GPT } model_arch;
+// An architecture is a row of rows.c. MODEL_GPT is GPT-2.
+typedef enum model_arch {
+    MODEL_LLAMA,  // LLaMA 1-3.x, SmolLM2
+    MODEL_GPT,
+    MODEL_MISTRAL,
+    MODEL_QWEN2,
+    MODEL_QWEN3,
+    MODEL_SMOLLM3,
+    MODEL_GEMMA3,  // the text model
+    MODEL_MIXTRAL,
+    MODEL_QWEN3_MOE,
+    MODEL_ARCHS
+} model_arch;
 
+typedef enum model_rope_kind {
+    MODEL_ROPE_PLAIN,
+    MODEL_ROPE_LINEAR,
+    MODEL_ROPE_LLAMA3,
+    MODEL_ROPE_YARN
+} model_rope_kind;
+
+// Scaling of the rotary frequencies, with the names of Hugging Face's rope_parameters.
+typedef struct model_rope {
+    model_rope_kind kind;
+    float factor;                             // all but plain
+    float low_freq_factor, high_freq_factor;  // llama3
+    float beta_fast, beta_slow;               // yarn; 0: 32 and 1
+    float attention_factor;                   // yarn; 0: 0.1 ln(factor) + 1
+    uint32_t original_context;                // llama3, yarn: original_max_position_embeddings
+} model_rope;
+
+// Zero means absent in every member below `tied`, so that a plain LLaMA or GPT-2 needs only those above.
 typedef struct model_config {
     model_arch arch;
     uint32_t dim, layers, heads, kv_heads;  // kv_heads == heads for GPT
     uint32_t ffn_dim;                       // inner width of SwiGLU, or of GELU (4 * dim)
     uint32_t vocab, context;                // the longest sequence
-    float rope_theta;                       // LLaMA
+    float rope_theta;                       // all but GPT
     float norm_eps;
-    bool tied;  // the head uses the embedding's weights
+    bool tied;                        // the head uses the embedding's weights
+    uint32_t head_dim;                // 0: dim / heads
+    bool qkv_bias, o_bias, mlp_bias;  // GPT has all of them without these flags
+    model_rope rope;
+    float local_rope_theta;  // Gemma 3: of the layers with a window, which are not scaled
+    uint32_t window;         // keys that a token of a windowed layer sees, itself included; 0: all
+    // Bit i % 64 of word i / 64 is layer i.
+    uint64_t windowed[MODEL_MAX_LAYERS / 64];   // layers with the window
+    uint64_t unrotated[MODEL_MAX_LAYERS / 64];  // SmolLM3: layers without rotary positions
+    float attention_scale;                      // of scores; 0: 1 / sqrt(head_dim)
+    float attention_softcap, logit_softcap;     // c * tanh(x / c); 0: none
+    float embedding_scale;                      // Gemma: sqrt(dim); 0: none
+    uint32_t experts, experts_used;             // per token; 0: no mixture
+    uint32_t expert_ffn_dim;                    // inner width of an expert
+    bool normalised_experts;                    // the used experts' probabilities are divided by their sum
 } model_config;
 
 // Checks all relations (dim divisible by heads, even head width for RoPE, heads divisible by
 // kv_heads, ...).
 braid_err model_config_check(const model_config *config, braid_error *error);
+
+static inline uint32_t model_head_dim(const model_config *c) { return c->head_dim ? c->head_dim : c->dim / c->heads; }
+static inline bool model_layer_windowed(const model_config *c, uint32_t layer) {
+    return c->window && (c->windowed[layer / 64] >> layer % 64 & 1);
+}
+static inline bool model_layer_rotated(const model_config *c, uint32_t layer) {
+    return c->arch != MODEL_GPT && !(c->unrotated[layer / 64] >> layer % 64 & 1);
+}
 
 #endif

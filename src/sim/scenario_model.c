@@ -18,14 +18,14 @@ typedef struct preset {
 
 // clang-format off
 static const preset presets[] = {
-    {"demo",        {MODEL_LLAMA,  128,  6,  4,  2,   352,   256,  128, 10000, 1e-5f, true}},
-    {"gpt2-small",  {MODEL_GPT,    768, 12, 12, 12,  3072, 50257, 1024,     0, 1e-5f, true}},
-    {"gpt2-medium", {MODEL_GPT,   1024, 24, 16, 16,  4096, 50257, 1024,     0, 1e-5f, true}},
-    {"gpt2-large",  {MODEL_GPT,   1280, 36, 20, 20,  5120, 50257, 1024,     0, 1e-5f, true}},
-    {"gpt2-xl",     {MODEL_GPT,   1600, 48, 25, 25,  6400, 50257, 1024,     0, 1e-5f, true}},
-    {"llama-300m",  {MODEL_LLAMA, 1024, 16, 16, 16,  2752, 32000,  512, 10000, 1e-5f, true}},
-    {"llama-1b",    {MODEL_LLAMA, 2048, 22, 32,  4,  5632, 32000, 2048, 10000, 1e-5f, false}},
-    {"llama-7b",    {MODEL_LLAMA, 4096, 32, 32, 32, 11008, 32000, 4096, 10000, 1e-5f, false}},
+    {"demo",        {.arch = MODEL_LLAMA, .dim = 128, .layers = 6, .heads = 4, .kv_heads = 2, .ffn_dim = 352, .vocab = 256, .context = 128, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true}},
+    {"gpt2-small",  {.arch = MODEL_GPT, .dim = 768, .layers = 12, .heads = 12, .kv_heads = 12, .ffn_dim = 3072, .vocab = 50257, .context = 1024, .norm_eps = 1e-5f, .tied = true}},
+    {"gpt2-medium", {.arch = MODEL_GPT, .dim = 1024, .layers = 24, .heads = 16, .kv_heads = 16, .ffn_dim = 4096, .vocab = 50257, .context = 1024, .norm_eps = 1e-5f, .tied = true}},
+    {"gpt2-large",  {.arch = MODEL_GPT, .dim = 1280, .layers = 36, .heads = 20, .kv_heads = 20, .ffn_dim = 5120, .vocab = 50257, .context = 1024, .norm_eps = 1e-5f, .tied = true}},
+    {"gpt2-xl",     {.arch = MODEL_GPT, .dim = 1600, .layers = 48, .heads = 25, .kv_heads = 25, .ffn_dim = 6400, .vocab = 50257, .context = 1024, .norm_eps = 1e-5f, .tied = true}},
+    {"llama-300m",  {.arch = MODEL_LLAMA, .dim = 1024, .layers = 16, .heads = 16, .kv_heads = 16, .ffn_dim = 2752, .vocab = 32000, .context = 512, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true}},
+    {"llama-1b",    {.arch = MODEL_LLAMA, .dim = 2048, .layers = 22, .heads = 32, .kv_heads = 4, .ffn_dim = 5632, .vocab = 32000, .context = 2048, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = false}},
+    {"llama-7b",    {.arch = MODEL_LLAMA, .dim = 4096, .layers = 32, .heads = 32, .kv_heads = 32, .ffn_dim = 11008, .vocab = 32000, .context = 4096, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = false}},
 };
 // clang-format on
 enum { PRESETS = sizeof presets / sizeof *presets };

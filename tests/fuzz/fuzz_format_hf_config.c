@@ -8,8 +8,27 @@
 #include <string.h>
 
 static const model_config examples[] = {
-    {MODEL_LLAMA, 64, 3, 8, 2, 100, 256, 128, 10000.0f, 1e-6f, true},
-    {MODEL_GPT, 48, 2, 4, 4, 192, 300, 64, 0, 1e-5f, false},
+    {.arch = MODEL_LLAMA,
+     .dim = 64,
+     .layers = 3,
+     .heads = 8,
+     .kv_heads = 2,
+     .ffn_dim = 100,
+     .vocab = 256,
+     .context = 128,
+     .rope_theta = 10000.0f,
+     .norm_eps = 1e-6f,
+     .tied = true},
+    {.arch = MODEL_GPT,
+     .dim = 48,
+     .layers = 2,
+     .heads = 4,
+     .kv_heads = 4,
+     .ffn_dim = 192,
+     .vocab = 300,
+     .context = 64,
+     .norm_eps = 1e-5f,
+     .tied = false},
 };
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {

@@ -32,8 +32,27 @@ static void assert_round_trip(const model_config *config) {
 
 static void test_both_architectures_round_trip(void **state) {
     (void)state;
-    assert_round_trip(&(model_config){MODEL_LLAMA, 64, 3, 8, 2, 100, 256, 128, 500000.0f, 1.1e-6f, true});
-    assert_round_trip(&(model_config){MODEL_GPT, 48, 2, 4, 4, 192, 300, 64, 0, 1e-5f, false});
+    assert_round_trip(&(model_config){.arch = MODEL_LLAMA,
+                                      .dim = 64,
+                                      .layers = 3,
+                                      .heads = 8,
+                                      .kv_heads = 2,
+                                      .ffn_dim = 100,
+                                      .vocab = 256,
+                                      .context = 128,
+                                      .rope_theta = 500000.0f,
+                                      .norm_eps = 1.1e-6f,
+                                      .tied = true});
+    assert_round_trip(&(model_config){.arch = MODEL_GPT,
+                                      .dim = 48,
+                                      .layers = 2,
+                                      .heads = 4,
+                                      .kv_heads = 4,
+                                      .ffn_dim = 192,
+                                      .vocab = 300,
+                                      .context = 64,
+                                      .norm_eps = 1e-5f,
+                                      .tied = false});
 }
 
 static braid_err read_text(const char *text, model_config *out, braid_error *error) {
@@ -61,8 +80,9 @@ static void test_foreign_files_are_read(void **state) {
     assert_false(c.tied);
 }
 
-#define SMALL                                                                                                          \
-    "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":256," \
+#define SMALL                                                                                                       \
+    "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":" \
+    "256,"                                                                                                          \
     "\"num_attention_heads\":4,\"max_position_embeddings\":64,"
 
 // transformers 5 saves a config of transformers 4 with another place for the rotation's base, which
@@ -85,8 +105,9 @@ static void test_rotations_of_both_generations_are_read(void **state) {
         if (read_text(good[i].text, &c, &error)) fail_msg("%s", error.text);
         assert_true(c.rope_theta >= good[i].theta && c.rope_theta <= good[i].theta);
     }
-    static const char *const bad[] = {SMALL "\"rope_parameters\":{\"rope_theta\":500000.0,\"rope_type\":\"linear\",\"factor\":2}}",
-                                      SMALL "\"rope_parameters\":{\"rope_theta\":\"x\"}}", SMALL "\"rope_parameters\":5}"};
+    static const char *const bad[] = {
+        SMALL "\"rope_parameters\":{\"rope_theta\":500000.0,\"rope_type\":\"linear\",\"factor\":2}}",
+        SMALL "\"rope_parameters\":{\"rope_theta\":\"x\"}}", SMALL "\"rope_parameters\":5}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         model_config c;
         braid_error error = {0};
@@ -106,10 +127,32 @@ static void expect_written(const model_config *config, const char *const *parts)
 
 static void test_transformers_keys_are_written(void **state) {
     (void)state;
-    expect_written(&(model_config){MODEL_GPT, 48, 2, 4, 4, 192, 300, 64, 0, 1e-5f, false},
-                   (const char *const[]){"\"n_positions\": 64", "\"n_ctx\": 64", "\"dtype\": \"float32\"", "\"torch_dtype\": \"float32\"", NULL});
-    expect_written(&(model_config){MODEL_LLAMA, 64, 3, 8, 2, 100, 256, 128, 500000.0f, 1e-6f, true},
-                   (const char *const[]){"\"rope_theta\": 5e+05,\n  \"rope_parameters\": {\n    \"rope_type\": \"default\",\n    \"rope_theta\": 5e+05\n", "\"dtype\"", NULL});
+    expect_written(&(model_config){.arch = MODEL_GPT,
+                                   .dim = 48,
+                                   .layers = 2,
+                                   .heads = 4,
+                                   .kv_heads = 4,
+                                   .ffn_dim = 192,
+                                   .vocab = 300,
+                                   .context = 64,
+                                   .norm_eps = 1e-5f,
+                                   .tied = false},
+                   (const char *const[]){"\"n_positions\": 64", "\"n_ctx\": 64", "\"dtype\": \"float32\"",
+                                         "\"torch_dtype\": \"float32\"", NULL});
+    expect_written(&(model_config){.arch = MODEL_LLAMA,
+                                   .dim = 64,
+                                   .layers = 3,
+                                   .heads = 8,
+                                   .kv_heads = 2,
+                                   .ffn_dim = 100,
+                                   .vocab = 256,
+                                   .context = 128,
+                                   .rope_theta = 500000.0f,
+                                   .norm_eps = 1e-6f,
+                                   .tied = true},
+                   (const char *const[]){"\"rope_theta\": 5e+05,\n  \"rope_parameters\": {\n    \"rope_type\": "
+                                         "\"default\",\n    \"rope_theta\": 5e+05\n",
+                                         "\"dtype\"", NULL});
 }
 
 static void test_unsupported_variants_are_named(void **state) {
