@@ -72,11 +72,14 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     inflight_microbatch *h = &p->microbatch->inflight[m];
     h->upstream = sender;
     h->cancelled = false;  // cancelled while it was computed, and needed again
-    if (body->repair && inflight_waits_for_slot(h)) {  // the other holders are gone: it may evict now
-        h->repair = true;
-        take_path(h, &body->path);
-    }
+    if (body->repair && inflight_waits_for_slot(h)) h->repair = true;  // the other holders are gone: it may evict now
     if (h->forward != WORK_DONE) {
+        // A repair is newer than a resend by a sender that lost its receiver, and names the end of
+        // the gap: behind it the results exist.
+        if (body->repair) {
+            take_path(h, &body->path);
+            h->forward_to = body->forward_to;
+        }
         answer_accept(p, sender, &body->subject, PHASE_FORWARD);
         return;
     }
