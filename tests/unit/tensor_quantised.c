@@ -58,7 +58,8 @@ static number number_of(weight_type type, const uint8_t *block, size_t i) {
     case WEIGHT_Q4_0: return (number){(int)nibble(block + 2 + at, up) - 8, half_at(block), 0};
     case WEIGHT_Q4_1: return (number){(int)nibble(block + 4 + at, up), half_at(block), half_at(block + 2)};
     case WEIGHT_Q5_0:
-        return (number){(int)(nibble(block + 6 + at, up) | (block[2 + i / 8] >> i % 8 & 1u) << 4) - 16, half_at(block), 0};
+        return (number){(int)(nibble(block + 6 + at, up) | (block[2 + i / 8] >> i % 8 & 1u) << 4) - 16, half_at(block),
+                        0};
     case WEIGHT_Q5_1:
         return (number){(int)(nibble(block + 8 + at, up) | (block[4 + i / 8] >> i % 8 & 1u) << 4), half_at(block),
                         half_at(block + 2)};
@@ -114,7 +115,7 @@ static void fill_x(quantised_case *c) {
     c->x = malloc(c->m * c->x_stride * sizeof *c->x);
     assert_non_null(c->x);
     for (size_t i = 0; i < c->m * c->x_stride; i++) c->x[i] = i % c->x_stride < c->w.cols ? any() : NAN;
-    for (size_t i = 0; i < 32; i++) c->x[i] = 0;                                  // a block of zeros
+    for (size_t i = 0; i < 32; i++) c->x[i] = 0;                                   // a block of zeros
     for (size_t i = 0; i < 32; i++) c->x[(c->m - 1) * c->x_stride + i] *= 1e-33f;  // and one that is too small
 }
 
@@ -232,7 +233,8 @@ static void check_case(const quantised_case *c, bool add) {
         if (!kernels->works_here()) continue;
         float *first = run(kernels, pools[0], c, 0, c->m, add), *second = run(kernels, pools[1], c, 0, c->m, add);
         assert_memory_equal(first, second, c->m * c->y_stride * sizeof *first);
-        for (size_t row = 0; row < c->m; row += row < 2 || row + 7 >= c->m ? 1 : 5) check_row(kernels, c, first, row, add);
+        for (size_t row = 0; row < c->m; row += row < 2 || row + 7 >= c->m ? 1 : 5)
+            check_row(kernels, c, first, row, add);
         free(first);
         free(second);
     }

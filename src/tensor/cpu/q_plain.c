@@ -104,8 +104,7 @@ static void dot_groups(const int8_t *x, const int8_t *w, size_t first, size_t co
     for (size_t r = 0; r < Q_STRIP; r++) {
         int32_t sum = 0;
         for (size_t g = first; g < first + count; g++)
-            for (size_t i = 0; i < Q_GROUP; i++)
-                sum += x[g * Q_GROUP + i] * w[(g * Q_STRIP + r) * Q_GROUP + i];
+            for (size_t i = 0; i < Q_GROUP; i++) sum += x[g * Q_GROUP + i] * w[(g * Q_STRIP + r) * Q_GROUP + i];
         sums[r] = sum;
     }
 }
