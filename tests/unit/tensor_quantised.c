@@ -228,7 +228,7 @@ static void check_row(const q_kernels *kernels, const quantised_case *c, const f
 }
 
 static void check_case(const quantised_case *c, bool add) {
-    for (size_t k = 0; k < q_kernels_count; k++) {
+    for (size_t k = 0; k < Q_KERNELS; k++) {
         const q_kernels *kernels = q_kernels_all[k];
         if (!kernels->works_here()) continue;
         float *first = run(kernels, pools[0], c, 0, c->m, add), *second = run(kernels, pools[1], c, 0, c->m, add);
@@ -301,7 +301,7 @@ static void test_rounding(void **state) {
 static void test_not_finite(void **state) {
     (void)state;
     static const float odd[] = {NAN, INFINITY, -INFINITY};
-    for (size_t k = 0; k < q_kernels_count; k++)
+    for (size_t k = 0; k < Q_KERNELS; k++)
         for (size_t o = 0; q_kernels_all[k]->works_here() && o < 3; o++) {
             quantised_case c = case_new(o ? WEIGHT_Q8_0 : WEIGHT_Q4_1, 18, 16, 128);
             c.x[3 * c.x_stride + 70] = odd[o];
