@@ -35,6 +35,7 @@ braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error)
 // Fills the list of tensors with names and kinds of `expected`; data, type and shape are left to the reader.
 braid_err model_file_expect(model_file *f, const expected_list *expected, braid_error *error);
 
+bool model_file_has_tokenizer(const model_file *f);
 braid_err gguf_tokenizer(const model_file *f, tokenizer **out, braid_error *error);
 // Copies a text that is not 0-terminated; NULL: no memory.
 char *model_file_copy(const char *text, size_t length);

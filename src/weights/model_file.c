@@ -120,15 +120,20 @@ void model_file_values(const model_file_tensor *t, float *out) {
     BRAID_ALLOCATED(undo_pairs_of_matrix(w, t->head_dim, out), t->head_dim * w->cols * sizeof *out);
 }
 
-// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
-braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
-    braid_err err;
-    if (!f->directory) return gguf_tokenizer(f, out, error);
+bool model_file_has_tokenizer(const model_file *f) {
     char path[MAPPED_MAX_PATH + 16];
     struct stat info;
+    if (!f->directory) return gguf_find(&f->gguf[0], "tokenizer.ggml.tokens") != NULL;
     snprintf(path, sizeof path, "%s/tokenizer.json", f->path);
-    if (stat(path, &info) != 0) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
-    err = tokenizer_open(f->path, out, error);
+    return stat(path, &info) == 0;
+}
+
+// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
+braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
+    *out = NULL;
+    if (!f->directory) return gguf_tokenizer(f, out, error);
+    if (!model_file_has_tokenizer(f)) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
+    braid_err err = tokenizer_open(f->path, out, error);
     if (err || tokenizer_size(*out) <= f->config.vocab) return err;
     err = braid_fail(error, BRAID_FORMAT, "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model",
                      f->path, (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
