@@ -27,6 +27,8 @@ static braid_err check_settings(const engine *e, const engine_settings *s, braid
     if (s->context > e->config.context)
         return braid_fail(error, BRAID_LIMIT, "a context of %u tokens is longer than the model's, %u; give at most that", s->context,
                           e->config.context);
+    if (model_head_dim(&e->config) > INFER_MAX_WIDTH)
+        return braid_fail(error, BRAID_LIMIT, "heads of %u numbers are too wide: at most %d", model_head_dim(&e->config), INFER_MAX_WIDTH);
     return BRAID_OK;
 }
 
@@ -44,8 +46,8 @@ braid_err engine_new(const engine_source *source, const engine_settings *setting
     e->exact = settings->exact;
     e->half_cache = settings->half_cache;
     e->context = settings->context ? settings->context : c->context;
-    braid_err err = check_settings(e, settings, error);
-    if (!err) err = model_config_check(c, error);
+    braid_err err = model_config_check(c, error);
+    if (!err) err = check_settings(e, settings, error);
     if (!err) {
         e->width = model_head_dim(c);
         err = engine_load(e, source, error);
@@ -266,7 +268,7 @@ typedef struct rotation_job {
 } rotation_job;
 
 static void rotate_heads(const rotation_job *job, uint32_t position, bool pairs, float *x, uint32_t heads) {
-    float from[MODEL_MAX_HEAD_DIM];
+    float from[INFER_MAX_WIDTH];
     size_t width = job->e->width;
     for (uint32_t h = 0; h < heads; h++, x += width) {
         memcpy(from, x, width * sizeof *from);

@@ -7,7 +7,7 @@
 #include "tensor/cache.h"
 #include "tensor/quantised.h"
 
-enum { INFER_ALIGNMENT = 64 };
+enum { INFER_ALIGNMENT = 64, INFER_MAX_WIDTH = 1024 };  // width: of a head
 
 // y = x W^T + bias, W[out, in].
 typedef struct engine_matrix {

@@ -14,14 +14,6 @@ typedef struct loader {
 
 const model_config *engine_config(const engine *e) { return &e->config; }
 
-static const model_file_tensor *find_in_file(const void *context, const char *name) {
-    return model_file_find(context, name);
-}
-
-engine_source engine_source_file(const model_file *file) {
-    return (engine_source){model_file_config(file), find_in_file, file};
-}
-
 // Memory that the engine frees.
 static void *own(loader *l, size_t bytes) {
     engine *e = l->e;
