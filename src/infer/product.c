@@ -41,24 +41,21 @@ static bool is_exact(const engine *e, const engine_matrix *m) {
 
 // --- both
 
-static size_t scratch_bytes(const engine *e, const engine_product *p, size_t rows) {
-    size_t cols = p->matrix->w.cols;
-    if (!is_exact(e, p->matrix)) return tensor_quantised_scratch(e->pool, rows, cols);
+static size_t scratch_bytes(const engine *e, const engine_matrix *m, size_t rows) {
+    size_t cols = m->w.cols;
+    if (!is_exact(e, m)) return tensor_quantised_scratch(e->pool, rows, cols);
     return tensor_pool_threads(e->pool) * size_up(tile_rows(cols) * cols, INFER_ALIGNMENT) * sizeof(float);
 }
 
 braid_err product_reserve(engine *e, const engine_matrix *m, size_t rows, braid_error *error) {
-    size_t bytes = size_up(scratch_bytes(e, &(engine_product){.matrix = m}, rows), INFER_ALIGNMENT);
-    if (m->w.rows == 0 || bytes <= e->product_scratch_bytes) return BRAID_OK;
+    if (m->w.rows == 0) return BRAID_OK;
+    size_t bytes = size_up(scratch_bytes(e, m, rows), INFER_ALIGNMENT);
+    if (bytes <= e->product_scratch_bytes) return BRAID_OK;
     free(e->product_scratch);
     e->product_scratch = aligned_alloc(INFER_ALIGNMENT, bytes);
     e->product_scratch_bytes = e->product_scratch ? bytes : 0;
     return e->product_scratch ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the products of %zu tokens", rows);
 }
-
-typedef struct bias_job {
-    const engine_product *p;
-} bias_job;
 
 static void add_bias(const void *context, size_t begin, size_t end) {
     const engine_product *p = context;
