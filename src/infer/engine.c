@@ -45,6 +45,7 @@ braid_err engine_new(const engine_source *source, const engine_settings *setting
     e->ends = !settings->no_ends;
     e->exact = settings->exact;
     e->half_cache = settings->half_cache;
+    e->narrow = settings->narrow;
     e->context = settings->context ? settings->context : c->context;
     braid_err err = model_config_check(c, error);
     if (!err) err = check_settings(e, settings, error);

@@ -44,6 +44,7 @@ typedef struct engine_settings {
     bool exact;                        // quantised weights times fp32 activations; otherwise activations are rounded to
                                        // 8 bits, as the weights' format asks for
     bool half_cache;                   // keys and values as fp16: half the memory, other bits
+    bool narrow;                       // F32, F16 and BF16 matrices become Q8_0 in memory of the engine
 } engine_settings;
 
 // Refuses a model that lacks a tensor, or has one of another shape (BRAID_FORMAT), with its name. Free

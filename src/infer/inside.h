@@ -65,7 +65,7 @@ struct engine {
     const model_row *row;
     tensor_pool *pool;
     uint32_t layer_begin, layer_end, context;
-    bool ends, exact, half_cache;
+    bool ends, exact, half_cache, narrow;
     size_t width;  // of a head
     engine_block *blocks;  // [layer_end - layer_begin]
     engine_matrix embedding, head;

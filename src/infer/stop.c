@@ -96,7 +96,7 @@ static bool hold(stop_filter *f, const char *piece, size_t length) {
         f->held = more;
         f->capacity = capacity;
     }
-    memcpy(f->held + f->length, piece, length);
+    if (length) memcpy(f->held + f->length, piece, length);
     f->length += length;
     return true;
 }
@@ -108,9 +108,9 @@ static void show(stop_filter *f, size_t count, const char **text, size_t *length
 
 braid_err stop_filter_add(stop_filter *f, const char *piece, size_t piece_length, const char **text, size_t *length,
                           bool *stopped, braid_error *error) {
-    show(f, 0, text, length);
+    *text = "";
+    *length = 0;
     *stopped = false;
-    if (piece_length == 0) return BRAID_OK;
     if (!hold(f, piece, piece_length)) return braid_fail(error, BRAID_MEMORY, "no memory for the text");
     size_t before = f->length - piece_length;
     for (size_t i = 0; i < piece_length; i++) {

@@ -174,9 +174,26 @@ static void load_end(loader *l, const model_tensor *t) {
     }
 }
 
+// As Q8_0, a few rows at a time.
+static void narrow(loader *l, engine_matrix *m) {
+    enum { BLOCK = 32 };
+    size_t row_bytes = weight_row_bytes(WEIGHT_Q8_0, m->w.cols);
+    if (weight_block_elements(m->w.type) != 1 || m->w.type == WEIGHT_MIXED8 || m->w.cols % BLOCK) return;
+    unsigned char *blocks = own(l, m->w.rows * row_bytes);
+    float *row = blocks ? malloc(m->w.cols * sizeof *row) : NULL;
+    if (blocks && !row) l->err = braid_fail(l->error, BRAID_MEMORY, "no memory for this model's weights");
+    for (size_t r = 0; r < m->w.rows && row; r++) {
+        weight_rows(&m->w, r, 1, row);
+        weight_pack(WEIGHT_Q8_0, row, m->w.cols, blocks + r * row_bytes);
+    }
+    if (row) m->w = (weight_matrix){WEIGHT_Q8_0, m->w.rows, m->w.cols, blocks};
+    free(row);
+}
+
 // Products with rounded activations need matrices in their kernels' order.
 static void prepare(loader *l, engine_matrix *m) {
     const engine *e = l->e;
+    if (e->narrow && m->w.rows > 0 && !l->err) narrow(l, m);
     if (m->w.rows == 0 || l->err || (e->exact && weight_block_elements(m->w.type) > 1)) return;
     if (!tensor_quantised_fits(m->w.type, m->w.cols)) return;
     size_t bytes = tensor_quantised_bytes(&m->w);
