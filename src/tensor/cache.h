@@ -23,8 +23,8 @@ enum { CACHE_TILE = 16, CACHE_BLOCK = 512 };
 // values[kv_heads, positions, width].
 typedef struct tensor_cache {
     size_t kv_heads, width;
-    size_t positions;  // capacity, a multiple of CACHE_TILE
-    bool half;         // numbers are stored as fp16, rounded half to even; else fp32
+    size_t positions;     // capacity, a multiple of CACHE_TILE
+    bool half;            // numbers are stored as fp16, rounded half to even; else fp32
     void *keys, *values;  // tensor_cache_bytes each, aligned to 64
 } tensor_cache;
 
@@ -37,11 +37,11 @@ void tensor_cache_put(const tensor_cache *c, size_t first, size_t count, const f
 
 typedef struct tensor_cache_attention {
     const tensor_cache *cache;
-    size_t heads;   // a multiple of kv_heads; head h reads kv head h / (heads / kv_heads)
-    float scale;    // factor of scores, e.g. 1 / sqrt(width)
-    float cap;      // soft cap of scores; 0: none
-    size_t window;  // a position sees itself and window - 1 before it; 0: all before it
-    float *scratch; // tensor_cache_scratch floats, aligned to 64
+    size_t heads;    // a multiple of kv_heads; head h reads kv head h / (heads / kv_heads)
+    float scale;     // factor of scores, e.g. 1 / sqrt(width)
+    float cap;       // soft cap of scores; 0: none
+    size_t window;   // a position sees itself and window - 1 before it; 0: all before it
+    float *scratch;  // tensor_cache_scratch floats, aligned to 64
 } tensor_cache_attention;
 
 // For queries at positions below `end`.

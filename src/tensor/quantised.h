@@ -42,9 +42,9 @@ void tensor_quantised_prepare(tensor_pool *pool, const weight_matrix *w, void *c
 // One of the products of a call: y[m, rows] = x[m, cols] W^T.
 typedef struct tensor_quantised_product {
     const tensor_quantised *w;
-    float *y;         // rows of it are y_stride apart
+    float *y;  // rows of it are y_stride apart
     size_t y_stride;
-    bool add;         // y += x W^T: the product is computed first
+    bool add;  // y += x W^T: the product is computed first
 } tensor_quantised_product;
 
 // Scratch bytes for a call with m rows, for any types; align the scratch to TENSOR_QUANTISED_ALIGN.

@@ -131,8 +131,7 @@ static void check(cache_case c) {
     open_case(&c);
     float *out = run(&c, pools[0], c.count);
     for (size_t row = 0; row < c.count; row += row < 40 || row + 20 > c.count ? 1 : 17) {
-        for (size_t head = 0; head < c.heads; head++)
-            check_row(&c, head, row, out + row * c.stride + head * c.width);
+        for (size_t head = 0; head < c.heads; head++) check_row(&c, head, row, out + row * c.stride + head * c.width);
         for (size_t i = c.heads * c.width; i < c.stride; i++) assert_true(out[row * c.stride + i] == untouched);
     }
     static const size_t chunks[] = {1, 5, 16, 33};
@@ -159,8 +158,8 @@ static void test_windows_and_caps(void **state) {
     (void)state;
     static const size_t windows[] = {1, 2, 15, 16, 17, 40, 100};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-        check((cache_case){.heads = 4, .kv_heads = 2, .width = 32, .count = 90, .window = windows[i],
-                           .cap = i % 2 ? 3.0f : 0.0f});
+        check((cache_case){
+            .heads = 4, .kv_heads = 2, .width = 32, .count = 90, .window = windows[i], .cap = i % 2 ? 3.0f : 0.0f});
 }
 
 // More positions than one chain of values has.

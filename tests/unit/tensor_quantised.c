@@ -58,7 +58,8 @@ static number number_of(weight_type type, const uint8_t *block, size_t i) {
     case WEIGHT_Q4_0: return (number){(int)nibble(block + 2 + at, up) - 8, half_at(block), 0};
     case WEIGHT_Q4_1: return (number){(int)nibble(block + 4 + at, up), half_at(block), half_at(block + 2)};
     case WEIGHT_Q5_0:
-        return (number){(int)(nibble(block + 6 + at, up) | (block[2 + i / 8] >> i % 8 & 1u) << 4) - 16, half_at(block), 0};
+        return (number){(int)(nibble(block + 6 + at, up) | (block[2 + i / 8] >> i % 8 & 1u) << 4) - 16, half_at(block),
+                        0};
     case WEIGHT_Q5_1:
         return (number){(int)(nibble(block + 8 + at, up) | (block[4 + i / 8] >> i % 8 & 1u) << 4), half_at(block),
                         half_at(block + 2)};
@@ -114,7 +115,7 @@ static void fill_x(quantised_case *c) {
     c->x = malloc(c->m * c->x_stride * sizeof *c->x);
     assert_non_null(c->x);
     for (size_t i = 0; i < c->m * c->x_stride; i++) c->x[i] = i % c->x_stride < c->w.cols ? any() : NAN;
-    for (size_t i = 0; i < 32; i++) c->x[i] = 0;                                  // a block of zeros
+    for (size_t i = 0; i < 32; i++) c->x[i] = 0;                                   // a block of zeros
     for (size_t i = 0; i < 32; i++) c->x[(c->m - 1) * c->x_stride + i] *= 1e-33f;  // and one that is too small
 }
 
@@ -227,12 +228,13 @@ static void check_row(const q_kernels *kernels, const quantised_case *c, const f
 }
 
 static void check_case(const quantised_case *c, bool add) {
-    for (size_t k = 0; k < q_kernels_count; k++) {
+    for (size_t k = 0; k < Q_KERNELS; k++) {
         const q_kernels *kernels = q_kernels_all[k];
         if (!kernels->works_here()) continue;
         float *first = run(kernels, pools[0], c, 0, c->m, add), *second = run(kernels, pools[1], c, 0, c->m, add);
         assert_memory_equal(first, second, c->m * c->y_stride * sizeof *first);
-        for (size_t row = 0; row < c->m; row += row < 2 || row + 7 >= c->m ? 1 : 5) check_row(kernels, c, first, row, add);
+        for (size_t row = 0; row < c->m; row += row < 2 || row + 7 >= c->m ? 1 : 5)
+            check_row(kernels, c, first, row, add);
         free(first);
         free(second);
     }
@@ -299,7 +301,7 @@ static void test_rounding(void **state) {
 static void test_not_finite(void **state) {
     (void)state;
     static const float odd[] = {NAN, INFINITY, -INFINITY};
-    for (size_t k = 0; k < q_kernels_count; k++)
+    for (size_t k = 0; k < Q_KERNELS; k++)
         for (size_t o = 0; q_kernels_all[k]->works_here() && o < 3; o++) {
             quantised_case c = case_new(o ? WEIGHT_Q8_0 : WEIGHT_Q4_1, 18, 16, 128);
             c.x[3 * c.x_stride + 70] = odd[o];

@@ -180,7 +180,8 @@ static void write_scales(weight_type type, const uint8_t *block, size_t r, uint8
     uint8_t *factors = to + Q_STRIP * HALF_BYTES * (formats[type].minimum ? 2 : 1);
     if (type == WEIGHT_Q6_K) {
         scale = ((const block_q6_k *)block)->scale;
-        for (size_t i = 0; i < Q_PARTS * BLOCKS; i++) factors[i * Q_STRIP + r] = ((const block_q6_k *)block)->factors[i];
+        for (size_t i = 0; i < Q_PARTS * BLOCKS; i++)
+            factors[i * Q_STRIP + r] = ((const block_q6_k *)block)->factors[i];
     }
     memcpy(to + r * HALF_BYTES, scale, HALF_BYTES);
     if (formats[type].minimum) memcpy(to + (Q_STRIP + r) * HALF_BYTES, minimum, HALF_BYTES);

@@ -24,9 +24,9 @@
 #include <stdint.h>
 
 enum {
-    Q_STRIP = 16,   // rows of a strip
-    Q_BLOCK = 32,   // columns of a block
-    Q_GROUP = 4,    // columns of a group
+    Q_STRIP = 16,  // rows of a strip
+    Q_BLOCK = 32,  // columns of a block
+    Q_GROUP = 4,   // columns of a group
     Q_GROUPS = Q_BLOCK / Q_GROUP,
     Q_SUPER = 256,  // columns of a block of the types with two levels of scales
     Q_LINE = 64,    // bytes of a vector
@@ -39,8 +39,8 @@ typedef struct q_format {
     int offset;              // subtracted from the stored integer
     size_t parts;            // scales of a row in a block of 32: 1 or 2
     bool minimum;
-    size_t value_bytes;      // of a strip, for each 32 columns
-    size_t scale_bytes;      // of a strip, for each `elements` columns
+    size_t value_bytes;  // of a strip, for each 32 columns
+    size_t scale_bytes;  // of a strip, for each `elements` columns
 } q_format;
 
 // NULL: not a quantised type.

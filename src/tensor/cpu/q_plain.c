@@ -6,33 +6,34 @@
 
 enum { LARGEST = 127, NIBBLE = 4, LOW = 15 };
 
+q_block_scale q_scale_of(uint32_t largest_bits) {
+    const uint32_t least = 0x0d800000u, infinite = 0x7f800000u;  // 2^-100
+    float largest;
+    memcpy(&largest, &largest_bits, sizeof largest);
+    if (largest_bits >= infinite) return (q_block_scale){NAN, 0};
+    if (largest_bits < least) return (q_block_scale){0, 0};
+    return (q_block_scale){largest / LARGEST, LARGEST / largest};
+}
+
 // The integers of a row's block, with scale and sums.
 static void quantise_block(const float *x, size_t row, size_t block, const q_rows *to) {
-    const uint32_t least = 0x0d800000u, infinite = 0x7f800000u;  // 2^-100
-    int8_t *values = to->values + (block * to->rows + row) * Q_BLOCK;
+    size_t at = block * to->rows + row;
+    int8_t *values = to->values + at * Q_BLOCK;
     uint32_t top = 0, bits;
     for (size_t i = 0; i < Q_BLOCK; i++) {
         memcpy(&bits, &x[i], sizeof bits);
         bits &= 0x7fffffffu;
         if (bits > top) top = bits;
     }
-    float largest, scale = 0, inverse = 0;
-    memcpy(&largest, &top, sizeof largest);
-    if (top >= infinite) {
-        scale = NAN;
-    } else if (top >= least) {
-        scale = largest / LARGEST;
-        inverse = LARGEST / largest;
-    }
+    q_block_scale scale = q_scale_of(top);
     int32_t sum[2] = {0};
     for (size_t i = 0; i < Q_BLOCK; i++) {
-        values[i] = inverse > 0 ? (int8_t)rintf(x[i] * inverse) : 0;
+        values[i] = scale.inverse > 0 ? (int8_t)rintf(x[i] * scale.inverse) : 0;
         sum[i / (Q_BLOCK / 2)] += values[i];
     }
-    size_t at = block * to->rows + row;
-    to->scales[at] = scale;
-    to->sums[at] = scale * (float)(sum[0] + sum[1]);
-    for (size_t h = 0; h < 2; h++) to->halves[(2 * block + h) * to->rows + row] = sum[h];
+    to->scales[at] = scale.scale;
+    to->sums[at] = scale.scale * (float)(sum[0] + sum[1]);
+    for (size_t h = 0; h < 2; h++) to->halves[h][at] = sum[h];
 }
 
 static void plain_quantise(const float *x, size_t stride, const q_rows *to) {
@@ -104,8 +105,7 @@ static void dot_groups(const int8_t *x, const int8_t *w, size_t first, size_t co
     for (size_t r = 0; r < Q_STRIP; r++) {
         int32_t sum = 0;
         for (size_t g = first; g < first + count; g++)
-            for (size_t i = 0; i < Q_GROUP; i++)
-                sum += x[g * Q_GROUP + i] * w[(g * Q_STRIP + r) * Q_GROUP + i];
+            for (size_t i = 0; i < Q_GROUP; i++) sum += x[g * Q_GROUP + i] * w[(g * Q_STRIP + r) * Q_GROUP + i];
         sums[r] = sum;
     }
 }
@@ -141,8 +141,11 @@ const q_kernels q_plain = {
     .product = plain_product,
 };
 
-const q_kernels *const q_kernels_all[] = {&q_plain};
-const size_t q_kernels_count = sizeof q_kernels_all / sizeof *q_kernels_all;
+#if defined(__x86_64__)
+const q_kernels *const q_kernels_all[Q_KERNELS] = {&q_amx, &q_avx512, &q_avx2, &q_plain};
+#else
+const q_kernels *const q_kernels_all[Q_KERNELS] = {&q_plain};
+#endif
 
 const q_kernels *q_kernels_here(void) {
     size_t i = 0;

@@ -54,17 +54,16 @@ void tensor_quantised_prepare(tensor_pool *pool, const weight_matrix *w, void *c
 
 // --- scratch
 
-// Bytes of the arrays of a tile, and of a panel.
+// Bytes of the arrays of a tile; each number of a block has four bytes.
 typedef struct tile_sizes {
-    size_t values, scales, halves, all;
+    size_t values, scales, all;
 } tile_sizes;
 
 static tile_sizes sizes_of_tile(size_t rows, size_t blocks) {
     tile_sizes s;
     s.values = size_up(blocks * rows * Q_BLOCK, Q_LINE);
     s.scales = size_up(blocks * rows * sizeof(float), Q_LINE);
-    s.halves = size_up(2 * blocks * rows * sizeof(int32_t), Q_LINE);
-    s.all = s.values + 2 * s.scales + s.halves;
+    s.all = s.values + 4 * s.scales;
     return s;
 }
 
@@ -88,9 +87,10 @@ size_t tensor_quantised_scratch(const tensor_pool *pool, size_t m, size_t cols) 
 static q_rows rows_at(uint8_t *at, size_t rows, size_t blocks) {
     tile_sizes s = sizes_of_tile(rows, blocks);
     q_rows x = {.rows = rows, .blocks = blocks, .values = (int8_t *)at};
-    x.scales = (float *)(at + s.values);
-    x.sums = (float *)(at + s.values + s.scales);
-    x.halves = (int32_t *)(at + s.values + 2 * s.scales);
+    uint8_t *scales = at + s.values;
+    x.scales = (float *)scales;
+    x.sums = (float *)(scales + s.scales);
+    for (size_t h = 0; h < 2; h++) x.halves[h] = (int32_t *)(scales + (2 + h) * s.scales);
     return x;
 }
 
@@ -182,7 +182,9 @@ static void run_task(void *context, size_t index) {
         q_float_product(job->call, p, first * Q_STRIP, outputs, (float *)wide);
         return;
     }
+    if (job->kernels->begin) job->kernels->begin();
     for (size_t s = first; s < end; s++) multiply_strip(job, p, s);
+    if (job->kernels->end) job->kernels->end();
 }
 
 void q_run_by(const q_kernels *kernels, tensor_pool *pool, const q_call *call, void *scratch) {
