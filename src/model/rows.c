@@ -23,27 +23,38 @@
 #define QK_NORM                                      \
     [ROLE_Q_NORM] = "self_attn.q_norm.weight",       \
     [ROLE_K_NORM] = "self_attn.k_norm.weight"
-#define LLAMA_MLP                                    \
+#define GATED_MLP                                    \
     [ROLE_GATE] = "mlp.gate_proj.weight",            \
     [ROLE_UP] = "mlp.up_proj.weight",                \
-    [ROLE_DOWN] = "mlp.down_proj.weight",            \
+    [ROLE_DOWN] = "mlp.down_proj.weight"
+#define LLAMA_MLP                                    \
+    GATED_MLP,                                       \
     [ROLE_GATE_BIAS] = "mlp.gate_proj.bias",         \
     [ROLE_UP_BIAS] = "mlp.up_proj.bias",             \
     [ROLE_DOWN_BIAS] = "mlp.down_proj.bias"
 #define LLAMA_NORM2 [ROLE_NORM2] = "post_attention_layernorm.weight"
 #define LLAMA_BLOCK LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP
 
+#define SILU .activation = MODEL_SILU, .activation_key = "hidden_act"
+#define GELU(key) .activation = MODEL_GELU_TANH, .activation_key = key
+#define LLAMA_NAMES .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK}
+#define GEMMA_NORMS                                                \
+    [ROLE_POST1] = "post_attention_layernorm.weight",              \
+    [ROLE_NORM2] = "pre_feedforward_layernorm.weight",             \
+    [ROLE_POST2] = "post_feedforward_layernorm.weight"
+
 static const model_row rows[MODEL_ARCHS] = {
     [MODEL_LLAMA] = {
         .name = "llama", .type = "llama", .class_name = "LlamaForCausalLM", .gguf = "llama",
-        .may_attention_bias = true, .may_mlp_bias = true, .gated = true,
-        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK},
+        .absent = {.context = 2048, .norm_eps = 1e-6f, .rope_theta = 10000},
+        .may_attention_bias = true, .may_mlp_bias = true, .may_head_dim = true, .dim_by_heads = true,
+        .gated = true, SILU, LLAMA_NAMES,
     },
     [MODEL_GPT] = {
         .name = "gpt", .type = "gpt2", .class_name = "GPT2LMHeadModel", .gguf = "gpt2",
+        .absent = {.context = 1024, .norm_eps = 1e-5f, .tied = true},
         .layer_norm = true, .learned_positions = true, .transposed = true, .all_biases = true,
-        .activation = MODEL_GELU_TANH,
-        .block = "transformer.h",
+        GELU("activation_function"), .block = "transformer.h",
         .tensor = {
             [ROLE_EMBEDDING] = "transformer.wte.weight", [ROLE_POSITIONS] = "transformer.wpe.weight",
             [ROLE_NORM1] = "ln_1.weight", [ROLE_NORM1_BIAS] = "ln_1.bias",
@@ -58,40 +69,50 @@ static const model_row rows[MODEL_ARCHS] = {
     },
     [MODEL_MISTRAL] = {
         .name = "mistral", .type = "mistral", .class_name = "MistralForCausalLM", .gguf = "llama",
-        .gated = true, .may_window = true,
-        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK},
+        .absent = {.kv_heads = 8, .context = 131072, .window = 4096, .norm_eps = 1e-6f, .rope_theta = 10000},
+        .may_head_dim = true, .windows = MODEL_WINDOWS_ALL,
+        .gated = true, SILU, LLAMA_NAMES,
     },
     [MODEL_QWEN2] = {
         .name = "qwen2", .type = "qwen2", .class_name = "Qwen2ForCausalLM", .gguf = "qwen2",
-        .always_qkv_bias = true, .gated = true, .may_window = true,
-        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK},
+        .absent = {.kv_heads = 32, .context = 32768, .window = 4096, .window_from = 28, .norm_eps = 1e-6f,
+                   .rope_theta = 10000},
+        .always_qkv_bias = true, .may_head_dim = true, .windows = MODEL_WINDOWS_ANY, .window_switch = true,
+        .gated = true, SILU, LLAMA_NAMES,
     },
     [MODEL_QWEN3] = {
         .name = "qwen3", .type = "qwen3", .class_name = "Qwen3ForCausalLM", .gguf = "qwen3",
-        .may_attention_bias = true, .gated = true, .may_window = true,
-        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK, QK_NORM},
+        .absent = {.kv_heads = 32, .head_dim = 128, .context = 32768, .window = 4096, .window_from = 28,
+                   .norm_eps = 1e-6f, .rope_theta = 10000},
+        .may_attention_bias = true, .may_head_dim = true, .windows = MODEL_WINDOWS_ANY, .window_switch = true,
+        .gated = true, SILU, .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK, QK_NORM},
     },
     [MODEL_SMOLLM3] = {
         .name = "smollm3", .type = "smollm3", .class_name = "SmolLM3ForCausalLM", .gguf = "smollm3",
-        .may_attention_bias = true, .may_mlp_bias = true, .gated = true, .may_window = true, .may_unrotated = true,
-        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_BLOCK},
+        .absent = {.kv_heads = 4, .context = 32768, .norm_eps = 1e-6f, .rope_theta = 2e6f, .tied = true,
+                   .pads = true},
+        .may_attention_bias = true, .may_mlp_bias = true, .may_head_dim = true, .may_unrotated = true,
+        .windows = MODEL_WINDOWS_ANY, .window_switch = true, .gated = true, SILU, LLAMA_NAMES,
     },
     [MODEL_GEMMA3] = {
         .name = "gemma3", .type = "gemma3_text", .class_name = "Gemma3ForCausalLM", .gguf = "gemma3",
-        .norm_plus_one = true, .may_attention_bias = true, .gated = true, .activation = MODEL_GELU_TANH,
-        .may_window = true, .may_local_theta = true,
-        .block = "model.layers",
-        .tensor = {
-            LLAMA_ENDS, LLAMA_ATTENTION, QK_NORM, LLAMA_MLP,
-            [ROLE_POST1] = "post_attention_layernorm.weight", [ROLE_NORM2] = "pre_feedforward_layernorm.weight",
-            [ROLE_POST2] = "post_feedforward_layernorm.weight",
-        },
+        .absent = {.kv_heads = 4, .head_dim = 256, .context = 131072, .window = 4096, .window_period = 6, .query_scalar = 256,
+                   .norm_eps = 1e-6f, .rope_theta = 1e6f, .local_rope_theta = 10000, .tied = true,
+                   .pads = true},
+        .norm_plus_one = true, .scaled_embedding = true, .may_attention_bias = true, .may_head_dim = true,
+        .dim_by_heads = true, .local_theta = true, .query_scalar = true, .may_logit_softcap = true,
+        .windows = MODEL_WINDOWS_ANY, .gated = true, GELU("hidden_activation"),
+        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_ATTENTION, QK_NORM, GEMMA_NORMS, GATED_MLP},
     },
-    // Names of transformers 4's files. transformers 5 has all experts of a layer in two tensors in
-    // memory, mlp.experts.gate_up_proj and mlp.experts.down_proj.
+    // transformers 5 has all experts of a layer in mlp.experts.gate_up_proj[experts, 2 * ffn, dim] and
+    // mlp.experts.down_proj[experts, dim, ffn], and the router in mlp.gate.weight. It reads and writes
+    // files with the names of transformers 4, which are those below.
     [MODEL_MIXTRAL] = {
         .name = "mixtral", .type = "mixtral", .class_name = "MixtralForCausalLM", .gguf = "llama",
-        .gated = true, .may_window = true, .mixture = true,
+        .absent = {.kv_heads = 8, .context = 131072, .experts = 8, .experts_used = 2, .norm_eps = 1e-5f,
+                   .rope_theta = 1e6f},
+        .may_head_dim = true, .windows = MODEL_WINDOWS_ALL, .gated = true, SILU,
+        .mixture = true, .always_normalised = true, .one_ffn_dim = true,
         .block = "model.layers", .expert = "block_sparse_moe.experts",
         .tensor = {
             LLAMA_ENDS, LLAMA_ATTENTION, LLAMA_NORM2, [ROLE_ROUTER] = "block_sparse_moe.gate.weight",
@@ -100,13 +121,26 @@ static const model_row rows[MODEL_ARCHS] = {
     },
     [MODEL_QWEN3_MOE] = {
         .name = "qwen3-moe", .type = "qwen3_moe", .class_name = "Qwen3MoeForCausalLM", .gguf = "qwen3moe",
-        .may_attention_bias = true, .gated = true, .may_window = true, .mixture = true,
+        .absent = {.kv_heads = 4, .context = 32768, .window = 4096, .experts = 128, .experts_used = 8,
+                   .expert_ffn_dim = 768, .norm_eps = 1e-6f, .rope_theta = 10000},
+        .may_attention_bias = true, .may_head_dim = true, .windows = MODEL_WINDOWS_ALL, .window_switch = true,
+        .gated = true, SILU, .mixture = true,
         .block = "model.layers", .expert = "mlp.experts",
         .tensor = {
             LLAMA_ENDS, LLAMA_ATTENTION, QK_NORM, LLAMA_NORM2, [ROLE_ROUTER] = "mlp.gate.weight",
             [ROLE_EXPERT_GATE] = "gate_proj.weight", [ROLE_EXPERT_UP] = "up_proj.weight",
             [ROLE_EXPERT_DOWN] = "down_proj.weight",
         },
+    },
+    [MODEL_GEMMA2] = {
+        .name = "gemma2", .type = "gemma2", .class_name = "Gemma2ForCausalLM", .gguf = "gemma2",
+        .absent = {.kv_heads = 4, .head_dim = 256, .context = 8192, .window = 4096, .window_period = 2, .query_scalar = 256,
+                   .norm_eps = 1e-6f, .rope_theta = 10000, .attention_softcap = 50, .logit_softcap = 30, .tied = true,
+                   .pads = true},
+        .norm_plus_one = true, .scaled_embedding = true, .may_attention_bias = true, .may_head_dim = true,
+        .dim_by_heads = true, .query_scalar = true, .may_attention_softcap = true, .may_logit_softcap = true,
+        .windows = MODEL_WINDOWS_ANY, .gated = true, GELU("hidden_activation"),
+        .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_ATTENTION, GEMMA_NORMS, GATED_MLP},
     },
 };
 // clang-format on
@@ -264,4 +298,10 @@ void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_
     for (uint32_t at = 0; at < stages; at++)
         for (uint32_t i = 0; i < blocks_per_stage[at] * each; i++) out[next++] = (uint16_t)at;
     while (next < count) out[next++] = 0;
+}
+
+bool model_is_plain(const model_config *c) {
+    model_config plain = {.arch = c->arch == MODEL_GPT ? MODEL_GPT : MODEL_LLAMA, .dim = c->dim, .layers = c->layers, .heads = c->heads, .kv_heads = c->kv_heads, .ffn_dim = c->ffn_dim, .vocab = c->vocab, .context = c->context, .rope_theta = c->rope_theta, .norm_eps = c->norm_eps, .tied = c->tied};
+    model_difference d;
+    return !model_config_differ(c, &plain, &d);
 }

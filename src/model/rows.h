@@ -49,24 +49,54 @@ typedef enum model_role {
 
 typedef enum model_activation { MODEL_SILU, MODEL_GELU_TANH } model_activation;
 
+// The layers that may have a window, besides none: all or any.
+typedef enum model_windows { MODEL_WINDOWS_NONE, MODEL_WINDOWS_ALL, MODEL_WINDOWS_ANY } model_windows;
+
+// What an absent key of config.json means: the default of transformers 5.23's class.
+typedef struct model_absent {
+    uint32_t kv_heads, head_dim;  // 0: heads; dim / heads
+    uint32_t context, window;     // 0: no window
+    uint32_t window_period;       // layers with a window: all but the last of each period
+    uint32_t window_from;         // or those from this one
+    uint32_t query_scalar;        // of the attention's scale
+    uint32_t experts, experts_used, expert_ffn_dim;
+    float norm_eps, rope_theta, local_rope_theta;
+    float attention_softcap, logit_softcap;
+    bool tied;
+    bool pads;  // the class has a padding token, which may be beyond the vocabulary
+} model_absent;
+
 typedef struct model_row {
-    const char *name;                // `arch` of a run's description
-    const char *type, *class_name;   // model_type and architectures[0] of config.json
-    const char *gguf;                // general.architecture of a GGUF file
-    bool layer_norm;                 // centred norms with biases; otherwise RMS norms
-    bool norm_plus_one;              // a norm multiplies by 1 + weight
-    bool learned_positions;          // an embedding of positions, no rotation
-    bool transposed;                 // matrices are stored [in, out]
-    bool all_biases;                 // every projection has a bias, without the flags of model_config
-    bool always_qkv_bias;            // model_config.qkv_bias is true
-    bool may_attention_bias;         // qkv_bias and o_bias may be true together
+    const char *name;               // `arch` of a run's description
+    const char *type, *class_name;  // model_type and architectures[0] of config.json
+    const char *gguf;               // general.architecture of a GGUF file
+    model_absent absent;
+    bool layer_norm;                // centred norms with biases; otherwise RMS norms
+    bool norm_plus_one;             // a norm multiplies by 1 + weight
+    bool learned_positions;         // an embedding of positions, no rotation
+    bool transposed;                // matrices are stored [in, out]
+    bool scaled_embedding;          // model_config.embedding_scale is sqrt(dim)
+    bool all_biases;                // every projection has a bias, without the flags of model_config
+    bool always_qkv_bias;           // model_config.qkv_bias is true
+    bool may_attention_bias;        // qkv_bias and o_bias may be true together
     bool may_mlp_bias;
-    bool gated;                      // down(activation(gate) * up); otherwise down(activation(up))
+    bool may_head_dim;              // head_dim may differ from dim / heads
+    bool dim_by_heads;              // dim is a multiple of heads nevertheless
+    bool may_unrotated;
+    bool local_theta;               // model_config.local_rope_theta is set
+    bool query_scalar;              // model_config.attention_scale is 1 / sqrt(a whole number)
+    bool may_attention_softcap, may_logit_softcap;
+    model_windows windows;
+    bool window_switch;             // config.json needs use_sliding_window, too
+    bool gated;                     // down(activation(gate) * up); otherwise down(activation(up))
     model_activation activation;
-    bool may_window, may_unrotated, may_local_theta;
-    bool mixture;                    // experts in place of one MLP
-    const char *block, *expert;      // prefixes of names, e.g. model.layers and mlp.experts
-    const char *tensor[MODEL_ROLES]; // names after the prefix; NULL: the architecture has no such tensor
+    const char *activation_key;     // of config.json
+    bool mixture;                   // experts in place of one MLP
+    bool always_normalised;         // model_config.normalised_experts is true
+    bool one_ffn_dim;               // expert_ffn_dim is ffn_dim
+    const char *block, *expert;     // prefixes of names, e.g. model.layers and mlp.experts
+    // Names after the prefix, which begins a name of a block; NULL: the architecture has no such tensor.
+    const char *tensor[MODEL_ROLES];
 } model_row;
 
 // NULL: there is no such architecture.
@@ -94,6 +124,7 @@ void model_tensor_at(const model_config *config, uint32_t i, model_tensor *out);
 // out[model_tensor_count] = the stage of each canonical tensor, for blocks_per_stage[stages].
 void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_stage, uint32_t stages, uint16_t *out);
 
+bool model_is_plain(const model_config *config);
 // True if models of this config have the tensor, in every block if it is a block's.
 bool model_has(const model_config *config, model_role role);
 // Tensors before the first block, of each block, and after the last one.
