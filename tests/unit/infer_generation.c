@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "infer/generation.h"
-#include "tiny_model.h"
+#include "engine_model.h"
 
 enum { VOCAB = 300, CONTEXT = 48, MOST = 400 };
 
