@@ -119,7 +119,7 @@ def check_forms():
             fail(f"{name} differs the second time")
     text = "The thing, it's in the other 12 corners\n"
     ids = {n: subprocess.run([BRAID, "tokenize", n, "--ids"], input=text, capture_output=True, text=True).stdout
-           for n in ("model", "back", "again")}
+           for n in ("model", "back", "again", "one.gguf")}
     if len(set(ids.values())) != 1 or not ids["model"].strip():
         fail(f"ids differ: {ids}")
     run("inspect", "model", "--peers", "3", code=2, text="the model has 2 blocks")
