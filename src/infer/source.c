@@ -1,0 +1,9 @@
+#include "infer/engine.h"
+
+static const model_file_tensor *find_in_file(const void *context, const char *name) {
+    return model_file_find(context, name);
+}
+
+engine_source engine_source_file(const model_file *file) {
+    return (engine_source){model_file_config(file), find_in_file, file};
+}

@@ -1,0 +1,67 @@
+#include "tensor/cpu/q_floats.h"
+
+#include "tensor/cpu/wide.h"
+#include "tensor/gemm.h"
+#include "tensor/sizes.h"
+
+#include <string.h>
+
+enum { BF16_SHIFT = 16 };
+
+TENSOR_WIDE
+static void widen_bf16(const uint8_t *from, size_t count, float *to) {
+    for (size_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        uint32_t all = (uint32_t)bits << BF16_SHIFT;
+        memcpy(&to[i], &all, sizeof all);
+    }
+}
+
+// Branches would prevent vectors: the exponent's change is a multiplication, which is exact and
+// right for subnormal numbers, too. What is left are infinity and NaN.
+TENSOR_WIDE
+static void widen_f16(const uint8_t *from, size_t count, float *to) {
+    for (size_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13, sign = (uint32_t)(bits & 0x8000) << 16;
+        float x;
+        memcpy(&x, &magnitude, sizeof x);
+        x *= 0x1p112f;
+        uint32_t all, special = 0u - (uint32_t)((bits & 0x7c00) == 0x7c00);
+        memcpy(&all, &x, sizeof all);
+        all |= sign | (special & 0x7f800000u);
+        memcpy(&to[i], &all, sizeof all);
+    }
+}
+
+static void multiply(const q_call *call, const tensor_quantised_product *p, size_t first, size_t count,
+                     const float *rows) {
+    tensor_gemm g = {.m = call->m, .n = count, .k = call->cols, .c = p->y + first, .c_stride = p->y_stride};
+    g.a = tensor_plain(call->x, call->x_stride);
+    g.b = tensor_transposed(rows, call->cols);
+    g.mode = p->add ? GEMM_ADD : GEMM_SET;
+    tensor_gemm_tile(&g);
+}
+
+void q_float_product(const q_call *call, const tensor_quantised_product *p, size_t first, size_t count, float *wide) {
+    const tensor_quantised *w = p->w;
+    const uint8_t *at = w->at;
+    if (w->type == WEIGHT_F32 && (uintptr_t)at % sizeof(float) == 0) {
+        multiply(call, p, first, count, (const float *)w->at + first * w->cols);
+        return;
+    }
+    size_t bytes = w->type == WEIGHT_F32 ? sizeof(float) : sizeof(uint16_t);
+    for (size_t done = 0; done < count; done += Q_FLOAT_ROWS) {
+        size_t rows = size_least(Q_FLOAT_ROWS, count - done), numbers = rows * w->cols;
+        const uint8_t *from = at + (first + done) * w->cols * bytes;
+        if (w->type == WEIGHT_F16)
+            widen_f16(from, numbers, wide);
+        else if (w->type == WEIGHT_BF16)
+            widen_bf16(from, numbers, wide);
+        else
+            memcpy(wide, from, numbers * bytes);
+        multiply(call, p, first + done, rows, wide);
+    }
+}
