@@ -9,6 +9,7 @@ static const cli_verb verbs[] = {
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
+    {"chat", cli_chat, "talk with a model that has a chat template"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
     {"keygen", cli_keygen, "make a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
