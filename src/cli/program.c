@@ -12,6 +12,8 @@ static const cli_verb verbs[] = {
     {"chat", cli_chat, "talk with a model that has a chat template"},
     {"eval", cli_eval, "measure a model: perplexity, multiple choice"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
+    {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},
+    {"inspect", cli_inspect, "show what a model is, and what each peer of N would hold"},
     {"keygen", cli_keygen, "make a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
     {"bench", cli_bench, "time training steps or a checkpoint on this machine"},
