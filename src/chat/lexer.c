@@ -56,7 +56,7 @@ static void move(lexer *x, const char *to) {
     x->at = to;
 }
 
-// The end of the text before a tag whose sign is `sign`.
+// The end of the text before a tag with the sign `sign`.
 static const char *text_end(const lexer *x, const char *begin, const char *end, char sign, bool output) {
     if (sign == '-') return strip_right(begin, end);
     if (sign == '+' || output) return end;
@@ -81,7 +81,7 @@ static bool is_raw(const lexer *x, const char *at, const char **after) {
     return true;
 }
 
-// Behind the end of a comment or of {% endraw %}, whose closing is `close`; NULL: `at` is not that.
+// Behind the end of a comment or of {% endraw %}, which ends in `close`; NULL: `at` is not that.
 static const char *close_tag(const lexer *x, const char *at, const char *close) {
     if (at < x->end && *at == '+' && sees(x, at + 1, close)) return at + 3;
     if (at < x->end && *at == '-' && sees(x, at + 1, close)) return skip_space(x, at + 3);

@@ -34,7 +34,7 @@ void chat_template_free(chat_template *t);
 typedef struct chat_input {
     const char *messages;   // array of objects with "role" and "content"; members that are null are left out
     const char *tools;      // array of objects, or NULL: none
-    const char *variables;  // object whose members become variables, e.g. {"enable_thinking": false}, or NULL
+    const char *variables;  // object: its members become variables, e.g. {"enable_thinking": false}, or NULL
     const char *bos, *eos;  // texts of the variables bos_token and eos_token; NULL: not set
     bool add_generation_prompt;
     const struct tm *now;  // local time for strftime_now; NULL: a template that asks for it is an error

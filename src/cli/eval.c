@@ -43,10 +43,16 @@ static void put_line(json_out *o) {
 // ---- progress on a terminal
 
 static void show_share(uint64_t done, uint64_t all, const char *unit) {
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%llu of %llu %s%s", (unsigned long long)done, (unsigned long long)all, unit, done >= all ? "\n" : "");
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%llu of %llu %s%s", (unsigned long long)done, (unsigned long long)all, unit,
+                done >= all ? "\n" : "");
 }
-static void show_tokens(void *context, uint64_t scored, uint64_t tokens) { (void)context, show_share(scored, tokens, "tokens"); }
-static void show_items(void *context, uint32_t done, uint32_t items) { (void)context, show_share(done, items, "items"); }
+static void show_tokens(void *context, uint64_t scored, uint64_t tokens) {
+    (void)context, show_share(scored, tokens, "tokens");
+}
+static void show_items(void *context, uint32_t done, uint32_t items) {
+    (void)context, show_share(done, items, "items");
+}
 
 // ---- perplexity
 
@@ -62,7 +68,8 @@ static braid_err read_text(const char *path, char **text, size_t *length, braid_
             if (!err) *text = more;
         }
         if (!err) *length += fread(*text + *length, 1, capacity - *length, file);
-        if (*length > TOKENIZER_MAX_INPUT_BYTES) err = braid_fail(error, BRAID_LIMIT, "the text %s is longer than 1 GiB", path);
+        if (*length > TOKENIZER_MAX_INPUT_BYTES)
+            err = braid_fail(error, BRAID_LIMIT, "the text %s is longer than 1 GiB", path);
     }
     if (!err && ferror(file)) err = braid_fail(error, BRAID_IO, "cannot read the text %s: %s", path, strerror(errno));
     fclose(file);
@@ -73,7 +80,9 @@ static braid_err read_text(const char *path, char **text, size_t *length, braid_
 static size_t first_bytes(const generator *g, const tokenizer_ids *ids) {
     char bytes[16];
     if (!g->tokenizer) return 1;
-    return tokenizer_is_special(g->tokenizer, ids->at[0]) ? 0 : tokenizer_token_bytes(g->tokenizer, ids->at[0], bytes, sizeof bytes);
+    return tokenizer_is_special(g->tokenizer, ids->at[0])
+               ? 0
+               : tokenizer_token_bytes(g->tokenizer, ids->at[0], bytes, sizeof bytes);
 }
 
 static void print_perplexity(const eval_flags *f, const perplexity *p, size_t bytes, double seconds) {
@@ -125,8 +134,8 @@ static braid_err measure_text(generator *g, const eval_flags *f, braid_error *er
 
 static void print_result(const eval_flags *f, const choice_task *task, const choice_result *r, double seconds) {
     if (!f->json) {
-        printf("%-16s %6u items   accuracy %.4f ± %.4f   by bytes %.4f ± %.4f   %.1f s\n", task->name, r->items, r->accuracy, r->error,
-               r->normal, r->normal_error, seconds);
+        printf("%-16s %6u items   accuracy %.4f ± %.4f   by bytes %.4f ± %.4f   %.1f s\n", task->name, r->items,
+               r->accuracy, r->error, r->normal, r->normal_error, seconds);
         return;
     }
     json_out o = {0};
@@ -164,8 +173,8 @@ static void print_mean(const eval_flags *f, const choice_result *all, uint32_t c
         json_out_close(&o, '}');
         put_line(&o);
     } else {
-        printf("%-16s %6u tasks   accuracy %.4f ± %.4f   by bytes %.4f ± %.4f\n", "mean", count, mean, sqrt(variance) / count, normal,
-               sqrt(normal_variance) / count);
+        printf("%-16s %6u tasks   accuracy %.4f ± %.4f   by bytes %.4f ± %.4f\n", "mean", count, mean,
+               sqrt(variance) / count, normal, sqrt(normal_variance) / count);
     }
 }
 
@@ -191,8 +200,8 @@ static void write_details(FILE *out, const choice_task *task, const double *scor
     }
 }
 
-static braid_err measure_task(generator *g, const eval_flags *f, const choice_task *task, FILE *details, choice_result *result,
-                              braid_error *error) {
+static braid_err measure_task(generator *g, const eval_flags *f, const choice_task *task, FILE *details,
+                              choice_result *result, braid_error *error) {
     const choice_settings settings = {(uint32_t)f->together, show_items, NULL};
     double start = now(), *scores = malloc(task->choices * sizeof *scores);
     if (!scores) return braid_fail(error, BRAID_MEMORY, "no memory for the scores of %s", task->name);
@@ -217,14 +226,19 @@ static braid_err close_details(FILE *file, const char *path, braid_error *error)
 static braid_err measure_choices(generator *g, const eval_flags *f, braid_error *error) {
     choice_task tasks[OPTIONS_MAX_LIST] = {0};
     choice_result results[OPTIONS_MAX_LIST];
-    braid_err err = g->tokenizer ? BRAID_OK : braid_fail(error, BRAID_CONFIG, "--choices needs a model with a tokenizer");
-    for (uint32_t i = 0; i < f->choices.count && !err; i++) err = choice_task_read(f->choices.item[i], &tasks[i], error);
+    braid_err err = g->tokenizer ? BRAID_OK
+                                 : braid_fail(error, BRAID_CONFIG, "--choices needs a model with a tokenizer");
+    for (uint32_t i = 0; i < f->choices.count && !err; i++)
+        err = choice_task_read(f->choices.item[i], &tasks[i], error);
     FILE *details = !err && f->details ? fopen(f->details, "w") : NULL;
-    if (!err && f->details && !details) err = braid_fail(error, BRAID_IO, "cannot write %s: %s", f->details, strerror(errno));
-    for (uint32_t i = 0; i < f->choices.count && !err; i++) err = measure_task(g, f, &tasks[i], details, &results[i], error);
+    if (!err && f->details && !details)
+        err = braid_fail(error, BRAID_IO, "cannot write %s: %s", f->details, strerror(errno));
+    for (uint32_t i = 0; i < f->choices.count && !err; i++)
+        err = measure_task(g, f, &tasks[i], details, &results[i], error);
     if (details) {
         braid_error closing = {0};
-        if (close_details(details, f->details, &closing) && !err) err = braid_fail(error, closing.code, "%s", closing.text);
+        if (close_details(details, f->details, &closing) && !err)
+            err = braid_fail(error, closing.code, "%s", closing.text);
     }
     if (!err && f->choices.count > 1) print_mean(f, results, f->choices.count);
     for (uint32_t i = 0; i < f->choices.count; i++) choice_task_free(&tasks[i]);
@@ -253,12 +267,15 @@ static int parse_and_run(int argc, char **argv, eval_flags *f) {
         {"text", OPTION_TEXT, &f->text, .unit = "FILE", .help = "measure the perplexity of this text"},
         {"window", OPTION_COUNT, &f->window, .help = "tokens that are read together", .min = 2, .max = 1 << 20,
          .fallback = "1024, or the model's context"},
-        {"stride", OPTION_COUNT, &f->stride, .help = "tokens between the beginnings of two windows", .min = 1, .max = 1 << 20,
-         .fallback = "half a window"},
-        {"most-tokens", OPTION_COUNT, &f->most_tokens, .help = "measure the beginning of the text only", .max = 1e12, .fallback = "all"},
-        {"choices", OPTION_LIST, &f->choices, .unit = "FILE", .help = "a task: JSON lines with query, choices and gold; may be repeated"},
+        {"stride", OPTION_COUNT, &f->stride, .help = "tokens between the beginnings of two windows", .min = 1,
+         .max = 1 << 20, .fallback = "half a window"},
+        {"most-tokens", OPTION_COUNT, &f->most_tokens, .help = "measure the beginning of the text only", .max = 1e12,
+         .fallback = "all"},
+        {"choices", OPTION_LIST, &f->choices, .unit = "FILE",
+         .help = "a task: JSON lines with query, choices and gold; may be repeated"},
         {"details", OPTION_TEXT, &f->details, .unit = "FILE", .help = "write the scores of each item to this file"},
-        {"together", OPTION_COUNT, &f->together, .help = "items that are read together; it changes no result", .min = 1, .max = 4096},
+        {"together", OPTION_COUNT, &f->together, .help = "items that are read together; it changes no result", .min = 1,
+         .max = 4096},
         {"json", OPTION_SWITCH, &f->json, .help = "one JSON object a line"},
         {"exact", OPTION_SWITCH, &f->exact, .help = "do not round activations to 8 bits for quantised weights"},
         {"cache-f16", OPTION_SWITCH, &f->half_cache, .help = "keys and values in 16 bits: half the memory"},

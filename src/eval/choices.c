@@ -45,12 +45,14 @@ static braid_err fail(const line *l, braid_error *error, const char *text) {
 
 static braid_err check(const line *l, const json *d, const json_value *root, uint64_t *gold, braid_error *error) {
     const json_value *query = json_member(d, root, "query"), *choices = json_member(d, root, "choices");
-    if (root->kind != JSON_OBJECT || !query || query->kind != JSON_STRING) return fail(l, error, "'query' must be a text");
+    if (root->kind != JSON_OBJECT || !query || query->kind != JSON_STRING)
+        return fail(l, error, "'query' must be a text");
     if (query->length == 0) return fail(l, error, "'query' is empty, so nothing precedes the choices");
     if (!choices || choices->kind != JSON_ARRAY || choices->count < 2 || choices->count > CHOICES_MAX_OPTIONS)
         return fail(l, error, "'choices' must be an array of 2 to 64 texts");
     for (const json_value *c = json_first(d, choices); c; c = json_next(d, c))
-        if (c->kind != JSON_STRING || c->length == 0) return fail(l, error, "'choices' has an element that is no text, or empty");
+        if (c->kind != JSON_STRING || c->length == 0)
+            return fail(l, error, "'choices' has an element that is no text, or empty");
     if (!json_u64(json_member(d, root, "gold"), gold) || *gold >= choices->count)
         return fail(l, error, "'gold' must be the index of a choice, counted from 0");
     return BRAID_OK;
@@ -77,8 +79,10 @@ static braid_err add_item(choice_task *t, const line *l, const json *d, uint64_t
     if (!texts) return braid_fail(error, BRAID_MEMORY, "no memory for the items of %s", l->path);
     char *at = (char *)(texts + choices->count);
     uint32_t i = 0;
-    for (const json_value *c = json_first(d, choices); c; c = json_next(d, c)) texts[i++] = copy(c->text, c->length, &at);
-    t->items[t->count++] = (choice_item){l->number, (uint32_t)gold, choices->count, copy(query->text, query->length, &at), texts, t->choices};
+    for (const json_value *c = json_first(d, choices); c; c = json_next(d, c))
+        texts[i++] = copy(c->text, c->length, &at);
+    t->items[t->count++] = (choice_item){
+        l->number, (uint32_t)gold, choices->count, copy(query->text, query->length, &at), texts, t->choices};
     t->choices += choices->count;
     return BRAID_OK;
 }
@@ -132,7 +136,8 @@ braid_err choice_task_read(const char *path, choice_task *out, braid_error *erro
     FILE *file = fopen(path, "rb");
     if (!file) return braid_fail(error, BRAID_IO, "cannot open %.300s: %s", path, strerror(errno));
     out->name = name_of(path);
-    braid_err err = out->name ? read_file(file, path, out, error) : braid_fail(error, BRAID_MEMORY, "no memory for %.300s", path);
+    braid_err err = out->name ? read_file(file, path, out, error)
+                              : braid_fail(error, BRAID_MEMORY, "no memory for %.300s", path);
     fclose(file);
     if (!err && out->count == 0) err = braid_fail(error, BRAID_FORMAT, "%.300s has no items", path);
     return err;

@@ -6,8 +6,8 @@
 #include "text/tokenizer.h"
 
 enum {
-    CHOICES_MAX_ITEMS = 1 << 20,       // of a file
-    CHOICES_MAX_OPTIONS = 64,          // of an item
+    CHOICES_MAX_ITEMS = 1 << 20,  // of a file
+    CHOICES_MAX_OPTIONS = 64,     // of an item
     CHOICES_MAX_LINE_BYTES = 1 << 20,
     CHOICES_MAX_FILE_BYTES = 1 << 30,
 };
@@ -42,8 +42,8 @@ typedef struct choice_settings {
 
 // scores[choices of all items]: the logarithm of the probability of each choice after its query. The tokens of a choice are
 // those of query and choice together beyond the tokens that they have in common with the query.
-braid_err choices_score(engine *e, const tokenizer *t, const choice_task *task, const choice_settings *settings, double *scores,
-                        braid_error *error);
+braid_err choices_score(engine *e, const tokenizer *t, const choice_task *task, const choice_settings *settings,
+                        double *scores, braid_error *error);
 
 // Shares of right answers, with their standard errors sqrt(p (1 - p) / (n - 1)). `normal`: the logarithm is divided by the
 // bytes of the choice, so that long choices have no disadvantage.

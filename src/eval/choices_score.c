@@ -10,9 +10,9 @@
 typedef struct work {
     const choice_item *item;
     sequence *query;
-    uint32_t shared;                             // tokens that the query's sequence has
-    uint32_t begin[CHOICES_MAX_OPTIONS + 1];     // of the ids of each choice, and their end
-    uint32_t answer[CHOICES_MAX_OPTIONS];        // tokens before the choice: those in common with the query
+    uint32_t shared;                          // tokens that the query's sequence has
+    uint32_t begin[CHOICES_MAX_OPTIONS + 1];  // of the ids of each choice, and their end
+    uint32_t answer[CHOICES_MAX_OPTIONS];     // tokens before the choice: those in common with the query
     sequence *sequences[CHOICES_MAX_OPTIONS];
     tokenizer_ids ids;
 } work;
@@ -63,7 +63,8 @@ static braid_err encode_item(scorer *s, work *w, braid_error *error) {
         uint32_t length = (uint32_t)w->ids.count - w->begin[i];
         w->answer[i] = common(query.at, query.count, w->ids.at + w->begin[i], length);
         if (w->answer[i] == 0 || w->answer[i] == length)
-            err = fail_item(w, BRAID_FORMAT, error, "the tokenizer gives no tokens to the query alone, or none to a choice");
+            err = fail_item(w, BRAID_FORMAT, error,
+                            "the tokenizer gives no tokens to the query alone, or none to a choice");
         else if (length > engine_context(s->engine))
             err = fail_item(w, BRAID_LIMIT, error, "query and choice are longer than the model's context");
         if (i == 0 || w->answer[i] < w->shared + 1) w->shared = w->answer[i] - 1;
@@ -96,12 +97,14 @@ static braid_err read_choices(scorer *s, uint32_t count, double *scores, braid_e
             const uint32_t *ids = w->ids.at + w->begin[c];
             uint32_t length = w->begin[c + 1] - w->begin[c];
             s->parts[parts++] = (likelihood_part){.read = {w->sequences[c], length - 1 - w->shared, ids + w->shared},
-                                                  .scored = length - w->answer[c], .targets = ids + w->answer[c]};
+                                                  .scored = length - w->answer[c],
+                                                  .targets = ids + w->answer[c]};
         }
     }
     braid_err err = likelihood_read(s->likelihood, s->parts, parts, error);
     for (uint32_t i = 0; i < count && !err; i++)
-        for (uint32_t c = 0; c < s->works[i].item->count; c++) scores[s->works[i].item->first + c] = s->parts[done++].sum;
+        for (uint32_t c = 0; c < s->works[i].item->count; c++)
+            scores[s->works[i].item->first + c] = s->parts[done++].sum;
     return err;
 }
 
@@ -117,7 +120,8 @@ static void end_works(scorer *s, uint32_t count) {
     }
 }
 
-static braid_err score_all(scorer *s, const choice_task *task, const choice_settings *settings, double *scores, braid_error *error) {
+static braid_err score_all(scorer *s, const choice_task *task, const choice_settings *settings, double *scores,
+                           braid_error *error) {
     braid_err err = BRAID_OK;
     for (uint32_t next = 0; next < task->count && !err;) {
         uint32_t count = 0;
@@ -133,15 +137,16 @@ static braid_err score_all(scorer *s, const choice_task *task, const choice_sett
     return err;
 }
 
-braid_err choices_score(engine *e, const tokenizer *t, const choice_task *task, const choice_settings *settings, double *scores,
-                        braid_error *error) {
+braid_err choices_score(engine *e, const tokenizer *t, const choice_task *task, const choice_settings *settings,
+                        double *scores, braid_error *error) {
     scorer s = {.engine = e, .together = settings->together ? settings->together : 1};
     if (s.together > task->count) s.together = task->count;
     s.encoder = tokenizer_encoder_new(t);
     s.works = calloc(s.together, sizeof *s.works);
     s.parts = calloc((size_t)s.together * CHOICES_MAX_OPTIONS, sizeof *s.parts);
     bool good = s.encoder && s.works && s.parts;
-    braid_err err = good ? likelihood_new(e, &s.likelihood, error) : braid_fail(error, BRAID_MEMORY, "no memory to read %u items", s.together);
+    braid_err err = good ? likelihood_new(e, &s.likelihood, error)
+                         : braid_fail(error, BRAID_MEMORY, "no memory to read %u items", s.together);
     if (!err) err = score_all(&s, task, settings, scores, error);
     for (uint32_t i = 0; s.works && i < s.together; i++) tokenizer_ids_free(&s.works[i].ids);
     likelihood_free(s.likelihood);

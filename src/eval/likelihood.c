@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 64 };  // whose logits are in memory together
+enum { BLOCK_ROWS = 64 };  // rows that have their logits in memory together
 
 typedef struct row {
     const float *x;
@@ -108,9 +108,11 @@ braid_err likelihood_read(likelihood *l, likelihood_part *parts, uint32_t count,
         BRAID_ASSERT(parts[p].scored <= parts[p].read.count);
         for (uint32_t i = 0; i < parts[p].scored; i++)
             if (parts[p].targets[i] >= c->vocab)
-                return braid_fail(error, BRAID_ARGUMENT, "token %u is not one of the model's %u", parts[p].targets[i], c->vocab);
+                return braid_fail(error, BRAID_ARGUMENT, "token %u is not one of the model's %u", parts[p].targets[i],
+                                  c->vocab);
     }
-    if (!reserve_all(l, count, read, scored)) return braid_fail(error, BRAID_MEMORY, "no memory to read %zu tokens", read);
+    if (!reserve_all(l, count, read, scored))
+        return braid_fail(error, BRAID_MEMORY, "no memory to read %zu tokens", read);
     for (uint32_t p = 0; p < count; p++) l->reads[p] = parts[p].read;
     braid_err err = engine_embed(l->engine, l->reads, count, l->x, error);
     if (!err) err = engine_layers(l->engine, l->reads, count, l->x, error);

@@ -24,8 +24,8 @@ static likelihood_part next_window(windows *w, const perplexity_settings *s, seq
     return p;
 }
 
-static braid_err measure(likelihood *l, sequence *const *sequences, uint32_t together, windows *w, const perplexity_settings *s,
-                         perplexity *out, braid_error *error) {
+static braid_err measure(likelihood *l, sequence *const *sequences, uint32_t together, windows *w,
+                         const perplexity_settings *s, perplexity *out, braid_error *error) {
     braid_err err = BRAID_OK;
     while (!err && w->scored < w->count) {
         likelihood_part parts[MOST_WINDOWS];
@@ -44,14 +44,17 @@ static braid_err measure(likelihood *l, sequence *const *sequences, uint32_t tog
     return err;
 }
 
-braid_err perplexity_measure(engine *e, const uint32_t *ids, size_t count, const perplexity_settings *s, perplexity *out,
-                             braid_error *error) {
+braid_err perplexity_measure(engine *e, const uint32_t *ids, size_t count, const perplexity_settings *s,
+                             perplexity *out, braid_error *error) {
     *out = (perplexity){0};
     if (s->window < 2 || s->stride < 1 || s->stride >= s->window)
-        return braid_fail(error, BRAID_CONFIG, "a window of %u tokens with a stride of %u is not possible: the stride is at least 1 and "
-                                               "less than the window", s->window, s->stride);
+        return braid_fail(error, BRAID_CONFIG,
+                          "a window of %u tokens with a stride of %u is not possible: the stride is at least 1 and "
+                          "less than the window",
+                          s->window, s->stride);
     if (s->window > engine_context(e))
-        return braid_fail(error, BRAID_LIMIT, "a window of %u tokens is longer than the context of %u", s->window, engine_context(e));
+        return braid_fail(error, BRAID_LIMIT, "a window of %u tokens is longer than the context of %u", s->window,
+                          engine_context(e));
     if (count < 2) return braid_fail(error, BRAID_ARGUMENT, "the text has fewer than two tokens");
     uint32_t together = s->window < ROWS_TOGETHER ? ROWS_TOGETHER / s->window : 1;
     if (together > MOST_WINDOWS) together = MOST_WINDOWS;

@@ -19,7 +19,7 @@ typedef struct perplexity {
 } perplexity;
 
 // ids[count] with count >= 2. exp(nats / tokens) is the perplexity.
-braid_err perplexity_measure(engine *e, const uint32_t *ids, size_t count, const perplexity_settings *settings, perplexity *out,
-                             braid_error *error);
+braid_err perplexity_measure(engine *e, const uint32_t *ids, size_t count, const perplexity_settings *settings,
+                             perplexity *out, braid_error *error);
 
 #endif
