@@ -10,7 +10,7 @@
 
 static braid_err action_add(swarm *s, const action *a, braid_error *error) {
     if (s->action_count == UP_MAX_ACTIONS)
-        return braid_fail(error, BRAID_LIMIT, "more than %d kills and joins on order; ask for fewer", UP_MAX_ACTIONS);
+        return braid_fail(error, BRAID_LIMIT, "more than %d kills and joins; order fewer", UP_MAX_ACTIONS);
     s->actions[s->action_count++] = *a;
     return BRAID_OK;
 }
@@ -81,7 +81,7 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     const char *at = strchr(spec, '@');
     if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write a peer and a time, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
     braid_err err = victim_check(s, spec, &a, error);
     if (err) return err;
     at++;
@@ -103,7 +103,7 @@ braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
     bool good = at && number_read(spec, at, &count) && count > 0 && count <= UP_MAX_CHILDREN &&
                 strncmp(at + 1, iteration_word, ITERATION_WORD) == 0 &&
                 number_read(at + 1 + ITERATION_WORD, spec + strlen(spec), &a.iteration);
-    if (!good) return braid_fail(error, BRAID_ARGUMENT, "--late %s: write how many and when, as in 2@iteration:10", spec);
+    if (!good) return braid_fail(error, BRAID_ARGUMENT, "--late %s: write a number of relays and a time, as in 2@iteration:10", spec);
     a.count = (uint32_t)count;
     return action_add(s, &a, error);
 }

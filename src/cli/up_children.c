@@ -235,7 +235,7 @@ static int child_start(swarm *s, child *c) {
 }
 
 static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *error) {
-    if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; ask for fewer relays", UP_MAX_CHILDREN);
+    if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; start fewer relays", UP_MAX_CHILDREN);
     child *c = calloc(1, sizeof *c);
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
     c->swarm = s;

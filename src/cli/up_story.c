@@ -222,7 +222,7 @@ static void story_unled(swarm *s, const report_event *news) {
         report_tell(s->report, news);
         return;
     }
-    snprintf(text, sizeof text, "nobody can lead the run any more: %llu of the %llu peers that kept its log are dead, and more than half must live; go on from a checkpoint with --resume",
+    snprintf(text, sizeof text, "the run can have no leader any more: %llu of its %llu voters are dead, and more than half must be alive; resume from a checkpoint with --resume",
              (unsigned long long)dead, (unsigned long long)news->total);
     swarm_fail(s, text);
 }
