@@ -245,7 +245,7 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     snprintf(text, sizeof text, "%.*s", (int)length, flag);
     const char *near = suggest_name(text, names, count);
     if (near != NULL) return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; did you mean --%s?", text, near);
-    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_this_program.name, o->verb);
+    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name, o->verb);
 }
 
 // Parses one flag at argv[*i]; consumes the next word as well if the value is there.
@@ -265,7 +265,7 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     if (text == NULL && f->kind == OPTION_SWITCH) text = "yes";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
     if (text == NULL)
-        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name, cli_this_program.name, o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name, cli_program_name, o->verb);
     if (read_value(o, f, text, OPTION_FROM_FLAG, &error) == BRAID_OK) return CLI_OK;
     return cli_complain(CLI_USAGE, o->verb, "--%s: %s", f->name, error.text);
 }
@@ -281,7 +281,7 @@ static int read_command_line(options *o, int argc, char **argv) {
             code = read_flag(o, argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != 0) {
             code = cli_complain(CLI_USAGE, o->verb,
-                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word, cli_this_program.name, o->verb);
+                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word, cli_program_name, o->verb);
         } else if (o->given_count == OPTIONS_MAX_GIVEN) {
             code = cli_complain(CLI_USAGE, o->verb, "more than %d arguments", OPTIONS_MAX_GIVEN);
         } else {
@@ -346,7 +346,7 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_this_program.name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
+    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_program_name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
            o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
@@ -381,7 +381,7 @@ static int check_given(const options *o) {
         return cli_complain(CLI_USAGE, o->verb, "unexpected argument '%s': expected %s", o->given[o->max_given],
                             arguments);
     if (o->given_count < o->min_given)
-        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_this_program.name,
+        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_program_name,
                             o->verb);
     return CLI_OK;
 }

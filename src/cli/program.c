@@ -19,7 +19,6 @@ static const cli_verb verbs[] = {
 };
 
 const cli_program cli_this_program = {
-    .name = "braid",
     .kind = "verb",
     .usage = "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines, which may join and leave at any time.\n\nVerbs:\n",
     .closing = "\n'braid VERB --help' shows a verb's flags and examples; 'braid --version' the version.\n",

@@ -20,30 +20,6 @@ static const char examples[] =
     "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,leader=1,seed=7\n"
     "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
 
-void swarm_note(swarm *s, const char *text) {
-    report_event news = {.kind = REPORT_NOTE, .loss = NAN};
-    snprintf(news.text, sizeof news.text, "%s", text);
-    report_tell(s->report, &news);
-}
-
-static void swarm_kill_all(swarm *s) {
-    for (uint32_t i = 0; i < s->child_count; i++) child_kill(s->children[i]);
-}
-
-void swarm_fail(swarm *s, const char *why) {
-    if (!s->failed) snprintf(s->why, sizeof s->why, "%s", why);
-    s->failed = s->ending = true;
-    swarm_kill_all(s);
-}
-
-void swarm_spawn_others(swarm *s) {
-    braid_error error;
-    braid_err err = BRAID_OK;
-    for (uint64_t i = 1; i < s->data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
-    for (uint64_t i = 0; i < s->relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
-    if (err) swarm_fail(s, error.text);
-}
-
 static void tell_killed(swarm *s, const child *c) {
     report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
@@ -61,29 +37,13 @@ static void note_cause(swarm *s, child *c, int64_t status, int signal_number) {
 
 static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
     char text[sizeof s->why], way_on[256] = "";
-    bool fatal = (c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started;
+    bool fatal = (c->role == CHILD_LEADER && swarm_has_one_voter(s)) || !s->started;
     note_cause(s, c, status, signal_number);
     if (fatal && s->started && signal_number) swarm_way_on(s, way_on, sizeof way_on);
     snprintf(text, sizeof text, "%s (process %d) %s", c->name, (int)c->pid, c->cause);
     strncat(text, way_on, sizeof text - strlen(text) - 1);
     if (fatal) swarm_fail(s, text);
     else swarm_note(s, text);
-}
-
-bool stage_works(const swarm *s, uint64_t number, const child *but) {
-    for (uint32_t i = 0; i < s->child_count; i++) {
-        const child *c = s->children[i];
-        if (c != but && c->alive && c->joined && c->stage == number) return true;
-    }
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (!s->guests[i].shadow && s->guests[i].stage == number) return true;
-    return false;
-}
-
-bool stage_is_shadowed(const swarm *s, uint64_t number) {
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (s->guests[i].shadow && s->guests[i].stage == number) return true;
-    return false;
 }
 
 // The former leader's error may also be the reason why the other data peers failed.
@@ -103,11 +63,6 @@ static void check_survival(swarm *s, const child *gone) {
     else stage_bereft(s, gone->stage);
 }
 
-void swarm_stage_left(swarm *s, uint64_t number) {
-    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
-    stage_bereft(s, number);
-}
-
 static void swarm_done(swarm *s) {
     uv_close((uv_handle_t *)&s->tick, NULL);
     uv_close((uv_handle_t *)&s->signals, NULL);
@@ -124,7 +79,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
         orders_note_death(s, c);
         tell_killed(s, c);
     }
-    bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && story_has_one_voice(s) && s->end.kind != REPORT_END;
+    bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && swarm_has_one_voter(s) && s->end.kind != REPORT_END;
     if (c == s->leading) s->leading = NULL;
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
@@ -249,6 +204,7 @@ static bool swarm_conclude(swarm *s) {
 
 static int swarm_run(swarm *s) {
     braid_error error;
+    s->hooks = (swarm_hooks){.event = swarm_event, .advanced = swarm_advanced, .gone = swarm_child_gone};
     uv_loop_init(&s->loop);
     watch(s);
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);

@@ -56,7 +56,7 @@ static const char iteration_word[] = "iteration:";
 enum { ITERATION_WORD = sizeof iteration_word - 1 };
 
 static braid_err leader_may_die(const swarm *s, const char *flag, const char *spec, braid_error *error) {
-    if (!story_has_one_voice(s)) return BRAID_OK;
+    if (!swarm_has_one_voter(s)) return BRAID_OK;
     return braid_fail(error, BRAID_ARGUMENT, "%s %s: the leader has the only vote, and the run would end with it; give the run a second data peer (swarm: data_peers) and --voters 3", flag, spec);
 }
 
@@ -210,7 +210,7 @@ bool chaos_may_vote(const swarm *s, const child *c) {
 // ones without a replacement.
 static bool quorum_remains(swarm *s, const child *victim) {
     uint64_t dying = 1, now = uv_now(&s->loop);
-    if (story_has_one_voice(s) || !chaos_may_vote(s, victim)) return true;
+    if (swarm_has_one_voter(s) || !chaos_may_vote(s, victim)) return true;
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *c = s->children[i];
         if (c->exited) dying += c->voted && (c->listed || now < c->gone_ms + UP_REPLACED_MS);
@@ -221,7 +221,7 @@ static bool quorum_remains(swarm *s, const child *victim) {
 
 static bool matches_role(const swarm *s, const child *c, const action *a) {
     if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
-    if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && story_has_one_voice(s))) return false;
+    if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && swarm_has_one_voter(s))) return false;
     return a->number || (c == s->leading) == (a->role == CHILD_LEADER);
 }
 

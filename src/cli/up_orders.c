@@ -49,7 +49,7 @@ static braid_err check_data(const swarm *s, const action *a, braid_error *error)
     if (a->number > s->data_peers)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no data%u: the data peers are data1 (the first leader) to data%llu", a->spec, a->number,
                           (unsigned long long)s->data_peers);
-    if (a->number == 1 && story_has_one_voice(s))
+    if (a->number == 1 && swarm_has_one_voter(s))
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: data1 has the only vote, and the run would end with it; give --voters 3", a->spec);
     return BRAID_OK;
 }

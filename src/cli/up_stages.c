@@ -49,6 +49,11 @@ void stage_bereft(swarm *s, uint64_t number) {
     if (s->lost_ms[number] == 0) s->lost_ms[number] = now;
 }
 
+void swarm_stage_left(swarm *s, uint64_t number) {
+    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
+    stage_bereft(s, number);
+}
+
 // The number of relays of a stage if they are distributed evenly.
 static void restart_stage(swarm *s, uint32_t number) {
     char text[160], again[64] = "";
