@@ -22,12 +22,12 @@ braid_err fault_parse(const char *text, fault *out, braid_error *error) {
         if (strlen(point_names[i]) == length && strncmp(point_names[i], text, length) == 0) out->point = (fault_point)i;
     if (out->point == FAULT_NEVER)
         return braid_fail(error, BRAID_ARGUMENT,
-                          "\"%.*s\" is no point to die at; there are forward, complete-sent, backward, committed, weight, "
+                          "unknown fault point \"%.*s\"; choose one of forward, complete-sent, backward, committed, weight, "
                           "reduction, final, transfer and carry", (int)length, text);
     if (!text[length]) return BRAID_OK;
     const char *digits = text + length + 1;
     if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 9 || atoi(digits) == 0)
-        return braid_fail(error, BRAID_ARGUMENT, "\"%s\": after the colon stands which time it dies, 1 or more", text);
+        return braid_fail(error, BRAID_ARGUMENT, "\"%s\": the count after the colon must be 1 or more", text);
     out->count = (uint32_t)atoi(digits);
     return BRAID_OK;
 }

@@ -99,7 +99,7 @@ static braid_err load_spm(tokenizer *t, const tokenizer_vocabulary *v, braid_err
     if (!t->spm.scores) return text_no_memory(error);
     for (uint32_t i = 0; i < v->count && v->scores; i++) {
         if (isnan(v->scores[i]))
-            return braid_fail(error, BRAID_FORMAT, "the score of token %u is no number", (unsigned)i);
+            return braid_fail(error, BRAID_FORMAT, "the score of token %u is not a number", (unsigned)i);
         t->spm.scores[i] = v->scores[i];
     }
     for (unsigned i = 0; i < 256; i++) {

@@ -54,8 +54,8 @@ static void unsupported_parts_are_named(void **state) {
          "\"b\"]]}}",
          "merges"},
         {"{\"version\": \"2.0\", " MODEL "}", "version \"2.0\""},
-        {"[]", "no JSON object"},
-        {"{" MODEL, "no JSON object"},
+        {"[]", "not a JSON object"},
+        {"{" MODEL, "not a JSON object"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         tokenizer *t = NULL;

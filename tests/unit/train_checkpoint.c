@@ -297,7 +297,7 @@ static void test_an_unreadable_directory_is_reported(void **state) {
     assert_int_equal(mkdir(f->saved, 0), 0);
     assert_int_equal(chmod(f->directory, 0711), 0);
     if (root) assert_int_equal(seteuid(65534), 0);
-    expect_refused(f->saved, "cannot look into");
+    expect_refused(f->saved, "cannot read the directory");
     expect_refused(f->saved, "Permission denied");
     if (root) assert_int_equal(seteuid(0), 0);
     assert_int_equal(chmod(f->saved, 0700), 0);
@@ -523,7 +523,7 @@ static void test_a_directory_is_tried(void **state) {
     char file[128], latest[256];
     snprintf(file, sizeof file, "%s/text.txt", f->directory);
     expect_unusable(file, "Not a directory", "choose another");
-    expect_unusable("/nowhere/at/all", "No such file", "make the folder that it is to lie in");
+    expect_unusable("/nowhere/at/all", "No such file", "create its parent directory");
     expect_unusable("/proc/self", "cannot write into", "choose another");  // root cannot write there either
     for (int twice = 0; twice < 2; twice++) {
         assert_int_equal(checkpoint_try(f->saved, NULL), BRAID_OK);

@@ -88,11 +88,11 @@ static const char *refusal_text(join_refusal why) {
     static const char *const text[REFUSALS] = {
         [REFUSAL_NONE] = "the run is over",
         [REFUSAL_FULL] = "the run has as many peers of this kind as it may have",
-        [REFUSAL_NO_TEXT] = "the run's data are private: a data peer brings a text of its own",
-        [REFUSAL_TAKEN] = "this share of the private data is another peer's; ask for another one, or come with the identity (--identity) that has it",
-        [REFUSAL_NO_SHARE] = "there is no such share of the private data, or each is another peer's; who comes back needs the identity (--identity) that it had",
-        [REFUSAL_OTHER_SHARE] = "this peer has another share of the private data; leave out --share, or come as another peer",
-        [REFUSAL_OTHER_TEXT] = "this peer came with another text before: bring the same one, since its microbatches are made of that",
+        [REFUSAL_NO_TEXT] = "the run's data are private: a data peer needs a text of its own",
+        [REFUSAL_TAKEN] = "this share of the private data belongs to another peer; request another one, or use the identity (--identity) that has it",
+        [REFUSAL_NO_SHARE] = "there is no such share of the private data, or every share belongs to another peer; a restarted peer needs its former identity (--identity)",
+        [REFUSAL_OTHER_SHARE] = "this peer has another share of the private data; leave out --share, or use another identity",
+        [REFUSAL_OTHER_TEXT] = "this peer had another text before: give the same one, because its microbatches need it",
     };
     return text[why];
 }
