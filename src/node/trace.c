@@ -50,6 +50,18 @@ static void trace_body(FILE *out, const message *msg) {
         trace_subject(out, &msg->u.deny.subject);
         fprintf(out, " phase %u %s", msg->u.deny.phase, deny_reason_name(msg->u.deny.reason));
         break;
+    case MESSAGE_DENY_COMMIT:
+        trace_subject(out, &msg->u.deny_commit.subject);
+        fprintf(out, " rev %u %s", msg->u.deny_commit.rev, deny_reason_name(msg->u.deny_commit.reason));
+        break;
+    case MESSAGE_DENY_RESUME: trace_subject(out, &msg->u.deny_resume.subject); break;
+    case MESSAGE_NO_PEER: trace_subject(out, &msg->u.no_peer.subject); break;
+    case MESSAGE_EVICTED: trace_subject(out, &msg->u.evicted.subject); break;
+    case MESSAGE_DENY_GET: {
+        const message_deny_get *deny = &msg->u.deny_get;
+        fprintf(out, " what %u stage %u block %u %s %u ms", deny->what, deny->stage, deny->first, get_refusal_name(deny->reason), deny->wait_ms);
+        break;
+    }
     case MESSAGE_TRACE: trace_subject(out, &msg->u.trace.subject); break;
     case MESSAGE_CANCEL: trace_subject(out, &msg->u.cancel.subject); break;
     case MESSAGE_PROBE: trace_subject(out, &msg->u.probe.subject); break;

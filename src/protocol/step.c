@@ -11,7 +11,8 @@ enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond l
 // True for messages about one microbatch of one iteration; those of another iteration are ignored.
 static bool speaks_of_microbatch(uint8_t kind) {
     switch (kind) {
-    case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_TRACE: case MESSAGE_CANCEL:
+    case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_DENY_COMMIT: case MESSAGE_DENY_RESUME:
+    case MESSAGE_NO_PEER: case MESSAGE_EVICTED: case MESSAGE_TRACE: case MESSAGE_CANCEL:
     case MESSAGE_PROBE: case MESSAGE_STATUS: case MESSAGE_RESUME: case MESSAGE_COMMIT: case MESSAGE_COUNTED:
     case MESSAGE_SETTLED:
         return true;
@@ -24,6 +25,10 @@ static bool speaks_of_microbatch(uint8_t kind) {
 BODY_BEGINS_WITH_SUBJECT(message_accept);
 BODY_BEGINS_WITH_SUBJECT(message_complete);
 BODY_BEGINS_WITH_SUBJECT(message_deny);
+BODY_BEGINS_WITH_SUBJECT(message_deny_commit);
+BODY_BEGINS_WITH_SUBJECT(message_deny_resume);
+BODY_BEGINS_WITH_SUBJECT(message_no_peer);
+BODY_BEGINS_WITH_SUBJECT(message_evicted);
 BODY_BEGINS_WITH_SUBJECT(message_trace);
 BODY_BEGINS_WITH_SUBJECT(message_cancel);
 BODY_BEGINS_WITH_SUBJECT(message_probe);
@@ -44,15 +49,16 @@ static bool is_order(uint8_t kind) {
 static bool obeys_any_owner(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
 
 static void dispatch_microbatch(peer *p, const message *msg) {
-    // DENY that answers GET has no microbatch
-    bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
-    if (!about_get && subject_of(msg)->m >= p->microbatches) return;
-    if (!about_get && msg->iteration != p->state.iteration) return;
+    if (subject_of(msg)->m >= p->microbatches || msg->iteration != p->state.iteration) return;
     if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
-    case MESSAGE_DENY: (about_get ? pulls_denied : on_deny)(p, msg); break;
+    case MESSAGE_DENY: on_deny(p, msg); break;
+    case MESSAGE_DENY_COMMIT: on_deny_commit(p, msg); break;
+    case MESSAGE_DENY_RESUME: on_deny_resume(p, msg); break;
+    case MESSAGE_NO_PEER: on_no_peer(p, msg); break;
+    case MESSAGE_EVICTED: on_evicted(p, msg); break;
     case MESSAGE_TRACE: on_trace(p, msg); break;
     case MESSAGE_CANCEL: on_cancel(p, msg); break;
     case MESSAGE_PROBE: on_probe(p, msg); break;
@@ -150,6 +156,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_REDUCED: on_reduced(p, msg); break;
     case MESSAGE_STATE: on_state(p, from, msg); break;
     case MESSAGE_GET: on_get(p, from, msg); break;
+    case MESSAGE_DENY_GET: pulls_denied(p, msg); break;
     case MESSAGE_HEARTBEAT: on_heartbeat(p, from, msg); break;
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
     case MESSAGE_ROUTE: on_route(p, msg); break;

@@ -25,7 +25,7 @@ static void __attribute__((format(printf, 2, 3))) line_add(line *l, const char *
 static double milliseconds(uint64_t ns) { return (double)ns / 1e6; }
 
 static const char *phase_name(uint8_t phase) {
-    static const char *const names[PHASE_COUNT] = {"forward", "backward", "commit", "resume", "get"};
+    static const char *const names[PHASE_COUNT] = {"forward", "backward"};
     return phase < PHASE_COUNT ? names[phase] : "?";
 }
 
@@ -150,6 +150,13 @@ static bool add_flow_message(line *l, const message *msg) {
         add_subject(l, &msg->u.deny.subject);
         line_add(l, " %s %s", phase_name(msg->u.deny.phase), deny_reason_name(msg->u.deny.reason));
         return true;
+    case MESSAGE_DENY_COMMIT:
+        add_subject(l, &msg->u.deny_commit.subject);
+        line_add(l, " rev %u %s", msg->u.deny_commit.rev, deny_reason_name(msg->u.deny_commit.reason));
+        return true;
+    case MESSAGE_DENY_RESUME: add_subject(l, &msg->u.deny_resume.subject); return true;
+    case MESSAGE_NO_PEER: add_subject(l, &msg->u.no_peer.subject); return true;
+    case MESSAGE_EVICTED: add_subject(l, &msg->u.evicted.subject); return true;
     case MESSAGE_TRACE:
         add_subject(l, &msg->u.trace.subject);
         line_add(l, " %s eta %.1f ms next #%" PRIu64, trace_name(msg->u.trace.phase), milliseconds(msg->u.trace.eta_ns), msg->u.trace.next);

@@ -21,6 +21,10 @@ BEGINS_WITH_SUBJECT(backward);
 BEGINS_WITH_SUBJECT(accept);
 BEGINS_WITH_SUBJECT(complete);
 BEGINS_WITH_SUBJECT(deny);
+BEGINS_WITH_SUBJECT(deny_commit);
+BEGINS_WITH_SUBJECT(deny_resume);
+BEGINS_WITH_SUBJECT(no_peer);
+BEGINS_WITH_SUBJECT(evicted);
 BEGINS_WITH_SUBJECT(trace);
 BEGINS_WITH_SUBJECT(cancel);
 BEGINS_WITH_SUBJECT(probe);
@@ -92,8 +96,28 @@ static void code_deny(codec *c, message_deny *deny) {
     code_subject(c, &deny->subject);
     codec_u8_below(c, &deny->phase, PHASE_COUNT);
     codec_u8_below(c, &deny->reason, DENY_REASONS);
-    codec_u64(c, &deny->rev);
 }
+
+static void code_deny_commit(codec *c, message_deny_commit *deny) {
+    code_subject(c, &deny->subject);
+    codec_u8_below(c, &deny->reason, DENY_REASONS);
+    codec_u32(c, &deny->rev);
+}
+
+static void code_deny_resume(codec *c, message_deny_resume *deny) { code_subject(c, &deny->subject); }
+
+static void code_deny_get(codec *c, message_deny_get *deny) {
+    codec_u8_below(c, &deny->what, GET_KINDS);
+    codec_u16_below(c, &deny->stage, WIRE_MAX_STAGES);
+    codec_u32(c, &deny->first);
+    codec_u8_below(c, &deny->reason, GET_REFUSALS);
+    codec_u32(c, &deny->wait_ms);
+    codec_require(c, (deny->wait_ms > 0) == (deny->reason == GET_LATER));
+}
+
+static void code_no_peer(codec *c, message_no_peer *no_peer) { code_subject(c, &no_peer->subject); }
+
+static void code_evicted(codec *c, message_evicted *evicted) { code_subject(c, &evicted->subject); }
 
 static void code_trace(codec *c, message_trace *trace) {
     code_subject(c, &trace->subject);
@@ -441,15 +465,20 @@ const char *message_kind_name(uint8_t kind) {
     }
 }
 
+const char *get_refusal_name(uint8_t reason) {
+    switch (reason) {
+    case GET_MISSING: return "MISSING";
+    case GET_LATER: return "LATER";
+    default: return "UNKNOWN";
+    }
+}
+
 const char *deny_reason_name(uint8_t reason) {
     switch (reason) {
     case DENY_FULL: return "FULL";
-    case DENY_NO_PEER: return "NO_PEER";
     case DENY_STALE: return "STALE";
     case DENY_VERSION: return "VERSION";
     case DENY_MISSING: return "MISSING";
-    case DENY_EVICTED: return "EVICTED";
-    case DENY_LEAVING: return "LEAVING";
     case DENY_CLOSED: return "CLOSED";
     default: return "UNKNOWN";
     }

@@ -15,7 +15,8 @@ typedef uint64_t member_id;
 
 #define WIRE_MESSAGES(X)                                                                                       \
     X(FORWARD, forward) X(BACKWARD, backward) X(ACCEPT, accept) X(COMPLETE, complete) X(DENY, deny)            \
-    X(TRACE, trace) X(CANCEL, cancel) X(SUSPECT, suspect) X(PROBE, probe) X(STATUS, status) X(RESUME, resume)  \
+    X(DENY_COMMIT, deny_commit) X(DENY_RESUME, deny_resume) X(DENY_GET, deny_get) X(NO_PEER, no_peer)         \
+    X(EVICTED, evicted) X(TRACE, trace) X(CANCEL, cancel) X(SUSPECT, suspect) X(PROBE, probe) X(STATUS, status) X(RESUME, resume)  \
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
     X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
@@ -31,16 +32,15 @@ typedef enum message_kind {
     MESSAGE_KINDS
 } message_kind;
 
-typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMMIT, PHASE_RESUME, PHASE_GET, PHASE_COUNT } message_phase;
+// The tensor of a microbatch that a message is about: x on its way forward, or dy on its way back.
+typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT } message_phase;
 
+// Why a tensor or a COMMIT is refused.
 typedef enum deny_reason {
-    DENY_FULL,     // no free slot; a CAN TAKE follows when one is free
-    DENY_NO_PEER,  // the next stage has no member
-    DENY_STALE,    // a newer ownership epoch or revision was seen
-    DENY_VERSION,  // the receiver's state is not at version t
-    DENY_MISSING,  // the receiver does not hold the requested data
-    DENY_EVICTED,  // its slot was reassigned to a repair
-    DENY_LEAVING,
+    DENY_FULL,     // a forward: no free slot; a CAN TAKE follows when one is free
+    DENY_STALE,    // it is of no use any more; a COMMIT: a newer ownership epoch was seen
+    DENY_VERSION,  // a tensor: the state of the refusing member is not at version t
+    DENY_MISSING,  // a gradient or COMMIT: the refusing member does not hold the microbatch
     DENY_CLOSED,   // the iteration's contribution set is closed
     DENY_REASONS
 } deny_reason;
@@ -119,14 +119,36 @@ typedef struct message_complete {
     uint64_t compute_ns;
 } message_complete;
 
+// Refuses the x of a FORWARD or the dy of a BACKWARD. Sent to the member that sent the tensor.
 typedef struct message_deny {
-    message_subject subject;  // PHASE_GET: m is the get_what, owner_term the first chunk
+    message_subject subject;
     uint8_t phase;
-    uint8_t reason;
-    // PHASE_COMMIT: revision of the refused COMMIT; PHASE_GET with DENY_FULL: milliseconds until
-    // the next attempt
-    uint64_t rev;
+    uint8_t reason;  // deny_reason
 } message_deny;
+
+// Refuses a COMMIT. Sent to the owner that ordered it.
+typedef struct message_deny_commit {
+    message_subject subject;
+    uint8_t reason;  // deny_reason; after DENY_MISSING the member refuses every COMMIT up to `rev`
+    uint32_t rev;    // revision of the refused COMMIT
+} message_deny_commit;
+
+// Refuses a RESUME: the member has no tensor to resend. Sent to the owner; promises nothing about
+// COMMITs.
+typedef struct message_deny_resume {
+    message_subject subject;
+} message_deny_resume;
+
+// Hands an accepted microbatch back to the member that sent its x: the next stage has no member
+// here. The sender of this message has freed its slot.
+typedef struct message_no_peer {
+    message_subject subject;
+} message_no_peer;
+
+// Tells the owner that an uncommitted microbatch lost its slot to a repair.
+typedef struct message_evicted {
+    message_subject subject;
+} message_evicted;
 
 typedef struct message_trace {
     message_subject subject;
@@ -249,6 +271,12 @@ typedef enum get_what {
     GET_KINDS
 } get_what;
 
+typedef enum get_refusal {
+    GET_MISSING,  // the asked member cannot serve these chunks
+    GET_LATER,    // it can, but its queue is full or its upload rate is used up
+    GET_REFUSALS
+} get_refusal;
+
 typedef struct message_get {
     uint8_t what;
     uint16_t stage;
@@ -267,6 +295,15 @@ typedef struct message_data {
     message_get get;
     uint64_t hash;
 } message_data;
+
+// Refuses a GET, which is named by its kind, stage and first chunk.
+typedef struct message_deny_get {
+    uint8_t what;  // get_what
+    uint16_t stage;
+    uint32_t first;
+    uint8_t reason;    // get_refusal
+    uint32_t wait_ms;  // GET_LATER: milliseconds until the next attempt, at least 1; else 0
+} message_deny_get;
 
 typedef struct message_heartbeat {
     uint64_t ready;     // 1 + the version of its complete state, 0: still fetching
@@ -701,6 +738,7 @@ static inline uint64_t message_piece_bytes(uint64_t bytes, uint16_t index, uint1
 // The name of a kind in messages for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
+const char *get_refusal_name(uint8_t reason);
 const char *route_kind_name(uint8_t kind);
 const char *gossip_kind_name(uint8_t kind);
 // True if a part with these words can be encoded.

@@ -230,7 +230,26 @@ static inline void random_deny(wire_random *w, message_deny *b) {
     random_subject(w, &b->subject);
     b->phase = random_below(w, PHASE_COUNT);
     b->reason = random_below(w, DENY_REASONS);
-    b->rev = random_u64(w);
+}
+
+static inline void random_deny_commit(wire_random *w, message_deny_commit *b) {
+    random_subject(w, &b->subject);
+    b->reason = random_below(w, DENY_REASONS);
+    b->rev = random_u32(w);
+}
+
+static inline void random_deny_resume(wire_random *w, message_deny_resume *b) { random_subject(w, &b->subject); }
+
+static inline void random_no_peer(wire_random *w, message_no_peer *b) { random_subject(w, &b->subject); }
+
+static inline void random_evicted(wire_random *w, message_evicted *b) { random_subject(w, &b->subject); }
+
+static inline void random_deny_get(wire_random *w, message_deny_get *b) {
+    b->what = random_below(w, GET_KINDS);
+    b->stage = random_stage(w);
+    b->first = random_u32(w);
+    b->reason = w->full ? GET_LATER : random_below(w, GET_REFUSALS);
+    if (b->reason == GET_LATER) b->wait_ms = w->below > 0 ? 1 + random_u32(w) : random_u32(w);
 }
 
 static inline void random_trace(wire_random *w, message_trace *b) {

@@ -52,7 +52,6 @@ typedef struct world {
     uint32_t last_get_to, last_uncarried_to;
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
-    uint32_t evictions;      // DENYs with the reason EVICTED
     message probe[MOST];     // the newest PROBE to each member
     bool probed[MOST];       // ... and whether it is unanswered
     log_entry append[MOST];  // records that are not durable yet
@@ -99,12 +98,6 @@ static inline void note_get(world *w, const effect *out) {
     assert_true(message_decode(out->bytes, out->byte_count, &w->get[w->get_count++]));
 }
 
-static inline void note_deny(world *w, const effect *out) {
-    message m;
-    assert_true(message_decode(out->bytes, out->byte_count, &m));
-    w->evictions += m.u.deny.reason == DENY_EVICTED;
-}
-
 static inline void step(world *w, const event *e) {
     effect out;
     peer_step(w->p, w->now, e);
@@ -128,7 +121,6 @@ static inline void step(world *w, const event *e) {
         if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->last_log));
         if (out.message_kind == MESSAGE_FORWARD) assert_true(message_decode(out.bytes, out.byte_count, &w->last_forward));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
-        if (out.message_kind == MESSAGE_DENY) note_deny(w, &out);
         if (out.message_kind == MESSAGE_UNCARRIED) w->last_uncarried_to = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);

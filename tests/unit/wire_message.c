@@ -179,6 +179,15 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_DENY, .u.deny.reason = DENY_REASONS};
     assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_COMMIT, .u.deny_commit.reason = DENY_REASONS};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get.reason = GET_REFUSALS};
+    assert_not_encoded(&m);
+    // only a GET that may be repeated has a time
+    m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get = {.reason = GET_MISSING, .wait_ms = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get.reason = GET_LATER};
+    assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_NONE};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_OWNER, .u.owner.slot = WIRE_MAX_SLOTS}};
@@ -351,7 +360,7 @@ static void test_limits_hold_when_decoding(void **state) {
     assert_refused(count, HEADER + SUBJECT + 4, 2);
     m = (message){.kind = MESSAGE_RESUME};
     count = message_encode(&m, bytes, sizeof bytes);
-    assert_refused(count, HEADER + SUBJECT + 8, PHASE_COMMIT);
+    assert_refused(count, HEADER + SUBJECT + 8, PHASE_COUNT);
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 2}};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER, GET_KINDS);
@@ -453,6 +462,9 @@ static void test_names(void **state) {
     for (uint8_t why = 0; why < DENY_REASONS; why++) assert_string_not_equal(deny_reason_name(why), "UNKNOWN");
     assert_string_equal(deny_reason_name(DENY_STALE), "STALE");
     assert_string_equal(deny_reason_name(DENY_REASONS), "UNKNOWN");
+    for (uint8_t why = 0; why < GET_REFUSALS; why++) assert_string_not_equal(get_refusal_name(why), "UNKNOWN");
+    assert_string_equal(get_refusal_name(GET_LATER), "LATER");
+    assert_string_equal(get_refusal_name(GET_REFUSALS), "UNKNOWN");
     unsigned with_payload = 0;
     for (uint8_t kind = 0; kind < MESSAGE_KINDS; kind++) with_payload += message_has_payload(&(message){.kind = kind});
     assert_int_equal(with_payload, 4);

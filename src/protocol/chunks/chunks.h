@@ -21,7 +21,7 @@ typedef struct chunk_pull chunk_pull;
 // A client of the table of pulls: state transfer, aggregation or checkpoint. Functions that it does
 // not need are NULL.
 typedef struct chunk_client {
-    void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
+    void (*refused)(peer *p, const chunk_pull *q, const message_deny_get *deny);  // before `failed`: the source said why
     void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
     void (*failed)(peer *p, const chunk_pull *was);                           // the pull ended without its chunks
     void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob

@@ -107,10 +107,10 @@ static void pull_fail(peer *p, chunk_pull *q) {
 }
 
 void pulls_denied(peer *p, const message *msg) {
-    const message_deny *body = &msg->u.deny;
+    const message_deny_get *body = &msg->u.deny_get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];
-        bool named = q->used && q->from == msg->sender && q->what == body->subject.m && q->stage == body->subject.stage && q->first == body->subject.owner_term;
+        bool named = q->used && q->from == msg->sender && q->what == body->what && q->stage == body->stage && q->first == body->first;
         if (!named) continue;
         if (q->client->refused != NULL) q->client->refused(p, q, body);
         pull_fail(p, q);

@@ -9,11 +9,13 @@ static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
 
 // `wait_ns`: when it may be asked again; 0: it does not have the chunks.
 static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wait_ns) {
-    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = (message_subject){.m = get->what, .stage = get->stage, .owner_term = get->first};
-    deny->phase = PHASE_GET;
-    deny->reason = wait_ns > 0 ? DENY_FULL : DENY_MISSING;
-    deny->rev = (wait_ns + TIMING_MS - 1) / TIMING_MS;
+    message_deny_get *deny = &peer_compose(p, MESSAGE_DENY_GET)->u.deny_get;
+    uint64_t wait_ms = (wait_ns + TIMING_MS - 1) / TIMING_MS;
+    deny->what = get->what;
+    deny->stage = get->stage;
+    deny->first = get->first;
+    deny->reason = wait_ms > 0 ? GET_LATER : GET_MISSING;
+    deny->wait_ms = wait_ms < UINT32_MAX ? (uint32_t)wait_ms : UINT32_MAX;
     peer_send(p, to, 0);
 }
 
