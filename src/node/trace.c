@@ -40,6 +40,13 @@ static void trace_body(FILE *out, const message *msg) {
     case MESSAGE_CARRY:
         fprintf(out, " parcel %u of %llu to %llu, piece %u of %u", msg->u.carry.serial, NUMBER(msg->u.carry.origin), NUMBER(msg->u.carry.to), msg->u.carry.index, msg->u.carry.count);
         break;
+    case MESSAGE_CARRY_CHUNKS: {
+        const message_carry_chunks *carry = &msg->u.carry_chunks;
+        fprintf(out, " answer %u of %llu to %llu, what %u stage %u, %u blocks", carry->serial, NUMBER(carry->origin), NUMBER(carry->to), carry->what, carry->stage, carry->count);
+        break;
+    }
+    case MESSAGE_UNCARRIED_CHUNKS: fprintf(out, " answer %u", msg->u.uncarried_chunks.serial); break;
+    case MESSAGE_DISMISS: fprintf(out, " refusal %u", msg->u.dismiss.refusal); break;
     case MESSAGE_UNCARRIED: fprintf(out, " parcel %u", msg->u.uncarried.serial); break;
     case MESSAGE_LINES:
         for (uint32_t i = 0; i < msg->u.lines.count; i++) fprintf(out, " to %u: hop %u, line %u us", msg->u.lines.line[i].member, msg->u.lines.line[i].cost, msg->u.lines.line[i].way);

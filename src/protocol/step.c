@@ -1,45 +1,11 @@
 // The step: events in, effects out.
 #include "protocol/internal.h"
 
-#include <stddef.h>
 #include <string.h>
 
 enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond later
 
 // ---- dispatch -----------------------------------------------------------------------------------
-
-// True for messages about one microbatch of one iteration; those of another iteration are ignored.
-static bool speaks_of_microbatch(uint8_t kind) {
-    switch (kind) {
-    case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_DENY_COMMIT: case MESSAGE_DENY_RESUME:
-    case MESSAGE_NO_PEER: case MESSAGE_EVICTED: case MESSAGE_TRACE: case MESSAGE_CANCEL:
-    case MESSAGE_PROBE: case MESSAGE_STATUS: case MESSAGE_RESUME: case MESSAGE_COMMIT: case MESSAGE_COUNTED:
-    case MESSAGE_SETTLED:
-        return true;
-    default:
-        return false;
-    }
-}
-
-#define BODY_BEGINS_WITH_SUBJECT(body) _Static_assert(offsetof(body, subject) == 0, "subject_of() reads the subject of every kind as that of CANCEL")
-BODY_BEGINS_WITH_SUBJECT(message_accept);
-BODY_BEGINS_WITH_SUBJECT(message_complete);
-BODY_BEGINS_WITH_SUBJECT(message_deny);
-BODY_BEGINS_WITH_SUBJECT(message_deny_commit);
-BODY_BEGINS_WITH_SUBJECT(message_deny_resume);
-BODY_BEGINS_WITH_SUBJECT(message_no_peer);
-BODY_BEGINS_WITH_SUBJECT(message_evicted);
-BODY_BEGINS_WITH_SUBJECT(message_trace);
-BODY_BEGINS_WITH_SUBJECT(message_cancel);
-BODY_BEGINS_WITH_SUBJECT(message_probe);
-BODY_BEGINS_WITH_SUBJECT(message_status);
-BODY_BEGINS_WITH_SUBJECT(message_resume);
-BODY_BEGINS_WITH_SUBJECT(message_commit);
-BODY_BEGINS_WITH_SUBJECT(message_counted);
-BODY_BEGINS_WITH_SUBJECT(message_settled);
-
-// The microbatch of any message for which speaks_of_microbatch() holds.
-static const message_subject *subject_of(const message *msg) { return &msg->u.cancel.subject; }
 
 // True for orders that only the owner of a microbatch gives.
 static bool is_order(uint8_t kind) {
@@ -48,9 +14,10 @@ static bool is_order(uint8_t kind) {
 
 static bool obeys_any_owner(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
 
-static void dispatch_microbatch(peer *p, const message *msg) {
-    if (subject_of(msg)->m >= p->microbatches || msg->iteration != p->state.iteration) return;
-    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
+// Messages of another iteration are ignored.
+static void dispatch_microbatch(peer *p, const message *msg, const message_subject *of) {
+    if (of->m >= p->microbatches || msg->iteration != p->state.iteration) return;
+    if (is_order(msg->kind) && p->state.owner[of->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
@@ -72,8 +39,12 @@ static void dispatch_microbatch(peer *p, const message *msg) {
 
 // True for messages that only a live member may send: those of removed members are ignored.
 static bool needs_member(uint8_t kind) {
-    return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
-           kind != MESSAGE_HEARTBEAT && kind < MESSAGE_VOTE;
+    switch (kind) {
+    case MESSAGE_JOIN: case MESSAGE_LOG: case MESSAGE_GET_LOG: case MESSAGE_LEAVE: case MESSAGE_DISMISS: case MESSAGE_HEARTBEAT:
+    case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED: case MESSAGE_HAND_OVER: case MESSAGE_LEADER:
+        return false;
+    default: return true;
+    }
 }
 
 static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message *msg) {
@@ -90,7 +61,8 @@ static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message 
 
 // A forwarder that has not read its own MEMBER entry yet refuses transfers all the same.
 static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) {
-    return msg->kind == MESSAGE_UNCARRIED && msg->sender == 0 && from != NO_CONTACT && p->cluster->contacts[from].member != 0;
+    bool refuses = msg->kind == MESSAGE_UNCARRIED || msg->kind == MESSAGE_UNCARRIED_CHUNKS;
+    return refuses && msg->sender == 0 && from != NO_CONTACT && p->cluster->contacts[from].member != 0;
 }
 
 static bool may_speak(const peer *p, uint32_t from, const message *msg) {
@@ -103,7 +75,12 @@ static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == M
 
 // True for messages that do not concern the aggregation.
 static bool leaves_aggregation_alone(uint8_t kind) {
-    return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
+    switch (kind) {
+    case MESSAGE_HEARTBEAT: case MESSAGE_ROUTE: case MESSAGE_VIEW: case MESSAGE_LINES: case MESSAGE_SOUND: case MESSAGE_SOUNDED:
+    case MESSAGE_CARRY: case MESSAGE_CARRY_CHUNKS: case MESSAGE_UNCARRIED: case MESSAGE_UNCARRIED_CHUNKS:
+        return true;
+    default: return false;
+    }
 }
 
 // A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs
@@ -135,16 +112,18 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
         lead_unknown_claims(p);
         return;
     }
-    if (speaks_of_microbatch(msg->kind)) {
+    const message_subject *of = message_subject_of(msg);
+    if (of != NULL) {
         peer_release(p, &blob);
-        dispatch_microbatch(p, msg);
+        dispatch_microbatch(p, msg, of);
         return;
     }
     switch (msg->kind) {
     case MESSAGE_FORWARD: on_forward(p, msg, blob, bytes); return;
     case MESSAGE_BACKWARD: on_backward(p, msg, blob, bytes); return;
     case MESSAGE_DATA: on_data(p, msg, blob); return;
-    case MESSAGE_CARRY: (msg->u.carry.blocks > 0 ? on_carry_blocks : on_carry)(p, msg, blob, bytes); return;
+    case MESSAGE_CARRY: on_carry(p, msg, blob, bytes); return;
+    case MESSAGE_CARRY_CHUNKS: on_carry_chunks(p, msg, blob, bytes); return;
     default: break;
     }
     peer_release(p, &blob);
@@ -164,9 +143,9 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LINES: on_lines(p, msg); break;
     case MESSAGE_SOUND: on_sound(p, msg); break;
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
-    case MESSAGE_UNCARRIED:
-        forwarded_refused(p, msg->u.uncarried.serial);
-        multipath_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried.serial);
+    case MESSAGE_UNCARRIED: forwarded_refused(p, msg->u.uncarried.serial); break;
+    case MESSAGE_UNCARRIED_CHUNKS:
+        multipath_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried_chunks.serial);
         break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
@@ -174,6 +153,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LOG: on_log(p, from, msg); break;  // entries are valid from any trusted sender
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
+    case MESSAGE_DISMISS: on_dismiss(p, from, msg); break;
     case MESSAGE_LEADER: on_leader(p, from, msg); break;
     case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED: case MESSAGE_HAND_OVER:
         log_vote_message(p, from, msg);

@@ -129,7 +129,7 @@ static void check_part(sim_cluster *s, uint32_t node, const message *msg) {
     if (get->what != GET_PART) return;
     uint64_t digest = 0x6272616964;
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, w->sum.words[i]);
-    if (digest != get->digest) sim_fail(s, "%s sends a part of iteration %llu with the hash of another set", s->node[node].name, (unsigned long long)get->version);
+    if (digest != get->set_digest) sim_fail(s, "%s sends a part of iteration %llu with the hash of another set", s->node[node].name, (unsigned long long)get->version);
 }
 
 static void check_state(sim_cluster *s, uint32_t node, const message *msg) {

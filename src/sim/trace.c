@@ -65,8 +65,8 @@ static void add_set(line *l, const message_set *set) {
 static void add_root(line *l, const braid_hash *root) { line_add(l, " %02x%02x%02x", root->bytes[0], root->bytes[1], root->bytes[2]); }
 
 static void add_get(line *l, const message_get *g) {
-    line_add(l, " %s s%u [%u,+%u) version %" PRIu64 " round %" PRIu64 ".%" PRIu64 " digest %04" PRIx64, get_name(g->what), g->stage, g->first, g->count,
-             g->version, g->term, g->round, g->digest & 0xffff);
+    line_add(l, " %s s%u [%u,+%u) version %" PRIu64 " round %" PRIu64 " digest %04" PRIx64 " close %" PRIu64, get_name(g->what), g->stage, g->first, g->count,
+             g->version, g->round, g->set_digest & 0xffff, g->close_index);
 }
 
 static void add_begin(line *l, const message_begin *b) {

@@ -91,7 +91,7 @@ static bool serves_part_of(int mutation, bool own_set) {
     assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
     uint64_t digest = message_set_digest(&w.p->microbatch->k);
     message get = {.kind = MESSAGE_GET,
-                   .u.get = {.what = GET_PART, .stage = 1, .count = 1, .digest = own_set ? digest : digest + 1}};
+                   .u.get = {.what = GET_PART, .stage = 1, .count = 1, .set_digest = own_set ? digest : digest + 1}};
     w.busy = true;
     deliver(&w, FELLOW, &get, false);
     bool served = w.work.id != 0 && w.work.kind == JOB_PACK;

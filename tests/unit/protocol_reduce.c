@@ -65,7 +65,7 @@ static void give_all(world *w, uint64_t round) {
 }
 
 static bool gives(world *w, uint64_t round) {
-    const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .digest = w->log - 1};
+    const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .close_index = w->log - 1};
     uint32_t before = w->sent[MESSAGE_DATA];
     deliver(w, 3, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
     return w->sent[MESSAGE_DATA] > before;

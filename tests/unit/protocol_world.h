@@ -121,7 +121,7 @@ static inline void step(world *w, const event *e) {
         if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->last_log));
         if (out.message_kind == MESSAGE_FORWARD) assert_true(message_decode(out.bytes, out.byte_count, &w->last_forward));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
-        if (out.message_kind == MESSAGE_UNCARRIED) w->last_uncarried_to = out.id.bytes[0];
+        if (out.message_kind == MESSAGE_UNCARRIED || out.message_kind == MESSAGE_UNCARRIED_CHUNKS) w->last_uncarried_to = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
@@ -212,9 +212,9 @@ static inline bool leads(const world *w) {
     return view.leads;
 }
 
-static inline void answer(world *w, message_kind kind, bool trial) {
+static inline void answer(world *w, message_kind kind, bool pre_vote) {
     message m = {.kind = (uint8_t)kind};
-    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .trial = trial, .granted = true};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .pre_vote = pre_vote, .granted = true};
     else m.u.appended = (message_appended){.to = 1, .from = 2, .term = 2, .accepted = true, .match = w->last_appended};
     deliver(w, 2, &m, false);
 }

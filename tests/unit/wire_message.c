@@ -162,6 +162,13 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 1}};
     assert_not_encoded(&m);
+    // a field of another kind of GET
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .set_digest = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_PART, .close_index = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .round = 1}};
+    assert_not_encoded(&m);
     // only chunks of a reduction use a forwarder
     m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .count = 1, .by = 2, .serial = 3}};
     assert_not_encoded(&m);
@@ -169,13 +176,13 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .count = 1, .serial = 3}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .what = GET_PART, .blocks = WIRE_MAX_CARRIED_BLOCKS + 1}};
+    m = (message){.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.what = GET_PART, .count = WIRE_MAX_CARRIED_BLOCKS + 1}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 2, .what = GET_PART, .blocks = 1}};
+    m = (message){.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.what = GET_PART}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .what = GET_NAMES, .blocks = 1}};
+    m = (message){.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.what = GET_NAMES, .count = 1}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .stage = 1}};
+    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.index = 1, .count = 1}};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_DENY, .u.deny.reason = DENY_REASONS};
     assert_not_encoded(&m);
@@ -196,7 +203,14 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN, .u.join.share = WIRE_MAX_SLOTS + 1};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_LEAVE, .u.leave.refusal = REFUSALS};
+    m = (message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_REASONS};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DISMISS, .u.dismiss.refusal = REFUSALS};
+    assert_not_encoded(&m);
+    // of the other answer to APPEND
+    m = (message){.kind = MESSAGE_APPENDED, .u.appended = {.accepted = true, .hint = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_APPENDED, .u.appended = {.match = 1}};
     assert_not_encoded(&m);
     // a record of a durable log, no entry of the replicated log
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_VOTE};
@@ -364,7 +378,7 @@ static void test_limits_hold_when_decoding(void **state) {
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 2}};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER, GET_KINDS);
-    assert_refused(count, HEADER + 1 + 18 + 8, 3);
+    assert_refused(count, HEADER + 1 + 2, 3);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_EXPEL}};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER + 9 + 16, LOG_KINDS);
@@ -467,7 +481,7 @@ static void test_names(void **state) {
     assert_string_equal(get_refusal_name(GET_REFUSALS), "UNKNOWN");
     unsigned with_payload = 0;
     for (uint8_t kind = 0; kind < MESSAGE_KINDS; kind++) with_payload += message_has_payload(&(message){.kind = kind});
-    assert_int_equal(with_payload, 4);
+    assert_int_equal(with_payload, 5);
     assert_true(message_has_payload(&(message){.kind = MESSAGE_DATA}));
     message carried = {.kind = MESSAGE_BACKWARD};
     carried.u.backward.parcel.pieces = 2;

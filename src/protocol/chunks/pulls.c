@@ -38,12 +38,12 @@ void pull_send(peer *p, chunk_pull *q) {
     message_get *get = &peer_compose(p, MESSAGE_GET)->u.get;
     get->what = q->what;
     get->stage = q->stage;
-    get->term = p->cluster->own_term;
     get->round = q->round;
     get->version = q->version;
     get->first = q->first;
     get->count = q->count;
-    get->digest = q->digest;
+    get->set_digest = q->set_digest;
+    get->close_index = q->close_index;
     get->by = q->by;
     get->serial = q->serial;
     const cluster_member *m = member_find(p, q->from);

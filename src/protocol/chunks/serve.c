@@ -22,12 +22,12 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
 // The digest names the contribution set, so the part may be served before BEGIN arrives here:
 // served jobs run before new weight gradients.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
+    return get->stage == p->stage && get->version == p->state.iteration && (get->set_digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {
     const chunk_aggregation *a = &p->chunks->aggregation;
-    if (get->stage != p->stage || get->version != a->results || get->digest != reduce_close(p)) return false;
+    if (get->stage != p->stage || get->version != a->results || get->close_index != reduce_close(p)) return false;
     if (!p->run.reproducible && get->round != reduce_round(p)) return false;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (a->segment[b / PEER_SEGMENT_BLOCKS].state != SEGMENT_DONE) return false;

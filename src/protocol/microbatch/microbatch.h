@@ -97,8 +97,9 @@ void forwarded_tick(peer *p);
 
 // ---- forward.c ----------------------------------------------------------------------------------
 member_id forward_random(peer *p, member_id to);  // for tests: a random forwarder
-void forward_refuse(peer *p, member_id origin, uint32_t serial);
-void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void forward_refuse(peer *p, member_id origin, uint32_t serial);  // a tensor
+// Sends the composed message with another peer's payload. False: this peer has no room for it.
+bool forward_pass_on(peer *p, member_id to, blob_id blob, uint64_t bytes);
 
 // ---- ownership.c --------------------------------------------------------------------------------
 bool microbatch_is_mine(const peer *p, uint32_t m);
