@@ -18,8 +18,9 @@ braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error)
     f->map = calloc(shards, sizeof *f->map);
     f->gguf = calloc(shards, sizeof *f->gguf);
     f->header = calloc(shards, sizeof(safetensors *));
-    return f->map && f->gguf && f->header ? BRAID_OK
-                                          : braid_fail(error, BRAID_MEMORY, "no memory for %u shards", (unsigned)shards);
+    return f->map && f->gguf && f->header
+               ? BRAID_OK
+               : braid_fail(error, BRAID_MEMORY, "no memory for %u shards", (unsigned)shards);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -96,7 +97,8 @@ const model_file_tensor *model_file_find(const model_file *f, const char *name) 
     return found ? *found : NULL;
 }
 
-// Element i and i + width / 2 of each head are at 2i and 2i + 1 in `x`; `each` floats are one element.
+// Element i and i + width / 2 of each head are at 2i and 2i + 1 in `x`; `each` floats are one
+// element.
 static void undo_pairs(const float *x, size_t elements, size_t width, size_t each, float *out) {
     for (size_t at = 0; at < elements; at++) {
         size_t head = at / width * width, i = at % width;
@@ -133,15 +135,17 @@ bool model_file_has_tokenizer(const model_file *f) {
     return stat(path, &info) == 0;
 }
 
-// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
+// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for
+// speed.
 braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
     *out = NULL;
     if (!f->directory) return gguf_tokenizer(f, out, error);
     if (!model_file_has_tokenizer(f)) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
     braid_err err = tokenizer_open(f->path, out, error);
     if (err || tokenizer_size(*out) <= f->config.vocab) return err;
-    err = braid_fail(error, BRAID_FORMAT, "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model",
-                     f->path, (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
+    err = braid_fail(error, BRAID_FORMAT,
+                     "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model", f->path,
+                     (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
     tokenizer_free(*out);
     *out = NULL;
     return err;
