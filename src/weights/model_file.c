@@ -97,34 +97,26 @@ const model_file_tensor *model_file_find(const model_file *f, const char *name) 
     return found ? *found : NULL;
 }
 
-// Element i and i + width / 2 of each head are at 2i and 2i + 1 in `x`; `each` floats are one
-// element.
-static void undo_pairs(const float *x, size_t elements, size_t width, size_t each, float *out) {
-    for (size_t at = 0; at < elements; at++) {
-        size_t head = at / width * width, i = at % width;
-        size_t from = i < width / 2 ? head + 2 * i : head + 2 * (i - width / 2) + 1;
-        memcpy(out + at * each, x + from * each, each * sizeof *out);
-    }
-}
+// Where element i of a head is among its pairs.
+static size_t pair_of(size_t i, size_t width) { return i < width / 2 ? 2 * i : 2 * (i - width / 2) + 1; }
 
-// The rows of a head are moved within `out` by way of a copy of that head.
-static bool undo_pairs_of_matrix(const weight_matrix *w, size_t width, float *out) {
-    size_t elements = w->rows == 1 ? w->cols : w->rows, each = w->rows == 1 ? 1 : w->cols;
-    float *head = malloc(width * each * sizeof *head);
-    if (!head) return false;
-    for (size_t at = 0; at + width <= elements; at += width) {
-        memcpy(head, out + at * each, width * each * sizeof *head);
-        undo_pairs(head, width, width, each, out + at * each);
+// The elements of a vector, one head after the other.
+static void undo_pairs(float *out, size_t count, size_t width) {
+    float head[MODEL_MAX_HEAD_DIM];
+    for (size_t at = 0; at + width <= count; at += width) {
+        memcpy(head, out + at, width * sizeof *head);
+        for (size_t i = 0; i < width; i++) out[at + i] = head[pair_of(i, width)];
     }
-    free(head);
-    return true;
 }
 
 void model_file_values(const model_file_tensor *t, float *out) {
     const weight_matrix *w = &t->weights;
-    weight_rows(w, 0, w->rows, out);
+    size_t width = t->head_dim;
+    if (!t->rope_pairs || t->vector) weight_rows(w, 0, w->rows, out);
     if (!t->rope_pairs) return;
-    BRAID_ALLOCATED(undo_pairs_of_matrix(w, t->head_dim, out), t->head_dim * w->cols * sizeof *out);
+    if (t->vector) undo_pairs(out, w->cols, width);
+    for (size_t row = 0; row < w->rows && !t->vector; row++)
+        weight_rows(w, row / width * width + pair_of(row % width, width), 1, out + row * w->cols);
 }
 
 bool model_file_has_tokenizer(const model_file *f) {
