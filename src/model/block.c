@@ -179,8 +179,14 @@ void block_forward(stage *s, uint32_t block, const block_memory *m, float *y) {
                 norm2 = stage_norm(s, &b->norm2, NORM_2, m->mean2, m->inverse2), post1, post2;
     forward_job qkv = {.s = s, .l = &b->qkv, .norm = &norm1, .normed = m->x, .x = m->normed1, .y = m->qkv},
                 o = {.s = s, .l = &b->o, .residual = m->x, .x = m->attention, .y = m->middle},
-                up = {.s = s, .l = &b->up, .norm = &norm2, .normed = m->middle, .x = m->normed2, .y = m->up,
-                      .act = s->wide, .logistic = m->act},
+                up = {.s = s,
+                      .l = &b->up,
+                      .norm = &norm2,
+                      .normed = m->middle,
+                      .x = m->normed2,
+                      .y = m->up,
+                      .act = s->wide,
+                      .logistic = m->act},
                 down = {.s = s, .l = &b->down, .residual = m->middle, .x = s->wide, .y = y};
     if (s->post_norms) {
         post1 = stage_norm(s, &b->post1, NORM_POST1, NULL, m->post_inverse1);

@@ -5,7 +5,10 @@
 #include <string.h>
 
 void ends_embed(stage *s, const int32_t *tokens, float *y) {
-    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = tokens,
+    tensor_embedding e = {.rows = s->rows,
+                          .dim = s->config.dim,
+                          .sequence = s->shape.tokens,
+                          .tokens = tokens,
                           .scale = s->config.embedding_scale};
     const float *positions = s->row->learned_positions ? s->parameters + s->layout.positions : NULL;
     for (size_t r = 0; r < s->rows; r++) BRAID_ASSERT(tokens[r] >= 0 && (uint32_t)tokens[r] < s->config.vocab);

@@ -59,7 +59,8 @@ typedef struct positions {
 
 static size_t task_count(const stage *s, const block_memory *m) {
     size_t count = 0;
-    for (uint32_t e = 0; e < s->config.experts; e++) count += size_pieces(m->begin[e + 1] - m->begin[e], POSITIONS_PER_TASK);
+    for (uint32_t e = 0; e < s->config.experts; e++)
+        count += size_pieces(m->begin[e + 1] - m->begin[e], POSITIONS_PER_TASK);
     return count;
 }
 

@@ -10,14 +10,14 @@
 // those that the weight gradient does not need by gradients. With a mixture of experts, `up` and
 // `act` have a row for each expert that a row of the microbatch uses, sorted by expert: [mlp_rows].
 typedef struct block_memory {
-    float *x;          // [rows, dim] the block's input; later the gradient of its output
-    float *normed1;    // [rows, dim] input of qkv
-    float *qkv;        // [rows, qkv_dim]; later its gradient
-    float *attention;  // [rows, q_dim] input of o
-    float *middle;     // [rows, dim] after the attention's residual; later its gradient
-    float *normed2;    // [rows, dim] input of up
-    float *up;         // [mlp_rows, up_dim]; later its gradient
-    float *act;        // [mlp_rows, act_dim] the activation's logistic function; later the input of down
+    float *x;              // [rows, dim] the block's input; later the gradient of its output
+    float *normed1;        // [rows, dim] input of qkv
+    float *qkv;            // [rows, qkv_dim]; later its gradient
+    float *attention;      // [rows, q_dim] input of o
+    float *middle;         // [rows, dim] after the attention's residual; later its gradient
+    float *normed2;        // [rows, dim] input of up
+    float *up;             // [mlp_rows, up_dim]; later its gradient
+    float *act;            // [mlp_rows, act_dim] the activation's logistic function; later the input of down
     float *post1, *post2;  // [rows, dim] outputs of o and down before their norms, later gradients; NULL: no norms
     float *mean1, *inverse1, *mean2, *inverse2, *post_inverse1, *post_inverse2;  // [rows]
     float *softmax_maximum, *softmax_inverse;                                    // [rows * heads]
@@ -26,14 +26,14 @@ typedef struct block_memory {
     float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias, *d_post1, *d_post2, *d_q_norm, *d_k_norm;
     float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
     // mixture of experts
-    float *router;            // [rows, experts] probabilities; later the gradient of the logits
-    uint32_t *chosen;         // [mlp_rows] the used experts of each row
-    float *weights;           // [mlp_rows] of these
-    uint32_t *place;          // [mlp_rows] the position of each of these, sorted by expert
-    uint32_t *source;         // [mlp_rows] the inverse: what stands at a position
-    uint32_t *begin;          // [experts + 1] the first position of each expert
-    float *gathered;          // [mlp_rows, dim] input of each position
-    float *gathered_dy;       // [mlp_rows, dim] gradient of each position's output of down
+    float *router;       // [rows, experts] probabilities; later the gradient of the logits
+    uint32_t *chosen;    // [mlp_rows] the used experts of each row
+    float *weights;      // [mlp_rows] of these
+    uint32_t *place;     // [mlp_rows] the position of each of these, sorted by expert
+    uint32_t *source;    // [mlp_rows] the inverse: what stands at a position
+    uint32_t *begin;     // [experts + 1] the first position of each expert
+    float *gathered;     // [mlp_rows, dim] input of each position
+    float *gathered_dy;  // [mlp_rows, dim] gradient of each position's output of down
 } block_memory;
 
 // The blocks' part of a stash. With recomputation a stage has one for all stashes.
@@ -89,16 +89,7 @@ typedef struct head_cut {
 } head_cut;
 
 // The norms of a block and the final one. A slot holds 1 + weight where the architecture needs it.
-typedef enum norm_slot {
-    NORM_1,
-    NORM_2,
-    NORM_POST1,
-    NORM_POST2,
-    NORM_Q,
-    NORM_K,
-    NORM_FINAL,
-    NORM_SLOTS
-} norm_slot;
+typedef enum norm_slot { NORM_1, NORM_2, NORM_POST1, NORM_POST2, NORM_Q, NORM_K, NORM_FINAL, NORM_SLOTS } norm_slot;
 enum { NORM_PARTS = NORM_POST2 + 1 };
 
 struct stage {
@@ -119,16 +110,16 @@ struct stage {
     // width: a chain writes these of some rows before it reads `narrow` of others.
     float *d_attention;
     float *cosines[2], *sines[2];
-    tensor_rope rope[2];  // of these; the second of layers with a rotation of their own
-    float *packed;        // packed weights of one product, or of all products of a chain
+    tensor_rope rope[2];               // of these; the second of layers with a rotation of their own
+    float *packed;                     // packed weights of one product, or of all products of a chain
     float *norm_parts[NORM_PARTS][2];  // [norm_pieces, dim] partial gradients of norms: weights, biases
     size_t norm_pieces;
-    float *head_norm_parts[2];       // partial gradients of the norms of queries and keys (tensor_head_norm)
+    float *head_norm_parts[2];        // partial gradients of the norms of queries and keys (tensor_head_norm)
     float *norm_weights[NORM_SLOTS];  // 1 + weight
     float *expert_out;                // [mlp_rows, dim] outputs of down, or input gradients of up
     float *d_weights;                 // [mlp_rows] gradients of the experts' weights
-    float *attention_scratch;  // per thread
-    float *tile_scratch;       // per thread, tile_floats each
+    float *attention_scratch;         // per thread
+    float *tile_scratch;              // per thread, tile_floats each
     size_t tile_floats;
     head_cut head;
     float *logits;                  // [head.rows, vocab], stored tile by tile

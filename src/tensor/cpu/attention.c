@@ -162,8 +162,8 @@ static void store_rotated(const attention_job *job, const attention_scratch *w, 
     for (size_t r = 0, count; n->weight && r < rows; r += count) {
         count = size_least(QUERIES, rows - r);
         rotate(job, first + r, count, true, from + r * job->wide, job->wide, w->normed, job->wide);
-        head_norm_gradient(n->weight, a->eps, a->width, count, to + r * job->stride, job->stride, w->normed,
-                           job->wide, to + r * job->stride, d_weight);
+        head_norm_gradient(n->weight, a->eps, a->width, count, to + r * job->stride, job->stride, w->normed, job->wide,
+                           to + r * job->stride, d_weight);
     }
     if (n->weight) return;
     if (a->rope)

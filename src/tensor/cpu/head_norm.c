@@ -6,7 +6,8 @@
 #include <math.h>
 
 TENSOR_WIDE
-static void norm_row(const float *restrict x, const float *restrict weight, float *restrict y, size_t width, float eps) {
+static void norm_row(const float *restrict x, const float *restrict weight, float *restrict y, size_t width,
+                     float eps) {
     float inv = 1.0f / sqrtf(lanes_dot(x, x, width) / (float)width + eps);
     for (size_t i = 0; i < width; i++) y[i] = x[i] * inv * weight[i];
 }
