@@ -1,5 +1,5 @@
-// The architectures, one row each. Layout, computation, config.json and GGUF follow a row's switches
-// and the members of model_config; no other file tests for an architecture.
+// The architectures, one row each. Layout, computation, config.json and GGUF follow a row's
+// switches and the members of model_config; no other file tests for an architecture.
 #ifndef BRAID_MODEL_ROWS_H
 #define BRAID_MODEL_ROWS_H
 
@@ -95,7 +95,8 @@ typedef struct model_row {
     bool always_normalised;      // model_config.normalised_experts is true
     bool one_ffn_dim;            // expert_ffn_dim is ffn_dim
     const char *block, *expert;  // prefixes of names, e.g. model.layers and mlp.experts
-    // Names after the prefix, which begins a name of a block; NULL: the architecture has no such tensor.
+    // Names after the prefix, which begins a name of a block; NULL: the architecture has no such
+    // tensor.
     const char *tensor[MODEL_ROLES];
 } model_row;
 
