@@ -104,9 +104,9 @@ static const model_row rows[MODEL_ARCHS] = {
         .windows = MODEL_WINDOWS_ANY, .gated = true, GELU("hidden_activation"),
         .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_ATTENTION, QK_NORM, GEMMA_NORMS, GATED_MLP},
     },
-    // transformers 5 has all experts of a layer in mlp.experts.gate_up_proj[experts, 2 * ffn, dim] and
-    // mlp.experts.down_proj[experts, dim, ffn], and the router in mlp.gate.weight. It reads and writes
-    // files with the names of transformers 4, which are those below.
+    // transformers 5 has all experts of a layer in mlp.experts.gate_up_proj[experts, 2 * ffn, dim]
+    // and mlp.experts.down_proj[experts, dim, ffn], and the router in mlp.gate.weight. It reads and
+    // writes files with the names of transformers 4, which are those below.
     [MODEL_MIXTRAL] = {
         .name = "mixtral", .type = "mixtral", .class_name = "MixtralForCausalLM", .gguf = "llama",
         .absent = {.kv_heads = 8, .context = 131072, .experts = 8, .experts_used = 2, .norm_eps = 1e-5f,
@@ -298,10 +298,4 @@ void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_
     for (uint32_t at = 0; at < stages; at++)
         for (uint32_t i = 0; i < blocks_per_stage[at] * each; i++) out[next++] = (uint16_t)at;
     while (next < count) out[next++] = 0;
-}
-
-bool model_is_plain(const model_config *c) {
-    model_config plain = {.arch = c->arch == MODEL_GPT ? MODEL_GPT : MODEL_LLAMA, .dim = c->dim, .layers = c->layers, .heads = c->heads, .kv_heads = c->kv_heads, .ffn_dim = c->ffn_dim, .vocab = c->vocab, .context = c->context, .rope_theta = c->rope_theta, .norm_eps = c->norm_eps, .tied = c->tied};
-    model_difference d;
-    return !model_config_differ(c, &plain, &d);
 }
