@@ -9,11 +9,17 @@
 
 enum { BYTES = 256 };
 
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 // A checkpoint's files are verified before its weights are used. `step` is its path, or the path as given.
 static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_checkpoint, braid_error *error) {
     struct stat info;
-    *is_checkpoint = stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !checkpoint_locate(path, step, NULL) &&
-                     checkpoint_is_step(step);
+    // `latest` may be a link, a file with the name of the step, or missing in a copy
+    bool is_file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && strcmp(base_name(path), CHECKPOINT_LATEST) != 0;
+    *is_checkpoint = !is_file && !checkpoint_locate(path, step, NULL) && checkpoint_is_step(step);
     if (!*is_checkpoint) {
         if (strlen(path) >= FILES_MAX_PATH) return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", path);
         memcpy(step, path, strlen(path) + 1);

@@ -47,7 +47,7 @@ expect 2 "give --prompt or --prompt-file, not both" "$BRAID" generate saved --pr
 expect 1 "cannot open the prompt nothing" "$BRAID" generate saved --prompt-file nothing
 expect 2 "--min-p: 2 is too large: at most 1" "$BRAID" generate saved --min-p 2
 expect 2 "--repeat-penalty: 0 is too small" "$BRAID" generate saved --repeat-penalty 0
-expect 2 "--stop: nothing is named" "$BRAID" generate saved --stop ''
+expect 2 "--stop: the value is empty" "$BRAID" generate saved --stop ''
 "$BRAID" convert saved model.gguf --to f32 >convert.txt 2>&1
 head -c 3000 model.gguf >short.gguf
 expect 1 "short.gguf" "$BRAID" generate short.gguf
