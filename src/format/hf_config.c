@@ -4,6 +4,7 @@
 
 #include "format/json.h"
 #include "model/rows.h"
+#include "tensor/elementary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static void read_yarn(reader *r, model_rope *rope, uint32_t context) {
     double scale = (double)read_real_or(r, "mscale", 0), all = (double)read_real_or(r, "mscale_all_dim", 0);
     bool both = (scale < 0 || scale > 0) && (all < 0 || all > 0);
     if (!both || rope->attention_factor > 0) return;
-    double rise = rope->factor > 1 ? 0.1 * log((double)rope->factor) : 0;
+    double rise = rope->factor > 1 ? 0.1 * elementary_log((double)rope->factor) : 0;
     rope->attention_factor = (float)((scale * rise + 1) / (all * rise + 1));
 }
 
@@ -369,6 +370,9 @@ static void read_document(reader *r, model_config *c) {
     c->arch = type ? model_arch_of_type(type) : MODEL_ARCHS;
     r->row = model_row_of(c->arch);
     if (!r->row) {
+        // A file's text may hold control characters.
+        if (type && type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")])
+            type = "no name";
         if (!r->err)
             r->err = braid_fail(r->error, BRAID_FORMAT, "%.200s: 'model_type' is %.60s, which braid does not compute",
                                 r->origin, type ? type : "missing");
