@@ -70,8 +70,8 @@ void q_float_product(const q_call *call, const tensor_quantised_product *p, size
         return;
     }
     size_t bytes = w->type == WEIGHT_F32 ? sizeof(float) : sizeof(uint16_t);
-    for (size_t done = 0; done < count; done += Q_FLOAT_ROWS) {
-        size_t rows = size_least(Q_FLOAT_ROWS, count - done), numbers = rows * w->cols;
+    for (size_t done = 0; done < count; done += q_float_rows(call->m)) {
+        size_t rows = size_least(q_float_rows(call->m), count - done), numbers = rows * w->cols;
         const uint8_t *from = at + (first + done) * w->cols * bytes;
         if (w->type == WEIGHT_F16)
             widen_f16(from, numbers, wide);
