@@ -25,11 +25,18 @@ typedef struct q_few {
     bool add;
 } q_few;
 
+// Exactly, with plain C.
+void q_widen_f16(const uint8_t *from, size_t count, float *to);
+void q_widen_bf16(const uint8_t *from, size_t count, float *to);
+
 typedef struct q_few_kernels {
     const char *name;
     bool (*works_here)(void);
     // computes the first outputs, as many as fit its groups; returns their number
     size_t (*product)(const q_few *job);
+    // fp16 and bf16 to fp32, exactly; `from` has any alignment
+    void (*widen_f16)(const uint8_t *from, size_t count, float *to);
+    void (*widen_bf16)(const uint8_t *from, size_t count, float *to);
 } q_few_kernels;
 
 // In order of speed. There may be none: a processor without them uses products of matrices.
