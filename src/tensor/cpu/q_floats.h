@@ -1,4 +1,4 @@
-// Products with F32, F16 and BF16 weights.
+// Products with F32, F16, BF16 and mixed8 weights.
 #ifndef BRAID_TENSOR_CPU_Q_FLOATS_H
 #define BRAID_TENSOR_CPU_Q_FLOATS_H
 

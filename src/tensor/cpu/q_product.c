@@ -17,7 +17,9 @@ enum {
     PACK_STRIPS = 4
 };
 
-static bool is_float(weight_type type) { return type == WEIGHT_F32 || type == WEIGHT_F16 || type == WEIGHT_BF16; }
+static bool is_float(weight_type type) {
+    return type == WEIGHT_F32 || type == WEIGHT_F16 || type == WEIGHT_BF16 || type == WEIGHT_MIXED8;
+}
 
 bool tensor_quantised_fits(weight_type type, size_t cols) {
     const q_format *f = q_format_of(type);
