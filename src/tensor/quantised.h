@@ -10,7 +10,8 @@
 //      y = dots + mins, or dots
 //    A block has one D for 32 numbers (two of 16 in Q6_K: two steps of `dots`). A row of x with a
 //    number that is not finite gives NaN.
-//  - F32, F16, BF16: fp32 products with the bits of tensor_gemm_run (gemm.h).
+//  - F32, F16, BF16, mixed8: fp32 products of the weights' values, with the bits of tensor_gemm_run
+//    (gemm.h).
 #ifndef BRAID_TENSOR_QUANTISED_H
 #define BRAID_TENSOR_QUANTISED_H
 
@@ -29,8 +30,7 @@ typedef struct tensor_quantised {
 
 enum { TENSOR_QUANTISED_ALIGN = 64 };
 
-// True if products with this type and these columns exist: whole blocks, of a type with a layout in
-// GGUF.
+// True if products with this type and these columns exist: whole blocks.
 bool tensor_quantised_fits(weight_type type, size_t cols);
 // Bytes of the repacked copy, about those of the matrix; 0: products read the matrix in place.
 size_t tensor_quantised_bytes(const weight_matrix *w);
@@ -49,8 +49,8 @@ typedef struct tensor_quantised_product {
 
 // Scratch bytes for a call with m rows, for any types; align the scratch to TENSOR_QUANTISED_ALIGN.
 size_t tensor_quantised_scratch(const tensor_pool *pool, size_t m, size_t cols);
-// Computes `count` products with the same x[m, cols], whose rows are x_stride apart, in one loop of
-// the pool. All matrices have `cols` columns. No y overlaps x, a matrix or another y.
+// Computes `count` products with the same x[m, cols] in one loop of the pool. Rows of x are x_stride
+// apart. All matrices have `cols` columns. Outputs overlap neither x nor weights nor each other.
 void tensor_quantised_run(tensor_pool *pool, const float *x, size_t x_stride, size_t m, size_t cols,
                           const tensor_quantised_product *products, size_t count, void *scratch);
 

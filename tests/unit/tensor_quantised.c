@@ -331,11 +331,31 @@ static void test_pieces(void **state) {
 
 // --- fp32, fp16 and bf16
 
+// The product with prepared weights against that with their values in fp32.
+static void check_wide(const weight_matrix *w, const float *wide, size_t m) {
+    quantised_case k = {.w = *w, .m = m, .y_stride = w->rows + GAP};
+    float *c = malloc(m * w->rows * sizeof *c);
+    assert_non_null(c);
+    fill_x(&k);
+    assert_true(tensor_quantised_fits(w->type, w->cols) && tensor_quantised_bytes(w) == 0);
+    tensor_quantised_prepare(pools[0], w, NULL, &k.prepared);
+    tensor_gemm g = {.m = m, .n = w->rows, .k = w->cols, .c = c, .c_stride = w->rows};
+    g.a = tensor_plain(k.x, k.x_stride);
+    g.b = tensor_transposed(wide, w->cols);
+    tensor_gemm_run(pools[0], &g);
+    for (size_t p = 0; p < POOLS; p++) {
+        float *y = run(q_kernels_here(), pools[p], &k, 0, m, false);
+        for (size_t r = 0; r < m; r++) assert_memory_equal(y + r * k.y_stride, c + r * w->rows, w->rows * sizeof *y);
+        free(y);
+    }
+    free(c), free(k.x);
+}
+
 static void check_floats(weight_type type, size_t m, size_t rows, size_t cols, size_t shift) {
     size_t size = type == WEIGHT_F32 ? 4 : 2;
     uint8_t *data = malloc(rows * cols * size + shift);
-    float *wide = malloc(rows * cols * sizeof *wide), *c = malloc(m * rows * sizeof *c);
-    assert_true(data && wide && c);
+    float *wide = malloc(rows * cols * sizeof *wide);
+    assert_true(data && wide);
     for (size_t i = 0; i < rows * cols; i++) {
         float x = any();
         uint32_t bits;
@@ -348,19 +368,41 @@ static void check_floats(weight_type type, size_t m, size_t rows, size_t cols, s
         if (type == WEIGHT_F32) wide[i] = x;
     }
     weight_matrix w = {type, rows, cols, data + shift};
-    quantised_case k = {.w = w, .m = m, .y_stride = rows + GAP};
-    fill_x(&k);
-    tensor_quantised_prepare(pools[0], &w, NULL, &k.prepared);
-    tensor_gemm g = {.m = m, .n = rows, .k = cols, .c = c, .c_stride = rows};
-    g.a = tensor_plain(k.x, k.x_stride);
-    g.b = tensor_transposed(wide, cols);
-    tensor_gemm_run(pools[0], &g);
-    for (size_t p = 0; p < POOLS; p++) {
-        float *y = run(q_kernels_here(), pools[p], &k, 0, m, false);
-        for (size_t r = 0; r < m; r++) assert_memory_equal(y + r * k.y_stride, c + r * rows, rows * sizeof *y);
-        free(y);
+    check_wide(&w, wide, m);
+    free(data), free(wide);
+}
+
+static void check_mixed8(size_t m, size_t rows, size_t cols) {
+    size_t critical = (cols + 127) / 128, row_bytes = 4 + cols + 2 * critical;
+    uint8_t *data = malloc(4 * critical + rows * row_bytes);
+    float *wide = malloc(rows * cols * sizeof *wide);
+    assert_true(data && wide);
+    for (size_t row = 0; row < rows; row++) {
+        uint8_t *at = data + 4 * critical + row * row_bytes;
+        float scale = any();
+        memcpy(at, &scale, sizeof scale);
+        for (size_t i = 0; i < cols; i++) {
+            at[4 + i] = (uint8_t)rng_below(&numbers, 256);
+            wide[row * cols + i] = scale * (float)(int8_t)at[4 + i];
+        }
+        for (uint32_t i = 0; i < critical; i++) {
+            uint32_t column = i * 128 + i % 7 % (uint32_t)(cols - i * 128);
+            uint16_t bits = q_to_half(any());
+            memcpy(data + 4 * i, &column, sizeof column);
+            memcpy(at + 4 + cols + 2 * i, &bits, sizeof bits);
+            wide[row * cols + column] = q_half(bits);
+        }
     }
-    free(data), free(wide), free(c), free(k.x);
+    weight_matrix w = {WEIGHT_MIXED8, rows, cols, data};
+    check_wide(&w, wide, m);
+    free(data), free(wide);
+}
+
+static void test_mixed8(void **state) {
+    (void)state;
+    static const size_t widths[] = {32, 128, 129, 300, 577};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t m = 1; m < 20; m += m < 4 ? 1 : 8) check_mixed8(m, 30 + 25 * i, widths[i]);
 }
 
 static void test_floats(void **state) {
@@ -399,6 +441,31 @@ static void test_few(void **state) {
                 assert_memory_equal(y, c, m * stride * sizeof *y);
                 free(w), free(x), free(y);
             }
+#endif
+}
+
+// All fp16 and bf16 numbers.
+static void test_widening(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    enum { COUNT = 1 << 16 };
+    uint16_t *from = malloc(COUNT * sizeof *from);
+    float *to = malloc(2 * COUNT * sizeof *to);
+    assert_true(from && to);
+    for (size_t i = 0; i < COUNT; i++) from[i] = (uint16_t)i;
+    for (size_t k = 0; k < Q_FEW_KERNELS; k++) {
+        if (!q_few_all[k]->works_here()) continue;
+        q_few_all[k]->widen_f16((const uint8_t *)from, COUNT - 3, to);
+        q_few_all[k]->widen_bf16((const uint8_t *)from, COUNT - 3, to + COUNT);
+        for (size_t i = 0; i < COUNT - 3; i++) {
+            float half = q_half((uint16_t)i);
+            uint32_t bits;
+            memcpy(&bits, &to[COUNT + i], sizeof bits);
+            assert_int_equal(bits, i << 16);
+            assert_true(isnan(half) ? isnan(to[i]) : memcmp(&half, &to[i], sizeof half) == 0);
+        }
+    }
+    free(from), free(to);
 #endif
 }
 
@@ -447,8 +514,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_formats), cmocka_unit_test(test_all_rows),   cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_rounding),    cmocka_unit_test(test_not_finite), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_floats),      cmocka_unit_test(test_few),        cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_mixed8),     cmocka_unit_test(test_few),
+        cmocka_unit_test(test_widening),    cmocka_unit_test(test_fits),       cmocka_unit_test(test_halves),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
