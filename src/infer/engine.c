@@ -27,8 +27,6 @@ static braid_err check_settings(const engine *e, const engine_settings *s, braid
     if (s->context > e->config.context)
         return braid_fail(error, BRAID_LIMIT, "a context of %u tokens is longer than the model's, %u; give at most that", s->context,
                           e->config.context);
-    if (model_head_dim(&e->config) > INFER_MAX_WIDTH)
-        return braid_fail(error, BRAID_LIMIT, "heads of %u numbers are too wide: at most %d", model_head_dim(&e->config), INFER_MAX_WIDTH);
     return BRAID_OK;
 }
 
@@ -269,7 +267,7 @@ typedef struct rotation_job {
 } rotation_job;
 
 static void rotate_heads(const rotation_job *job, uint32_t position, bool pairs, float *x, uint32_t heads) {
-    float from[INFER_MAX_WIDTH];
+    float from[MODEL_MAX_HEAD_DIM];
     size_t width = job->e->width;
     for (uint32_t h = 0; h < heads; h++, x += width) {
         memcpy(from, x, width * sizeof *from);
@@ -359,8 +357,7 @@ static void head(engine *e, float *x, size_t rows, float *logits) {
     const model_config *c = &e->config;
     norm(e, &e->norm, x, rows, c->dim, x);
     product_run(e, x, rows, &(engine_product){&e->head, logits, c->vocab}, 1);
-    float cap = c->logit_softcap;
-    for (size_t i = 0; i < rows * c->vocab && cap > 0; i++) logits[i] = cap * tanhf(logits[i] / cap);
+    if (c->logit_softcap > 0) tensor_softcap(logits, NULL, rows * c->vocab, 1, c->logit_softcap);
 }
 
 // Moves the last row of each part that ends in this chunk to the front. Returns how many.

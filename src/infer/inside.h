@@ -7,7 +7,7 @@
 #include "tensor/cache.h"
 #include "tensor/quantised.h"
 
-enum { INFER_ALIGNMENT = 64, INFER_MAX_WIDTH = 1024 };  // width: of a head
+enum { INFER_ALIGNMENT = 64 };
 
 // y = x W^T + bias, W[out, in].
 typedef struct engine_matrix {
@@ -39,7 +39,7 @@ typedef struct engine_block {
 // a base of their own.
 typedef struct engine_rotation {
     double *rates;       // [head_dim / 2], radians per position
-    float scale;         // of cosines and sines
+    double scale;        // of cosines and sines
     float *tables;       // [capacity, cosines then sines]
     uint32_t positions, capacity;
 } engine_rotation;
