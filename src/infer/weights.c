@@ -48,8 +48,8 @@ static const model_file_tensor *find(loader *l, const model_tensor *t) {
     bool turned = found->transposed != t->transposed;
     size_t rows = turned ? t->cols : t->rows, cols = turned ? t->rows : t->cols;
     if (found->vector != t->vector || w->rows != rows || w->cols != cols) {
-        l->err = braid_fail(l->error, BRAID_FORMAT, "tensor '%s' is %zu x %zu; this model needs %zu x %zu", t->name, w->rows,
-                            w->cols, rows, cols);
+        l->err = braid_fail(l->error, BRAID_FORMAT, "tensor '%s' is %zu x %zu; this model needs %zu x %zu", t->name,
+                            w->rows, w->cols, rows, cols);
         return NULL;
     }
     return found;
@@ -86,7 +86,8 @@ static void matrix_of(loader *l, const model_tensor *t, engine_matrix *out) {
     if (!found->transposed) return;
     size_t elements = out->w.rows * out->w.cols;
     if (weight_block_elements(out->w.type) != 1) {
-        l->err = braid_fail(l->error, BRAID_FORMAT, "tensor '%s' is stored [in, out] in blocks, which no program writes", t->name);
+        l->err = braid_fail(l->error, BRAID_FORMAT,
+                            "tensor '%s' is stored [in, out] in blocks, which no program writes", t->name);
         return;
     }
     unsigned char *turned = own(l, elements * weight_block_bytes(out->w.type));
@@ -105,7 +106,7 @@ static engine_matrix some_rows(const engine_matrix *m, size_t first, size_t coun
     return part;
 }
 
-// As fp32, for a form whose rows cannot be separated.
+// Converts a matrix to fp32: the rows of mixed8 cannot be separated.
 static void widen(loader *l, engine_matrix *m) {
     float *values = own(l, m->w.rows * m->w.cols * sizeof *values);
     if (!values) return;
@@ -125,7 +126,10 @@ static void split_qkv(loader *l, engine_matrix *all, engine_block *b) {
 
 static void load_expert(loader *l, const model_tensor *t, engine_block *b) {
     engine_mlp *expert = &b->experts[t->expert];
-    matrix_of(l, t, t->role == ROLE_EXPERT_GATE ? &expert->gate : t->role == ROLE_EXPERT_UP ? &expert->up : &expert->down);
+    matrix_of(l, t,
+              t->role == ROLE_EXPERT_GATE ? &expert->gate
+              : t->role == ROLE_EXPERT_UP ? &expert->up
+                                          : &expert->down);
 }
 
 static void load_in_block(loader *l, const model_tensor *t, engine_block *b, engine_matrix *qkv) {

@@ -26,8 +26,7 @@ static double llama3_rate(const model_rope *r, double rate) {
 // The pair, as a real number, that turns so many times within the original context.
 static double yarn_pair(const model_config *c, double turns) {
     double context = c->rope.original_context;
-    return model_head_dim(c) * elementary_log(context / (turns * 2 * pi)) /
-           (2 * elementary_log((double)c->rope_theta));
+    return model_head_dim(c) * elementary_log(context / (turns * 2 * pi)) / (2 * elementary_log((double)c->rope_theta));
 }
 
 static double yarn_rate(const model_config *c, size_t pair, double rate) {

@@ -177,9 +177,9 @@ static void test_fixture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ROW("llama-linear"),  ROW("llama-llama3"), ROW("llama-yarn"),  ROW("mistral"),   ROW("mistral-plain"),
-        ROW("qwen2"),         ROW("qwen3"),        ROW("qwen3-window"), ROW("smollm3"),  ROW("smollm3-window"),
-        ROW("gemma2"),        ROW("gemma3"),       ROW("mixtral"),      ROW("qwen3-moe"), ROW("qwen3-moe-norm"),
+        ROW("llama-linear"), ROW("llama-llama3"), ROW("llama-yarn"),   ROW("mistral"),   ROW("mistral-plain"),
+        ROW("qwen2"),        ROW("qwen3"),        ROW("qwen3-window"), ROW("smollm3"),   ROW("smollm3-window"),
+        ROW("gemma2"),       ROW("gemma3"),       ROW("mixtral"),      ROW("qwen3-moe"), ROW("qwen3-moe-norm"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
