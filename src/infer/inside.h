@@ -71,8 +71,10 @@ struct engine {
     engine_matrix embedding, head;
     engine_norm norm;
     const float *positions;  // [context, dim] or NULL
-    void **owned;            // converted tensors
+    void **owned;            // regions with converted tensors
     size_t owned_count, owned_bytes;
+    unsigned char *region_at;  // free bytes of the last region
+    size_t region_left;
     engine_rotation rotation[2];  // of full layers and of layers with a window
     engine_scratch scratch;
     void *product_scratch;
