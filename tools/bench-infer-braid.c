@@ -73,7 +73,8 @@ static void write_greedy(sequence *s, float *logits) {
 }
 
 static void write_speed(sequence *s, float *logits) {
-    uint32_t prompt = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10), count = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10);
+    uint32_t prompt = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10),
+             count = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10);
     for (uint32_t i = 0; i < prompt; i++) ids[i] = 1000 + i * 7919 % 40000;
     double wall[3], cpu[3];
     wall[0] = seconds(CLOCK_MONOTONIC), cpu[0] = seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -93,7 +94,8 @@ static void write_tokens(const model_file *file, const char *text) {
     tokenizer_ids found = {0};
     if (model_file_tokenizer(file, &t, &error)) fail(error.text);
     tokenizer_encoder *encoder = tokenizer_encoder_new(t);
-    if (!encoder || tokenizer_encode(encoder, text, strlen(text), TOKENIZER_ADD_SPECIAL, &found, &error)) fail("cannot tokenize");
+    if (!encoder || tokenizer_encode(encoder, text, strlen(text), TOKENIZER_ADD_SPECIAL, &found, &error))
+        fail("cannot tokenize");
     for (size_t i = 0; i < found.count; i++) printf("%u%c", found.at[i], i + 1 < found.count ? ' ' : '\n');
     tokenizer_ids_free(&found);
     tokenizer_encoder_free(encoder);

@@ -1,5 +1,6 @@
 // The side of llama.cpp in tools/bench-infer and tools/check-infer, by its C API:
 //     bench-infer-llama MODEL THREADS FLASH CONTEXT < commands     FLASH: on or off; CONTEXT: tokens
+// With CACHE_F32 in the environment, keys and values are fp32, which needs FLASH off to have an effect.
 // Commands as in tools/bench-infer-braid.c, and before them, with an argument more,
 //     bench-infer-llama MODEL THREADS FLASH CONTEXT PROMPT         prints the text of the likeliest token and ends
 #include "llama.h"
@@ -50,7 +51,8 @@ static llama_token likeliest(const float *logits) {
 static const float *read_tokens(llama_token *tokens, int count) {
     int most = (int)llama_n_batch(context);
     for (int i = 0; i < count; i += most)
-        if (llama_decode(context, llama_batch_get_one(tokens + i, count - i < most ? count - i : most))) fail("cannot decode");
+        if (llama_decode(context, llama_batch_get_one(tokens + i, count - i < most ? count - i : most)))
+            fail("cannot decode");
     return llama_get_logits_ith(context, -1);
 }
 

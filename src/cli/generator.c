@@ -21,7 +21,8 @@ static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_ch
     bool is_file = stat(path, &info) == 0 && S_ISREG(info.st_mode) && strcmp(base_name(path), CHECKPOINT_LATEST) != 0;
     *is_checkpoint = !is_file && !checkpoint_locate(path, step, NULL) && checkpoint_is_step(step);
     if (!*is_checkpoint) {
-        if (strlen(path) >= FILES_MAX_PATH) return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", path);
+        if (strlen(path) >= FILES_MAX_PATH)
+            return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", path);
         memcpy(step, path, strlen(path) + 1);
         return BRAID_OK;
     }
@@ -31,7 +32,7 @@ static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_ch
     return err;
 }
 
-// The tokenizer of a checkpoint of bytes, whose ids are the bytes.
+// True for the tokenizer of a checkpoint of bytes: its ids are the bytes.
 static bool is_of_bytes(const tokenizer *t) {
     char byte[8];
     if (tokenizer_size(t) != BYTES) return false;
