@@ -1,5 +1,5 @@
-// Attributes, items and slices, with Python's and Jinja's order of lookup: x.name asks the type first, x['name'] the
-// value first.
+// Attributes, items and slices, with Python's and Jinja's order of lookup: x.name asks the type
+// first, x['name'] the value first.
 #include "chat/inside.h"
 
 static value method_of(vm *v, value x, const char *name) {

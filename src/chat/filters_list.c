@@ -230,7 +230,8 @@ static void merge(vm *v, dict_entry *e, dict_entry *scratch, uint32_t middle, ui
     memcpy(e, scratch, count * sizeof *e);
 }
 
-// Stable; with `reverse` equal items keep their order, too. The depth is the logarithm of the count.
+// Stable; with `reverse` equal items keep their order, too. The depth is the logarithm of the
+// count.
 static void merge_sort(vm *v, dict_entry *e, dict_entry *scratch, uint32_t count, bool reverse) {
     if (count < 2 || vm_failed(v)) return;
     merge_sort(v, e, scratch, count / 2, reverse);

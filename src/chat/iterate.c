@@ -1,4 +1,5 @@
-// Iteration. Filters such as map and select are lazy, as in Jinja: an item is computed when it is asked for.
+// Iteration. Filters such as map and select are lazy, as in Jinja: an item is computed when it is
+// asked for.
 #include "chat/inside.h"
 
 bool is_iterable(value x) {

@@ -1,4 +1,5 @@
-// Expressions, with Jinja's precedence: if-else, or, and, not, comparison, + -, ~, * / // %, **, unary, postfix, filters.
+// Expressions, with Jinja's precedence: if-else, or, and, not, comparison, + -, ~, * / // %, **,
+// unary, postfix, filters.
 #include "chat/inside.h"
 
 static node *parse_unary(parser *p, bool with_filters);

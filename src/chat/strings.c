@@ -22,7 +22,9 @@ bool is_space(uint32_t c) {
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-// ---- search. A step for each 64 bytes that are compared, so that a hostile text cannot make it slow.
+// ---- search
+//
+// A step for each 64 bytes that are compared, so that a hostile text cannot make it slow.
 
 size_t text_find(vm *v, value text, value part, size_t from) {
     if (part.length > text.length) return SIZE_MAX;
@@ -104,7 +106,8 @@ static void put_upper(uint32_t c, bool title, buffer *out) {
         buffer_char(out, (uint32_t)(title ? utf8proc_totitle((int32_t)c) : utf8proc_toupper((int32_t)c)));
 }
 
-// Is the sigma between `before` and `after` the last letter of a word? Case-ignorable characters do not matter.
+// Is the sigma between `before` and `after` the last letter of a word? Case-ignorable characters do
+// not matter.
 static bool ignorable(uint32_t c) {
     unsigned k = category(c);
     return k == UNICODE_MN || k == UNICODE_ME || k == UNICODE_CF || k == UNICODE_LM || k == UNICODE_SK || c == '\'' ||
@@ -156,7 +159,8 @@ value text_case(vm *v, value x, case_kind kind) {
     return value_take_buffer(v, &out);
 }
 
-// Words begin after white space and -({[<; their first letter is upper case, the others are lower case.
+// Words begin after white space and -({[<; their first letter is upper case, the others are lower
+// case.
 value text_title_filter(vm *v, value x) {
     buffer out = {0};
     bool first = true;

@@ -1,4 +1,5 @@
-// Chat templates: refusals with their lines, limits, and the messages of a chat. tests/golden/chat_templates.c compares texts.
+// Chat templates: refusals with their lines, limits, and the messages of a chat.
+// tests/golden/chat_templates.c compares texts.
 #include "chat/template.h"
 
 #include <setjmp.h>
