@@ -20,6 +20,12 @@ static bool type_attribute(vm *v, value x, value name, value *out) {
         *out = loop_attribute(v, x.loop, name);
         return out->kind != VALUE_MISSING;
     }
+    if (x.kind == VALUE_RANGE && (text_is(name, "start") || text_is(name, "stop") || text_is(name, "step"))) {
+        *out = value_int(text_is(name, "start")  ? x.range->start
+                         : text_is(name, "stop") ? x.range->stop
+                                                 : x.range->step);
+        return true;
+    }
     const char *method = method_name((value_kind)x.kind, name);
     if (method) *out = method_of(v, x, method);
     return method != NULL;
@@ -109,10 +115,13 @@ value get_slice(vm *v, value x, value start, value stop, value step) {
     uint32_t length = 0;
     if (vm_failed(v)) return value_none();
     if (is_undefined(x)) return fail_undefined(v, x);
-    bool fits = (is_text(x) || is_list(x)) && bound(start, &from, &has_start) && bound(stop, &to, &has_stop) &&
-                bound(step, &by, &has_step);
     if (x.kind == VALUE_RANGE) return vm_fail(v, "a slice of a range is not supported");
-    if (!fits) return undefined_member(v, x, VALUE_LITERAL("slice"));
+    if (!is_text(x) && !is_list(x))
+        return vm_fail(v, "a value of type '%s' has no slices", kind_name((value_kind)x.kind));
+    bool fits = bound(start, &from, &has_start);
+    fits = bound(stop, &to, &has_stop) && fits;
+    fits = bound(step, &by, &has_step) && fits;
+    if (!fits) return vm_fail(v, "the bounds of a slice must be integers");
     if (by == 0) return vm_fail(v, "the step of a slice is 0");
     value_length(v, x, &length);
     int64_t count = length, least = by < 0 ? -1 : 0, most = by < 0 ? count - 1 : count;
