@@ -49,15 +49,16 @@ static void read_tokens(sequence *s, const uint32_t *tokens, uint32_t count, flo
     if (engine_read(e, &(engine_part){s, count, tokens}, 1, logits, &error)) fail(error.text);
 }
 
-static void write_logits(sequence *s, float *logits) {
+static void write_logits(sequence *s) {
     FILE *file = fopen(strtok(NULL, " \n"), "wb");
-    if (!file) fail("cannot write the logits");
     uint32_t count = read_ids();
-    for (uint32_t i = 0; i < count; i++) {
-        read_tokens(s, ids + i, 1, logits);
-        fwrite(logits, sizeof *logits, vocab, file);
-    }
+    braid_error error;
+    float *logits = malloc((size_t)count * vocab * sizeof *logits);
+    if (!file || !logits) fail("cannot write the logits");
+    if (engine_read_all(e, &(engine_part){s, count, ids}, 1, logits, &error)) fail(error.text);
+    fwrite(logits, sizeof *logits, (size_t)count * vocab, file);
     fclose(file);
+    free(logits);
     puts("ok");
 }
 
@@ -72,7 +73,8 @@ static void write_greedy(sequence *s, float *logits) {
 }
 
 static void write_speed(sequence *s, float *logits) {
-    uint32_t prompt = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10), count = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10);
+    uint32_t prompt = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10),
+             count = (uint32_t)strtoul(strtok(NULL, " \n"), NULL, 10);
     for (uint32_t i = 0; i < prompt; i++) ids[i] = 1000 + i * 7919 % 40000;
     double wall[3], cpu[3];
     wall[0] = seconds(CLOCK_MONOTONIC), cpu[0] = seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -92,7 +94,8 @@ static void write_tokens(const model_file *file, const char *text) {
     tokenizer_ids found = {0};
     if (model_file_tokenizer(file, &t, &error)) fail(error.text);
     tokenizer_encoder *encoder = tokenizer_encoder_new(t);
-    if (!encoder || tokenizer_encode(encoder, text, strlen(text), TOKENIZER_ADD_SPECIAL, &found, &error)) fail("cannot tokenize");
+    if (!encoder || tokenizer_encode(encoder, text, strlen(text), TOKENIZER_ADD_SPECIAL, &found, &error))
+        fail("cannot tokenize");
     for (size_t i = 0; i < found.count; i++) printf("%u%c", found.at[i], i + 1 < found.count ? ' ' : '\n');
     tokenizer_ids_free(&found);
     tokenizer_encoder_free(encoder);
@@ -126,7 +129,7 @@ int main(int argc, char **argv) {
         const char *verb = strtok(line, " \n");
         sequence *s;
         if (!verb || sequence_new(e, &s, &error)) fail("no command");
-        if (strcmp(verb, "logits") == 0) write_logits(s, logits);
+        if (strcmp(verb, "logits") == 0) write_logits(s);
         if (strcmp(verb, "greedy") == 0) write_greedy(s, logits);
         if (strcmp(verb, "speed") == 0) write_speed(s, logits);
         if (strcmp(verb, "memory") == 0) write_memory();

@@ -50,7 +50,8 @@ static llama_token likeliest(const float *logits) {
 static const float *read_tokens(llama_token *tokens, int count) {
     int most = (int)llama_n_batch(context);
     for (int i = 0; i < count; i += most)
-        if (llama_decode(context, llama_batch_get_one(tokens + i, count - i < most ? count - i : most))) fail("cannot decode");
+        if (llama_decode(context, llama_batch_get_one(tokens + i, count - i < most ? count - i : most)))
+            fail("cannot decode");
     return llama_get_logits_ith(context, -1);
 }
 

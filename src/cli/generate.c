@@ -12,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char examples[] = "braid generate checkpoints --prompt 'The river'\n"
-                               "braid generate SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is' --temperature 0\n"
-                               "braid generate models/Qwen3-0.6B --prompt-file question.txt --stop '\\n' --timings\n";
+static const char examples[] =
+    "braid generate checkpoints --prompt 'The river'\n"
+    "braid generate SmolLM2-135M-Instruct.Q4_1.gguf --prompt 'The capital of France is' --temperature 0\n"
+    "braid generate models/Qwen3-0.6B --prompt-file question.txt --stop '\\n' --timings\n";
 
 typedef struct generate_flags {
     const char *prompt, *prompt_file;
@@ -39,7 +40,8 @@ static double now(void) {
 static void put_text(const char *text, size_t length, bool terminal) {
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)text[i], next = i + 1 < length ? (unsigned char)text[i + 1] : 0;
-        bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f, wide = c == 0xc2 && next >= 0x80 && next < 0xa0;
+        bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f,
+             wide = c == 0xc2 && next >= 0x80 && next < 0xa0;
         putchar(terminal && (control || wide) ? '?' : c);
         i += terminal && wide;
     }
@@ -94,8 +96,8 @@ static void print_timings(const generator *g, const generate_times *t) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
     double reading = t->first - t->loaded, writing = t->last - t->first;
-    fprintf(stderr, "load %.1f ms; prompt of %zu tokens %.1f ms (%.1f tokens/s)", (t->loaded - t->start) * 1e3, t->prompt_tokens,
-            reading * 1e3, reading > 0 ? (double)t->prompt_tokens / reading : 0);
+    fprintf(stderr, "load %.1f ms; prompt of %zu tokens %.1f ms (%.1f tokens/s)", (t->loaded - t->start) * 1e3,
+            t->prompt_tokens, reading * 1e3, reading > 0 ? (double)t->prompt_tokens / reading : 0);
     if (t->tokens > 1)
         fprintf(stderr, "; then %zu tokens %.1f ms (%.1f tokens/s)", t->tokens - 1, writing * 1e3,
                 writing > 0 ? (double)(t->tokens - 1) / writing : 0);
@@ -117,7 +119,8 @@ static braid_err write_text(generator *g, const generate_flags *flags, generate_
     if (!err && terminal) putchar('\n');
     if (!err && flags->timings) print_timings(g, times);
     if (!err && end == GENERATION_CONTEXT)
-        fprintf(stderr, "braid generate: the text ends here because the context of %u tokens is full\n", engine_context(g->engine));
+        fprintf(stderr, "braid generate: the text ends here because the context of %u tokens is full\n",
+                engine_context(g->engine));
     free(read);
     return err;
 }
@@ -125,14 +128,23 @@ static braid_err write_text(generator *g, const generate_flags *flags, generate_
 static int generate(const char *path, const generate_flags *flags) {
     generate_times times = {.start = now()};
     generator_settings settings = {
-        .engine = {.context = (uint32_t)flags->context, .exact = flags->exact, .half_cache = flags->half_cache,
+        .engine = {.context = (uint32_t)flags->context,
+                   .exact = flags->exact,
+                   .half_cache = flags->half_cache,
                    .narrow = flags->int8},
-        .text = {.sampler = {.temperature = flags->temperature, .top_k = (uint32_t)flags->top_k, .top_p = flags->top_p,
-                             .min_p = flags->min_p, .repetition_penalty = flags->repeat_penalty,
-                             .presence_penalty = flags->presence_penalty, .frequency_penalty = flags->frequency_penalty,
+        .text = {.sampler = {.temperature = flags->temperature,
+                             .top_k = (uint32_t)flags->top_k,
+                             .top_p = flags->top_p,
+                             .min_p = flags->min_p,
+                             .repetition_penalty = flags->repeat_penalty,
+                             .presence_penalty = flags->presence_penalty,
+                             .frequency_penalty = flags->frequency_penalty,
                              .seed = flags->seed},
-                 .max_tokens = flags->tokens, .stops = flags->stop.item, .stop_count = flags->stop.count,
-                 .show_special = flags->special, .ignore_stop_ids = flags->ignore_end},
+                 .max_tokens = flags->tokens,
+                 .stops = flags->stop.item,
+                 .stop_count = flags->stop.count,
+                 .show_special = flags->special,
+                 .ignore_stop_ids = flags->ignore_end},
         .threads = (unsigned)flags->threads,
     };
     braid_error error = {0};
@@ -145,33 +157,36 @@ static int generate(const char *path, const generate_flags *flags) {
 
 static int parse_and_run(int argc, char **argv, generate_flags *flags) {
     option table[] = {
-        {"prompt", OPTION_TEXT, &flags->prompt, .unit = "TEXT", .help = "what the text begins with", .fallback = "nothing"},
-        {"prompt-file", OPTION_TEXT, &flags->prompt_file, .unit = "FILE", .help = "a file with what the text begins with"},
+        {"prompt", OPTION_TEXT, &flags->prompt, .unit = "TEXT", .help = "what the text begins with",
+         .fallback = "nothing"},
+        {"prompt-file", OPTION_TEXT, &flags->prompt_file, .unit = "FILE",
+         .help = "a file with what the text begins with"},
         {"tokens", OPTION_COUNT, &flags->tokens, .help = "tokens to write at most", .max = 1e9},
         {"temperature", OPTION_REAL, &flags->temperature, .help = "0: always the likeliest token; 1: as the model says",
          .max = 100},
-        {"top-k", OPTION_COUNT, &flags->top_k, .help = "choose among the K likeliest, 0: all", .unit = "K", .max = 1 << 20},
+        {"top-k", OPTION_COUNT, &flags->top_k, .help = "choose among the K likeliest, 0: all", .unit = "K",
+         .max = 1 << 20},
         {"top-p", OPTION_REAL, &flags->top_p, .help = "choose among the likeliest with this probability together",
          .unit = "P", .max = 1},
         {"min-p", OPTION_REAL, &flags->min_p, .help = "choose among those with this share of the largest probability",
          .unit = "P", .max = 1},
-        {"repeat-penalty", OPTION_REAL, &flags->repeat_penalty, .help = "divides the logits of tokens of prompt and text, 1: none",
-         .min = 0.01, .max = 100},
-        {"presence-penalty", OPTION_REAL, &flags->presence_penalty, .help = "subtracted from the logits of tokens of the text",
-         .min = -100, .max = 100},
-        {"frequency-penalty", OPTION_REAL, &flags->frequency_penalty, .help = "the same for each time that a token is there",
-         .min = -100, .max = 100},
+        {"repeat-penalty", OPTION_REAL, &flags->repeat_penalty,
+         .help = "divides the logits of tokens of prompt and text, 1: none", .min = 0.01, .max = 100},
+        {"presence-penalty", OPTION_REAL, &flags->presence_penalty,
+         .help = "subtracted from the logits of tokens of the text", .min = -100, .max = 100},
+        {"frequency-penalty", OPTION_REAL, &flags->frequency_penalty,
+         .help = "the same for each time that a token is there", .min = -100, .max = 100},
         {"seed", OPTION_COUNT, &flags->seed, .help = "the same seed writes the same text"},
         {"stop", OPTION_LIST, &flags->stop, .unit = "TEXT", .help = "the text ends before this; may be repeated"},
         {"ignore-end", OPTION_SWITCH, &flags->ignore_end, .help = "go on after tokens that end a text"},
         {"special", OPTION_SWITCH, &flags->special, .help = "show special tokens"},
-        {"context", OPTION_COUNT, &flags->context, .help = "tokens of prompt and text together at most", .min = 1, .max = 1 << 20,
-         .fallback = "the model's"},
+        {"context", OPTION_COUNT, &flags->context, .help = "tokens of prompt and text together at most", .min = 1,
+         .max = 1 << 20, .fallback = "the model's"},
         {"exact", OPTION_SWITCH, &flags->exact, .help = "do not round activations to 8 bits for quantised weights"},
         {"cache-f16", OPTION_SWITCH, &flags->half_cache, .help = "keys and values in 16 bits: half the memory"},
         {"int8", OPTION_SWITCH, &flags->int8, .help = "weights as 8-bit integers: faster, and nearly as good"},
-        {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1, .max = ALLOWANCE_MOST_THREADS,
-         .fallback = "one a processor that may be used"},
+        {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1,
+         .max = ALLOWANCE_MOST_THREADS, .fallback = "one a processor that may be used"},
         {"timings", OPTION_SWITCH, &flags->timings, .help = "print speed and memory on standard error"},
     };
     options o = {.verb = "generate",

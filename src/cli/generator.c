@@ -15,7 +15,8 @@ static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_ch
     *is_checkpoint = stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !checkpoint_locate(path, step, NULL) &&
                      checkpoint_is_step(step);
     if (!*is_checkpoint) {
-        if (strlen(path) >= FILES_MAX_PATH) return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", path);
+        if (strlen(path) >= FILES_MAX_PATH)
+            return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", path);
         memcpy(step, path, strlen(path) + 1);
         return BRAID_OK;
     }
@@ -25,7 +26,7 @@ static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_ch
     return err;
 }
 
-// The tokenizer of a checkpoint of bytes, whose ids are the bytes.
+// True for the tokenizer of a checkpoint of bytes: its ids are the bytes.
 static bool is_of_bytes(const tokenizer *t) {
     char byte[8];
     if (tokenizer_size(t) != BYTES) return false;

@@ -19,8 +19,8 @@ typedef struct generator {
     generation *text;
 } generator;
 
-// `path`: a directory of Hugging Face, a checkpoint of braid (DIR, or the directory of one step), whose hashes
-// are verified, or a GGUF file. A model without a tokenizer is refused unless it is a checkpoint. Close with
+// `path`: a directory of Hugging Face, a checkpoint of braid (DIR, or the directory of one step), verified by its hashes,
+// or a GGUF file. A model without a tokenizer is refused unless it is a checkpoint. Close with
 // generator_close, also after a failure.
 braid_err generator_open(generator *g, const char *path, const generator_settings *settings, braid_error *error);
 void generator_close(generator *g);

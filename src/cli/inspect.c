@@ -172,7 +172,6 @@ static bool print_json(const inspection *p) {
     json_out_u64(&o, "chat_template_bytes", template ? strlen(template) : 0);
     json_out_u64(&o, "cache_values", p->s.cache_values);
     put_peers(&o, p);
-    json_out_close(&o, '}');
     return figures_print_line(&o);
 }
 

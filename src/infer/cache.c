@@ -50,7 +50,8 @@ void sequence_truncate(sequence *s, uint32_t length) {
 }
 
 static bool cache_new(const engine *e, uint32_t positions, tensor_cache *out) {
-    *out = (tensor_cache){.kv_heads = e->config.kv_heads, .width = e->width, .positions = positions, .half = e->half_cache};
+    *out = (tensor_cache){
+        .kv_heads = e->config.kv_heads, .width = e->width, .positions = positions, .half = e->half_cache};
     out->keys = aligned_alloc(INFER_ALIGNMENT, tensor_cache_bytes(out));
     out->values = aligned_alloc(INFER_ALIGNMENT, tensor_cache_bytes(out));
     if (out->keys && out->values) return true;
@@ -75,9 +76,10 @@ static uint32_t capacity_for(const engine *e, uint32_t positions) {
 }
 
 static braid_err no_memory(const engine *e, uint32_t tokens, braid_error *error) {
-    return braid_fail(error, BRAID_MEMORY,
-                      "no memory for the keys and values of a text of %u tokens, %zu bytes a token; give a shorter context",
-                      tokens, engine_token_bytes(e));
+    return braid_fail(
+        error, BRAID_MEMORY,
+        "no memory for the keys and values of a text of %u tokens, %zu bytes a token; give a shorter context", tokens,
+        engine_token_bytes(e));
 }
 
 // One layer after the other, so that only one is in memory twice. After a failure the sequence is as before,

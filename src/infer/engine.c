@@ -22,13 +22,12 @@ size_t engine_scratch_bytes(const engine *e) {
 
 static braid_err check_settings(const engine *e, const engine_settings *s, braid_error *error) {
     if (s->layer_begin > e->layer_end || e->layer_end > e->config.layers)
-        return braid_fail(error, BRAID_ARGUMENT, "layers %u to %u do not exist: the model has %u", s->layer_begin, e->layer_end,
-                          e->config.layers);
+        return braid_fail(error, BRAID_ARGUMENT, "layers %u to %u do not exist: the model has %u", s->layer_begin,
+                          e->layer_end, e->config.layers);
     if (s->context > e->config.context)
-        return braid_fail(error, BRAID_LIMIT, "a context of %u tokens is longer than the model's, %u; give at most that", s->context,
+        return braid_fail(error, BRAID_LIMIT,
+                          "a context of %u tokens is longer than the model's, %u; give at most that", s->context,
                           e->config.context);
-    if (model_head_dim(&e->config) > INFER_MAX_WIDTH)
-        return braid_fail(error, BRAID_LIMIT, "heads of %u numbers are too wide: at most %d", model_head_dim(&e->config), INFER_MAX_WIDTH);
     return BRAID_OK;
 }
 
@@ -172,16 +171,17 @@ static braid_err reserve_attention(engine *e, const sequence *s, uint32_t end, b
     free(e->attention_scratch);
     e->attention_scratch = aligned_alloc(INFER_ALIGNMENT, bytes);
     e->attention_scratch_bytes = e->attention_scratch ? bytes : 0;
-    return e->attention_scratch ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the attention to %u tokens", end);
+    return e->attention_scratch ? BRAID_OK
+                                : braid_fail(error, BRAID_MEMORY, "no memory for the attention to %u tokens", end);
 }
 
 // --- chunks
 
 typedef struct chunk_part {
     sequence *sequence;
-    uint32_t first, rows;     // position of the first row
-    const uint32_t *tokens;   // [rows] or NULL
-    bool last;                // ends its part
+    uint32_t first, rows;    // position of the first row
+    const uint32_t *tokens;  // [rows] or NULL
+    bool last;               // ends its part
 } chunk_part;
 
 typedef struct chunk {
@@ -203,8 +203,8 @@ static bool next_chunk(cursor *at, chunk *c) {
         const engine_part *p = &at->parts[at->index];
         uint32_t left = p->count - at->done, rows = (uint32_t)size_least(left, ENGINE_CHUNK_ROWS - c->rows);
         if (rows > 0)
-            c->part[c->parts++] = (chunk_part){p->sequence, p->sequence->length, rows, p->tokens ? p->tokens + at->done : NULL,
-                                               rows == left};
+            c->part[c->parts++] = (chunk_part){p->sequence, p->sequence->length, rows,
+                                               p->tokens ? p->tokens + at->done : NULL, rows == left};
         c->rows += rows;
         at->done += rows;
         if (at->done < p->count) continue;
@@ -228,17 +228,20 @@ static braid_err reserve(engine *e, const chunk *c, braid_error *error) {
 }
 
 // Before anything is read.
-static braid_err check_parts(const engine *e, const engine_part *parts, uint32_t count, bool tokens, braid_error *error) {
+static braid_err check_parts(const engine *e, const engine_part *parts, uint32_t count, bool tokens,
+                             braid_error *error) {
     for (uint32_t i = 0; i < count; i++) {
         const engine_part *p = &parts[i];
         BRAID_ASSERT(p->sequence->engine == e);
         if (p->count > e->context - p->sequence->length)
-            return braid_fail(error, BRAID_LIMIT, "%u tokens after %u are more than the context of %u tokens; give a longer --context"
-                              " or a shorter text", p->count, p->sequence->length, e->context);
+            return braid_fail(error, BRAID_LIMIT,
+                              "%u tokens after %u are more than the context of %u tokens; give a longer --context"
+                              " or a shorter text",
+                              p->count, p->sequence->length, e->context);
         for (uint32_t t = 0; t < p->count && tokens; t++)
             if (p->tokens[t] >= e->config.vocab)
-                return braid_fail(error, BRAID_ARGUMENT, "token %u is not in the model's vocabulary of %u tokens", p->tokens[t],
-                                  e->config.vocab);
+                return braid_fail(error, BRAID_ARGUMENT, "token %u is not in the model's vocabulary of %u tokens",
+                                  p->tokens[t], e->config.vocab);
     }
     return BRAID_OK;
 }
@@ -269,7 +272,7 @@ typedef struct rotation_job {
 } rotation_job;
 
 static void rotate_heads(const rotation_job *job, uint32_t position, bool pairs, float *x, uint32_t heads) {
-    float from[INFER_MAX_WIDTH];
+    float from[MODEL_MAX_HEAD_DIM];
     size_t width = job->e->width;
     for (uint32_t h = 0; h < heads; h++, x += width) {
         memcpy(from, x, width * sizeof *from);
@@ -359,8 +362,7 @@ static void head(engine *e, float *x, size_t rows, float *logits) {
     const model_config *c = &e->config;
     norm(e, &e->norm, x, rows, c->dim, x);
     product_run(e, x, rows, &(engine_product){&e->head, logits, c->vocab}, 1);
-    float cap = c->logit_softcap;
-    for (size_t i = 0; i < rows * c->vocab && cap > 0; i++) logits[i] = cap * tanhf(logits[i] / cap);
+    if (c->logit_softcap > 0) tensor_softcap(logits, NULL, rows * c->vocab, 1, c->logit_softcap);
 }
 
 // Moves the last row of each part that ends in this chunk to the front. Returns how many.
@@ -375,7 +377,8 @@ static size_t keep_last(const engine *e, const chunk *c, float *x) {
 
 // --- calls
 
-static braid_err read_parts(engine *e, const engine_part *parts, uint32_t count, float *logits, bool all, braid_error *error) {
+static braid_err read_parts(engine *e, const engine_part *parts, uint32_t count, float *logits, bool all,
+                            braid_error *error) {
     BRAID_ASSERT(e->ends && e->layer_begin == 0 && e->layer_end == e->config.layers);
     cursor at = {.parts = parts, .count = count};
     chunk c;

@@ -32,19 +32,21 @@ typedef struct engine_source {
     const model_config *config;
     const model_file_tensor *(*find)(const void *context, const char *name);
     const void *context;
+    // NULL, or called for bytes of a tensor that the engine has a copy of; it may still read them later.
+    void (*release)(const void *context, const void *at, size_t bytes);
 } engine_source;
 
 engine_source engine_source_file(const model_file *file);
 
 typedef struct engine_settings {
-    tensor_pool *pool;                 // borrowed
-    uint32_t layer_begin, layer_end;   // layers [begin, end); end 0: all layers from begin
-    bool no_ends;                      // without embedding, final norm and head
-    uint32_t context;                  // the longest sequence; 0: the model's
-    bool exact;                        // quantised weights times fp32 activations; otherwise activations are rounded to
-                                       // 8 bits, as the weights' format asks for
-    bool half_cache;                   // keys and values as fp16: half the memory, other bits
-    bool narrow;                       // F32, F16 and BF16 matrices become Q8_0 in memory of the engine
+    tensor_pool *pool;                // borrowed
+    uint32_t layer_begin, layer_end;  // layers [begin, end); end 0: all layers from begin
+    bool no_ends;                     // without embedding, final norm and head
+    uint32_t context;                 // the longest sequence; 0: the model's
+    bool exact;                       // quantised weights times fp32 activations; otherwise activations are rounded to
+                                      // 8 bits, as the weights' format asks for
+    bool half_cache;                  // keys and values as fp16: half the memory, other bits
+    bool narrow;                      // F32, F16 and BF16 matrices become Q8_0 in memory of the engine
 } engine_settings;
 
 // Refuses a model that lacks a tensor, or has one of another shape (BRAID_FORMAT), with its name. Free

@@ -58,7 +58,8 @@ braid_err generation_new(engine *e, const tokenizer *t, const generation_setting
     *out = NULL;
     const model_config *c = engine_config(e);
     if (!t && c->vocab < BYTES)
-        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d", c->vocab, BYTES);
+        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d",
+                          c->vocab, BYTES);
     if (settings->top_logprobs > SAMPLER_MAX_TOP)
         return braid_fail(error, BRAID_CONFIG, "%u log-probabilities a token are too many: ask for at most %d",
                           settings->top_logprobs, SAMPLER_MAX_TOP);
@@ -69,7 +70,8 @@ braid_err generation_new(engine *e, const tokenizer *t, const generation_setting
     g->settings = *settings;
     g->logits = malloc(c->vocab * sizeof *g->logits);
     g->changed = malloc(c->vocab * sizeof *g->changed);
-    braid_err err = g->logits && g->changed ? copy_stops(g, error) : braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    braid_err err = g->logits && g->changed ? copy_stops(g, error)
+                                            : braid_fail(error, BRAID_MEMORY, "no memory for a text");
     if (!err) err = sequence_new(e, &g->sequence, error);
     if (!err) err = begin_text(g, error);
     if (err)
@@ -127,15 +129,18 @@ braid_err generation_prompt(generation *g, const uint32_t *tokens, size_t count,
     if (count == 0) return braid_fail(error, BRAID_ARGUMENT, "the prompt is empty: give at least one token");
     for (size_t i = 0; i < count; i++)
         if (tokens[i] >= vocab)
-            return braid_fail(error, BRAID_FORMAT, "the tokenizer gives token %u, but the model has %u tokens: they do not belong"
-                              " together", tokens[i], vocab);
+            return braid_fail(error, BRAID_FORMAT,
+                              "the tokenizer gives token %u, but the model has %u tokens: they do not belong"
+                              " together",
+                              tokens[i], vocab);
     if (count >= context && g->settings.shift) {
         size_t kept = context > 1 ? context / 2 : 1;
         tokens += count - kept;
         count = kept;
     }
     if (count > context)
-        return braid_fail(error, BRAID_LIMIT, "the prompt has %zu tokens, the context is %u: give a shorter prompt or a longer context",
+        return braid_fail(error, BRAID_LIMIT,
+                          "the prompt has %zu tokens, the context is %u: give a shorter prompt or a longer context",
                           count, context);
     if (!reach(g, count)) return braid_fail(error, BRAID_MEMORY, "no memory for a prompt of %zu tokens", count);
     keep_common(g, tokens, count);
@@ -240,7 +245,8 @@ braid_err generation_draw(generation *g, float *logits, generation_step *step, b
     step->end = GENERATION_GOES_ON;
     if (!reach(g, g->count + 1)) return braid_fail(error, BRAID_MEMORY, "no memory for the text");
     float *changed = logits;
-    if (g->settings.top_logprobs) memcpy(changed = g->changed, logits, engine_config(g->engine)->vocab * sizeof *logits);
+    if (g->settings.top_logprobs)
+        memcpy(changed = g->changed, logits, engine_config(g->engine)->vocab * sizeof *logits);
     step->token = draw(g, changed);
     if (g->settings.top_logprobs) log_probabilities(g, logits, step);
     sampler_accept(g->sampler, step->token);

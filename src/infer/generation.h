@@ -11,15 +11,15 @@ typedef struct generation generation;
 
 typedef struct generation_settings {
     sampler_settings sampler;
-    uint64_t max_tokens;           // 0: until a stop or the end of the context
-    const char *const *stops;      // [stop_count], copied; the text ends before one (infer/stop.h)
+    uint64_t max_tokens;       // 0: until a stop or the end of the context
+    const char *const *stops;  // [stop_count], copied; the text ends before one (infer/stop.h)
     uint32_t stop_count;
-    bool ignore_stop_ids;          // the ids of tokenizer_stops do not end the text
-    bool show_special;             // special tokens are part of the text
+    bool ignore_stop_ids;  // the ids of tokenizer_stops do not end the text
+    bool show_special;     // special tokens are part of the text
     // When the context is full, the older half of the tokens is dropped and the rest is read again at new
     // positions; otherwise the text ends there.
     bool shift;
-    uint32_t top_logprobs;         // with each token, the likeliest (infer/sampler.h)
+    uint32_t top_logprobs;  // with each token, the likeliest (infer/sampler.h)
 } generation_settings;
 
 typedef enum generation_end {
@@ -30,7 +30,7 @@ typedef enum generation_end {
     GENERATION_CONTEXT,  // the context is full
 } generation_end;
 
-// What one token added.
+// The result of one token.
 typedef struct generation_step {
     uint32_t token;
     const char *text;  // may be empty, because the token is a stop id, or its text is incomplete or held back

@@ -7,12 +7,12 @@
 #include "tensor/cache.h"
 #include "tensor/quantised.h"
 
-enum { INFER_ALIGNMENT = 64, INFER_MAX_WIDTH = 1024 };  // width: of a head
+enum { INFER_ALIGNMENT = 64 };
 
 // y = x W^T + bias, W[out, in].
 typedef struct engine_matrix {
-    weight_matrix w;             // rows 0: there is no such matrix
-    tensor_quantised prepared;   // of w, if `fits`
+    weight_matrix w;            // rows 0: there is no such matrix
+    tensor_quantised prepared;  // of w, if `fits`
     bool fits;
     const float *bias;  // [out] or NULL
     bool pairs;         // outputs are in GGUF's order of LLaMA's queries and keys (weights/model_file.h)
@@ -38,9 +38,9 @@ typedef struct engine_block {
 // Cosines and sines of the rotation, extended as texts grow. There are two where windowed layers have
 // a base of their own.
 typedef struct engine_rotation {
-    double *rates;       // [head_dim / 2], radians per position
-    float scale;         // of cosines and sines
-    float *tables;       // [capacity, cosines then sines]
+    double *rates;  // [head_dim / 2], radians per position
+    double scale;   // of cosines and sines
+    float *tables;  // [capacity, cosines then sines]
     uint32_t positions, capacity;
 } engine_rotation;
 
@@ -66,7 +66,7 @@ struct engine {
     tensor_pool *pool;
     uint32_t layer_begin, layer_end, context;
     bool ends, exact, half_cache, narrow;
-    size_t width;  // of a head
+    size_t width;          // of a head
     engine_block *blocks;  // [layer_end - layer_begin]
     engine_matrix embedding, head;
     engine_norm norm;

@@ -1,10 +1,9 @@
 // The MLP of a block, or its mixture of experts.
 #include "infer/inside.h"
 
+#include "tensor/elementary.h"
 #include "tensor/kernels.h"
-#include "tensor/sizes.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { ROWS_PER_TASK = 8 };
@@ -16,10 +15,6 @@ typedef struct activation_job {
     size_t width;
 } activation_job;
 
-static void multiply(float *restrict y, const float *restrict x, size_t count) {
-    for (size_t i = 0; i < count; i++) y[i] *= x[i];
-}
-
 static void activate(const void *context, size_t begin, size_t end) {
     const activation_job *job = context;
     size_t n = job->width;
@@ -27,14 +22,9 @@ static void activate(const void *context, size_t begin, size_t end) {
         tensor_gelu_forward(job->up + begin * n, job->act + begin * n, NULL, (end - begin) * n);
         return;
     }
-    if (job->e->row->activation == MODEL_SILU) {
-        tensor_swiglu_forward(job->up + begin * 2 * n, job->act + begin * n, NULL, end - begin, n);
-        return;
-    }
-    for (size_t r = begin; r < end; r++) {
-        tensor_gelu_forward(job->up + r * 2 * n, job->act + r * n, NULL, n);
-        multiply(job->act + r * n, job->up + r * 2 * n + n, n);
-    }
+    void (*forward)(const float *x, float *y, float *logistic, size_t rows, size_t dim) =
+        job->e->row->activation == MODEL_SILU ? tensor_swiglu_forward : tensor_geglu_forward;
+    forward(job->up + begin * 2 * n, job->act + begin * n, NULL, end - begin, n);
 }
 
 static void one_mlp(engine *e, const engine_mlp *m, const float *x, size_t rows, float *y) {
@@ -54,6 +44,21 @@ static void one_mlp(engine *e, const engine_mlp *m, const float *x, size_t rows,
 
 // --- mixture
 
+static double weight_of(float score, float top) {
+    double x = (double)score - (double)top;
+    return x > -700 ? elementary_exp(x) : 0;
+}
+
+// Probabilities of the used experts, which are divided by their sum where the model does.
+static void set_shares(const model_config *c, const float *scores, const uint32_t *chosen, float *shares) {
+    float top = scores[0];
+    double sum = 0;
+    for (uint32_t i = 1; i < c->experts; i++) top = scores[i] > top ? scores[i] : top;
+    for (uint32_t i = 0; i < c->experts && !c->normalised_experts; i++) sum += weight_of(scores[i], top);
+    for (uint32_t k = 0; k < c->experts_used && c->normalised_experts; k++) sum += weight_of(scores[chosen[k]], top);
+    for (uint32_t k = 0; k < c->experts_used; k++) shares[k] = (float)(weight_of(scores[chosen[k]], top) / sum);
+}
+
 // The experts with the highest scores, in ascending order of index, and their shares. Of equal scores the
 // lower index is used.
 static void choose(const model_config *c, const float *scores, uint32_t *chosen, float *shares) {
@@ -69,11 +74,7 @@ static void choose(const model_config *c, const float *scores, uint32_t *chosen,
         for (; j > 0 && chosen[j - 1] > best; j--) chosen[j] = chosen[j - 1];
         chosen[j] = best;
     }
-    float top = scores[chosen[0]], sum = 0, used_sum = 0;
-    for (uint32_t i = 0; i < c->experts; i++) top = scores[i] > top ? scores[i] : top;
-    for (uint32_t i = 0; i < c->experts; i++) sum += expf(scores[i] - top);
-    for (uint32_t k = 0; k < used; k++) used_sum += shares[k] = expf(scores[chosen[k]] - top) / sum;
-    for (uint32_t k = 0; k < used && c->normalised_experts; k++) shares[k] /= used_sum;
+    set_shares(c, scores, chosen, shares);
 }
 
 // Rows of x that use the expert, in order. Returns how many.

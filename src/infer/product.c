@@ -30,8 +30,14 @@ static void product_tile(void *context, size_t index) {
     size_t each = tile_rows(w->cols), first = index * each, count = size_least(each, w->rows - first);
     float *tile = (float *)job->e->product_scratch + tensor_pool_slot() * size_up(each * w->cols, INFER_ALIGNMENT);
     weight_rows(w, first, count, tile);
-    tensor_gemm g = {.m = job->rows, .n = count, .k = w->cols, .a = tensor_plain(job->x, w->cols),
-                     .b = tensor_transposed(tile, w->cols), .c = p->y + first, .c_stride = p->stride, .mode = GEMM_SET};
+    tensor_gemm g = {.m = job->rows,
+                     .n = count,
+                     .k = w->cols,
+                     .a = tensor_plain(job->x, w->cols),
+                     .b = tensor_transposed(tile, w->cols),
+                     .c = p->y + first,
+                     .c_stride = p->stride,
+                     .mode = GEMM_SET};
     tensor_gemm_tile(&g);
 }
 
@@ -54,7 +60,8 @@ braid_err product_reserve(engine *e, const engine_matrix *m, size_t rows, braid_
     free(e->product_scratch);
     e->product_scratch = aligned_alloc(INFER_ALIGNMENT, bytes);
     e->product_scratch_bytes = e->product_scratch ? bytes : 0;
-    return e->product_scratch ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the products of %zu tokens", rows);
+    return e->product_scratch ? BRAID_OK
+                              : braid_fail(error, BRAID_MEMORY, "no memory for the products of %zu tokens", rows);
 }
 
 static void add_bias(const void *context, size_t begin, size_t end) {
@@ -77,7 +84,8 @@ void product_run(engine *e, const float *x, size_t rows, const engine_product *p
         tensor_pool_run(e->pool, tiles_of(p), product_tile, &job);
     }
     size_t cols = products->matrix->w.cols;
-    if (rounded_count > 0) tensor_quantised_run(e->pool, x, cols, rows, cols, rounded, rounded_count, e->product_scratch);
+    if (rounded_count > 0)
+        tensor_quantised_run(e->pool, x, cols, rows, cols, rounded, rounded_count, e->product_scratch);
     for (size_t i = 0; i < count; i++)
         if (products[i].matrix->bias)
             tensor_pool_ranges(e->pool, rows, BIAS_FLOATS / products[i].matrix->w.rows + 1, add_bias, &products[i]);

@@ -42,10 +42,11 @@ static braid_err check(const sampler_settings *s, uint32_t vocab, braid_error *e
     if (bad) return braid_fail(error, BRAID_CONFIG, "sampling: %s", bad);
     for (uint32_t i = 0; i < s->bias_count; i++) {
         if (s->biases[i].token >= vocab)
-            return braid_fail(error, BRAID_CONFIG, "sampling: a bias is for token %u; the model has %u tokens", s->biases[i].token,
-                              vocab);
+            return braid_fail(error, BRAID_CONFIG, "sampling: a bias is for token %u; the model has %u tokens",
+                              s->biases[i].token, vocab);
         if (isnan(s->biases[i].bias) || s->biases[i].bias == INFINITY)
-            return braid_fail(error, BRAID_CONFIG, "sampling: the bias of token %u is not a number", s->biases[i].token);
+            return braid_fail(error, BRAID_CONFIG, "sampling: the bias of token %u is not a number",
+                              s->biases[i].token);
     }
     return BRAID_OK;
 }
@@ -130,9 +131,20 @@ static uint32_t largest(const float *logits, uint32_t count) {
 // e^x for x <= 0 with additions and multiplications alone, so that the bits are the same everywhere.
 static double power_of_e(double x) {
     if (!(x > -700)) return 0;
-    static const double inverse[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-                                     1.0 / 40320,      1.0 / 5040,      1.0 / 720,      1.0 / 120,     1.0 / 24,
-                                     1.0 / 6,          1.0 / 2,         1,              1};  // 1 / 13!, ..., 1 / 0!
+    static const double inverse[] = {1.0 / 6227020800,
+                                     1.0 / 479001600,
+                                     1.0 / 39916800,
+                                     1.0 / 3628800,
+                                     1.0 / 362880,
+                                     1.0 / 40320,
+                                     1.0 / 5040,
+                                     1.0 / 720,
+                                     1.0 / 120,
+                                     1.0 / 24,
+                                     1.0 / 6,
+                                     1.0 / 2,
+                                     1,
+                                     1};  // 1 / 13!, ..., 1 / 0!
     int n = (int)(x * 1.44269504088896340736 - 0.5);
     double r = x - n * 0.693147180369123816490 - n * 1.90821492927058770002e-10, sum = inverse[0], scale;
     for (size_t i = 1; i < sizeof inverse / sizeof *inverse; i++) sum = sum * r + inverse[i];
@@ -256,8 +268,7 @@ uint32_t sampler_next(sampler *s, float *logits) {
         least = top;
         for (uint32_t i = 0; i < kept; i++) least = s->choices[i].logit < least ? s->choices[i].logit : least;
     }
-    if (set->top_p < 1)
-        kept = keep_top_p(s, s->choices, kept, top, set->top_p, total_weight(s, logits, top, least));
+    if (set->top_p < 1) kept = keep_top_p(s, s->choices, kept, top, set->top_p, total_weight(s, logits, top, least));
     if (set->min_p > 0) kept = keep_min_p(s, s->choices, kept, top);
     return draw(s, s->choices, kept, top);
 }

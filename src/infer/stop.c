@@ -15,7 +15,7 @@ typedef struct stop_string {
 struct stop_filter {
     stop_string strings[STOP_MAX_STRINGS];
     uint32_t count;
-    char *held;  // bytes of the text that were not shown
+    char *held;                      // bytes of the text that were not shown
     size_t length, capacity, shown;  // shown: of held, by the last call
 };
 
@@ -36,7 +36,8 @@ static bool fill_string(stop_string *s, const char *text) {
 braid_err stop_filter_new(const char *const *strings, uint32_t count, stop_filter **out, braid_error *error) {
     *out = NULL;
     if (count > STOP_MAX_STRINGS)
-        return braid_fail(error, BRAID_CONFIG, "%u stop strings are too many: give at most %d", count, STOP_MAX_STRINGS);
+        return braid_fail(error, BRAID_CONFIG, "%u stop strings are too many: give at most %d", count,
+                          STOP_MAX_STRINGS);
     for (uint32_t i = 0; i < count; i++) {
         size_t length = strlen(strings[i]);
         if (length == 0 || length > STOP_MAX_BYTES)

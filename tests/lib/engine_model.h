@@ -83,6 +83,8 @@ static void tiny_model_free(tiny_model *m) {
     free(m->tensors);
 }
 
-static engine_source tiny_source(const tiny_model *m) { return (engine_source){&m->config, tiny_find, m}; }
+static engine_source tiny_source(const tiny_model *m) {
+    return (engine_source){.config = &m->config, .find = tiny_find, .context = m};
+}
 
 #endif

@@ -16,13 +16,30 @@
 enum { VOCAB = 96, CONTEXT = 700, MOST = 600 };
 
 static model_config llama_config(void) {
-    return (model_config){.arch = MODEL_LLAMA, .dim = 64, .layers = 3, .heads = 4, .kv_heads = 2, .ffn_dim = 96, .vocab = VOCAB,
-                          .context = CONTEXT, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    return (model_config){.arch = MODEL_LLAMA,
+                          .dim = 64,
+                          .layers = 3,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .ffn_dim = 96,
+                          .vocab = VOCAB,
+                          .context = CONTEXT,
+                          .rope_theta = 10000,
+                          .norm_eps = 1e-5f,
+                          .tied = true};
 }
 
 static model_config gpt_config(void) {
-    return (model_config){.arch = MODEL_GPT, .dim = 72, .layers = 2, .heads = 4, .kv_heads = 4, .ffn_dim = 200, .vocab = VOCAB,
-                          .context = CONTEXT, .norm_eps = 1e-5f, .tied = false};
+    return (model_config){.arch = MODEL_GPT,
+                          .dim = 72,
+                          .layers = 2,
+                          .heads = 4,
+                          .kv_heads = 4,
+                          .ffn_dim = 200,
+                          .vocab = VOCAB,
+                          .context = CONTEXT,
+                          .norm_eps = 1e-5f,
+                          .tied = false};
 }
 
 typedef struct bench {

@@ -22,16 +22,27 @@ typedef struct fixture {
 
 // Ids 0 to 7: single characters, one cut in two bytes, and a special token that ends a text.
 static const char vocabulary[] =
-    "{\"added_tokens\":[{\"id\":7,\"content\":\"<end>\",\"special\":true,\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+    "{\"added_tokens\":[{\"id\":7,\"content\":\"<end>\",\"special\":true,\"single_word\":false,\"lstrip\":false,"
+    "\"rstrip\":false,"
     "\"normalized\":false}],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
     "\"trim_offsets\":true,\"use_regex\":false},\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\","
-    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,"
+    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{"
+    "\"a\":0,\"b\":1,"
     "\"c\":2,\"d\":3,\"\xc3\x83\":4,\"\xc2\xa9\":5,\"ab\":6},\"merges\":[\"a b\"]}}";
 
 static int open_fixture(void **state) {
     static fixture f;
-    model_config c = {.arch = MODEL_LLAMA, .dim = 32, .layers = 2, .heads = 2, .kv_heads = 1, .ffn_dim = 64, .vocab = VOCAB,
-                      .context = CONTEXT, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    model_config c = {.arch = MODEL_LLAMA,
+                      .dim = 32,
+                      .layers = 2,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .ffn_dim = 64,
+                      .vocab = VOCAB,
+                      .context = CONTEXT,
+                      .rope_theta = 10000,
+                      .norm_eps = 1e-5f,
+                      .tied = true};
     tiny_model_new(&f.model, &c, WEIGHT_F32, 21);
     engine_source source = tiny_source(&f.model);
     braid_error error = {0};

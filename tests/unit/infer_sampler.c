@@ -193,8 +193,8 @@ static void test_penalties_change_logits_once_and_by_count(void **state) {
     sampler_accept(s, 1);
     float logits[4] = {4, -4, 6, 1};
     sampler_next(s, logits);
-    assert_true(logits[0] == 2.0f);           // the prompt: halved once
-    assert_true(logits[1] == -8 - 0.75f);     // of both: doubled, as negative, and once in the text
+    assert_true(logits[0] == 2.0f);        // the prompt: halved once
+    assert_true(logits[1] == -8 - 0.75f);  // of both: doubled, as negative, and once in the text
     assert_true(logits[2] == 3 - 0.5f - 0.5f);
     assert_true(logits[3] == 1.0f);
     sampler_free(s);
