@@ -304,7 +304,7 @@ static void execute_one(vm *v, const node *n) {
     case NODE_GENERATION: run_generation(v, n); break;
     case NODE_BREAK: v->flow = FLOW_BREAK; break;
     case NODE_CONTINUE: v->flow = FLOW_CONTINUE; break;
-    default: BRAID_ASSERT(!"a node that is no statement");
+    default: BRAID_ASSERT(n->kind == NODE_DATA);
     }
 }
 

@@ -213,7 +213,7 @@ static node *parse_string(parser *p) {
     char *text = arena_take(&p->template->arena, joined.count + 1);
     if (!text || joined.failed)
         lexer_fail(&p->lexer, t.line, "no memory for a string");
-    else
+    else if (joined.count > 0)
         memcpy(text, joined.at, joined.count);
     node *n = constant(p, value_text(text, text ? joined.count : 0), t.line);
     buffer_free(&joined);
