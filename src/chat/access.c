@@ -138,3 +138,30 @@ value get_slice(vm *v, value x, value start, value stop, value step) {
         list.list->items[i] = x.list->items[from + (int64_t)i * stride];
     return list;
 }
+
+// ---- attributes by a path
+
+static bool all_digits(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (text[i] < '0' || text[i] > '9') return false;
+    return length > 0 && length < 10;
+}
+
+value attribute_path(vm *v, value x, value path, value fallback) {
+    if (path.kind == VALUE_NONE) return x;
+    bool has_fallback = fallback.kind != VALUE_MISSING && fallback.kind != VALUE_NONE;
+    if (!is_text(path)) {
+        x = get_item(v, x, path);
+        return has_fallback && is_undefined(x) ? fallback : x;
+    }
+    for (size_t at = 0; at <= path.length && !vm_failed(v);) {
+        const char *part = path.text + at, *dot = at < path.length ? memchr(part, '.', path.length - at) : NULL;
+        size_t length = dot ? (size_t)(dot - part) : path.length - at;
+        char digits[16] = {0};
+        if (all_digits(part, length)) memcpy(digits, part, length);
+        x = get_item(v, x, digits[0] ? value_int(atoll(digits)) : value_text(part, length));
+        if (has_fallback && is_undefined(x)) x = fallback;
+        at += length + 1;
+    }
+    return x;
+}

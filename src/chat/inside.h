@@ -334,9 +334,9 @@ struct vm {
     flow flow;
     const struct tm *now;
     // set by render.c, so that lower files need not know the higher ones
-    value (*call)(vm *v, value callee, const arguments *a);
     value (*filter)(vm *v, value name, value in, const arguments *a);
     bool (*test)(vm *v, value name, value in, const arguments *a);
+    value (*attribute)(vm *v, value x, value path, value fallback);
     // the condition of a loop for one item
     bool (*test_node)(vm *v, const node *n, scope *s, const node *target, value item);
 };
@@ -346,13 +346,13 @@ struct vm {
 static inline bool vm_failed(const vm *v) { return v->err != BRAID_OK; }
 value vm_fail(vm *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 value vm_fail_code(vm *v, braid_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-bool vm_charge(vm *v, uint64_t steps);  // false: failed
-void *vm_take(vm *v, size_t bytes);     // zeroed; NULL: failed
+const char *kind_name(value_kind kind);  // Python's, e.g. "str"
+bool vm_charge(vm *v, uint64_t steps);   // false: failed
+void *vm_take(vm *v, size_t bytes);      // zeroed; NULL: failed
 void vm_write(vm *v, const char *text, size_t length);
 
 // ---- value.c
 
-const char *kind_name(value_kind kind);  // Python's, e.g. "str"
 value undefined_hint(const char *hint);  // `hint` is a literal
 value undefined_name(vm *v, value name);
 value undefined_member(vm *v, value holder, value name);
@@ -412,14 +412,14 @@ bool iterate_next(vm *v, iterator *it, value *out);  // false: the end, or faile
 value iterate_list(vm *v, value x);                  // list(x)
 bool is_iterable(value x);
 value reverse_value(vm *v, value x);
-// "a.b.0" or an integer, as the filters take it.
-value attribute_path(vm *v, value x, value path, value fallback);
 
 // ---- access.c
 
 value get_attribute(vm *v, value x, value name);
 value get_item(vm *v, value x, value key);
 value get_slice(vm *v, value x, value start, value stop, value step);
+// "a.b.0" or an integer, as the filters take it.
+value attribute_path(vm *v, value x, value path, value fallback);
 
 // ---- operators.c
 

@@ -3,13 +3,6 @@
 
 #include <utf8proc.h>
 
-size_t text_chars(vm *v, value x) {
-    size_t count = 0;
-    vm_charge(v, x.length / 64);
-    for (uint32_t i = 0; i < x.length; i++) count += ((uint8_t)x.text[i] & 0xc0) != 0x80;
-    return count;
-}
-
 size_t text_offset(value x, size_t chars) {
     size_t at = 0;
     for (; chars > 0 && at < x.length; chars--) at += utf8_width(x.text[at]);
