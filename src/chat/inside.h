@@ -407,9 +407,10 @@ struct iterator {
     uint32_t batch;
 };
 
-iterator *iterate(vm *v, value x);                   // NULL: failed
-bool iterate_next(vm *v, iterator *it, value *out);  // false: the end, or failed
-value iterate_list(vm *v, value x);                  // list(x)
+iterator *iterate(vm *v, value x);  // NULL: failed
+// false: the end, or failed; then *out may be any value.
+bool iterate_next(vm *v, iterator *it, value *out);
+value iterate_list(vm *v, value x);  // list(x)
 bool is_iterable(value x);
 value reverse_value(vm *v, value x);
 
