@@ -1,5 +1,5 @@
-// Attributes, items and slices, with Python's and Jinja's order of lookup: x.name asks the type first, x['name'] the
-// value first.
+// Attributes, items and slices, with Python's and Jinja's order of lookup: x.name asks the type
+// first, x['name'] the value first.
 #include "chat/inside.h"
 
 static value method_of(vm *v, value x, const char *name) {
@@ -19,6 +19,12 @@ static bool type_attribute(vm *v, value x, value name, value *out) {
     if (x.kind == VALUE_LOOP) {
         *out = loop_attribute(v, x.loop, name);
         return out->kind != VALUE_MISSING;
+    }
+    if (x.kind == VALUE_RANGE && (text_is(name, "start") || text_is(name, "stop") || text_is(name, "step"))) {
+        *out = value_int(text_is(name, "start")  ? x.range->start
+                         : text_is(name, "stop") ? x.range->stop
+                                                 : x.range->step);
+        return true;
     }
     const char *method = method_name((value_kind)x.kind, name);
     if (method) *out = method_of(v, x, method);
@@ -109,10 +115,13 @@ value get_slice(vm *v, value x, value start, value stop, value step) {
     uint32_t length = 0;
     if (vm_failed(v)) return value_none();
     if (is_undefined(x)) return fail_undefined(v, x);
-    bool fits = (is_text(x) || is_list(x)) && bound(start, &from, &has_start) && bound(stop, &to, &has_stop) &&
-                bound(step, &by, &has_step);
     if (x.kind == VALUE_RANGE) return vm_fail(v, "a slice of a range is not supported");
-    if (!fits) return undefined_member(v, x, VALUE_LITERAL("slice"));
+    if (!is_text(x) && !is_list(x))
+        return vm_fail(v, "a value of type '%s' has no slices", kind_name((value_kind)x.kind));
+    bool fits = bound(start, &from, &has_start);
+    fits = bound(stop, &to, &has_stop) && fits;
+    fits = bound(step, &by, &has_step) && fits;
+    if (!fits) return vm_fail(v, "the bounds of a slice must be integers");
     if (by == 0) return vm_fail(v, "the step of a slice is 0");
     value_length(v, x, &length);
     int64_t count = length, least = by < 0 ? -1 : 0, most = by < 0 ? count - 1 : count;
@@ -128,4 +137,31 @@ value get_slice(vm *v, value x, value start, value stop, value step) {
     for (uint32_t i = 0; i < items && !vm_failed(v); i++)
         list.list->items[i] = x.list->items[from + (int64_t)i * stride];
     return list;
+}
+
+// ---- attributes by a path
+
+static bool all_digits(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (text[i] < '0' || text[i] > '9') return false;
+    return length > 0 && length < 10;
+}
+
+value attribute_path(vm *v, value x, value path, value fallback) {
+    if (path.kind == VALUE_NONE) return x;
+    bool has_fallback = fallback.kind != VALUE_MISSING && fallback.kind != VALUE_NONE;
+    if (!is_text(path)) {
+        x = get_item(v, x, path);
+        return has_fallback && is_undefined(x) ? fallback : x;
+    }
+    for (size_t at = 0; at <= path.length && !vm_failed(v);) {
+        const char *part = path.text + at, *dot = at < path.length ? memchr(part, '.', path.length - at) : NULL;
+        size_t length = dot ? (size_t)(dot - part) : path.length - at;
+        char digits[16] = {0};
+        if (all_digits(part, length)) memcpy(digits, part, length);
+        x = get_item(v, x, digits[0] ? value_int(atoll(digits)) : value_text(part, length));
+        if (has_fallback && is_undefined(x)) x = fallback;
+        at += length + 1;
+    }
+    return x;
 }

@@ -231,22 +231,23 @@ static bool start_loop(vm *v, const node *n, scope *outside, value source, loop 
     return it != NULL;
 }
 
-// Each pass has a scope of its own, in which `loop` and the targets are set.
+// Each pass has a scope of its own, in which `loop` and the targets are set. As in Jinja, `else` runs
+// unless a pass came to its end: one that `break` or `continue` cut short does not count.
 static void run_passes(vm *v, const node *n, loop *l) {
     value item;
-    bool any = false;
+    bool complete = false;
     while (!vm_failed(v) && loop_next(v, l, &item)) {
-        any = true;
         v->scope = scope_open(v, l->scope);
         if (!v->scope) break;
         scope_set(v, ID_LOOP, VALUE_OF(VALUE_LOOP, loop, l));
         assign(v, n->a, item);
         execute(v, n->list);
+        complete = complete || v->flow == FLOW_ON;
         bool stop = v->flow == FLOW_BREAK;
         v->flow = FLOW_ON;
         if (stop) break;
     }
-    if (!any && n->d && !vm_failed(v)) {
+    if (!complete && n->d && !vm_failed(v)) {
         v->scope = scope_open(v, l->scope);
         if (v->scope) execute(v, n->d->list);
     }
@@ -304,7 +305,7 @@ static void execute_one(vm *v, const node *n) {
     case NODE_GENERATION: run_generation(v, n); break;
     case NODE_BREAK: v->flow = FLOW_BREAK; break;
     case NODE_CONTINUE: v->flow = FLOW_CONTINUE; break;
-    default: BRAID_ASSERT(!"a node that is no statement");
+    default: BRAID_ASSERT(n->kind == NODE_DATA);
     }
 }
 

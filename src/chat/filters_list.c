@@ -115,7 +115,8 @@ static value run_map(vm *v, value in, const arguments *a) {
     const value *attribute = a->count == 0 ? named(a, "attribute") : NULL, *fallback = named(a, "default");
     if (!attribute && (a->count == 0 || !is_text(a->at[0])))
         return fail_argument(v, "map", "the name of a filter or an attribute");
-    if (!value_truth(v, in) && in.kind != VALUE_ITERATOR && is_iterable(in)) return value_new_list(v, VALUE_LIST, 0);
+    if (!value_truth(v, in)) in = value_new_list(v, VALUE_LIST, 0);
+    if (vm_failed(v)) return in;
     value out = lazy(v, attribute ? ITERATE_MAP_ATTRIBUTE : ITERATE_MAP, in, &it);
     if (!it) return out;
     if (attribute) {
@@ -202,6 +203,7 @@ static value run_slice(vm *v, value in, const arguments *a) {
 typedef struct sorting {
     value attribute;  // MISSING or NONE: the item itself
     bool plain, reverse;
+    bool equal_first;  // the keys are lists in Jinja, of which equal elements need no order
 } sorting;
 
 static value folded(vm *v, value x, bool plain) { return !plain && is_text(x) ? text_case(v, x, CASE_LOWER) : x; }
@@ -218,11 +220,15 @@ static value sort_key(vm *v, value item, const sorting *s) {
     return parts;
 }
 
-static void merge(vm *v, dict_entry *e, dict_entry *scratch, uint32_t middle, uint32_t count, bool reverse) {
+static int key_order(vm *v, value a, value b, const sorting *s) {
+    return s->equal_first && value_equal(v, a, b) ? 0 : value_order(v, a, b);
+}
+
+static void merge(vm *v, dict_entry *e, dict_entry *scratch, uint32_t middle, uint32_t count, const sorting *s) {
     uint32_t a = 0, b = middle, to = 0;
     while (a < middle && b < count && !vm_failed(v)) {
-        int order = value_order(v, e[b].key, e[a].key);
-        bool second = reverse ? order > 0 : order < 0;
+        int order = key_order(v, e[b].key, e[a].key, s);
+        bool second = s->reverse ? order > 0 : order < 0;
         scratch[to++] = e[second ? b++ : a++];
     }
     while (a < middle) scratch[to++] = e[a++];
@@ -230,12 +236,13 @@ static void merge(vm *v, dict_entry *e, dict_entry *scratch, uint32_t middle, ui
     memcpy(e, scratch, count * sizeof *e);
 }
 
-// Stable; with `reverse` equal items keep their order, too. The depth is the logarithm of the count.
-static void merge_sort(vm *v, dict_entry *e, dict_entry *scratch, uint32_t count, bool reverse) {
+// Stable; with `reverse` equal items keep their order, too. The depth is the logarithm of the
+// count.
+static void merge_sort(vm *v, dict_entry *e, dict_entry *scratch, uint32_t count, const sorting *s) {
     if (count < 2 || vm_failed(v)) return;
-    merge_sort(v, e, scratch, count / 2, reverse);
-    merge_sort(v, e + count / 2, scratch, count - count / 2, reverse);
-    merge(v, e, scratch, count / 2, count, reverse);
+    merge_sort(v, e, scratch, count / 2, s);
+    merge_sort(v, e + count / 2, scratch, count - count / 2, s);
+    merge(v, e, scratch, count / 2, count, s);
 }
 
 static value sort_items(vm *v, value items, const sorting *s) {
@@ -244,7 +251,7 @@ static value sort_items(vm *v, value items, const sorting *s) {
     for (uint32_t i = 0; e && i < count && !vm_failed(v); i++)
         e[i] = (dict_entry){sort_key(v, items.list->items[i], s), items.list->items[i]};
     if (vm_failed(v)) return value_none();
-    merge_sort(v, e, e + count, count, s->reverse);
+    merge_sort(v, e, e + count, count, s);
     for (uint32_t i = 0; i < count; i++) items.list->items[i] = e[i].value;
     return items;
 }
@@ -252,7 +259,10 @@ static value sort_items(vm *v, value items, const sorting *s) {
 static value run_sort(vm *v, value in, const arguments *a) {
     value given[3];
     if (!take_arguments(v, a, "sort", "reverse= case_sensitive= attribute=", given)) return value_none();
-    sorting s = {.reverse = value_truth(v, given[0]), .plain = value_truth(v, given[1]), .attribute = given[2]};
+    sorting s = {.reverse = value_truth(v, given[0]),
+                 .plain = value_truth(v, given[1]),
+                 .attribute = given[2],
+                 .equal_first = true};
     value items = iterate_list(v, in);
     return vm_failed(v) ? items : sort_items(v, items, &s);
 }

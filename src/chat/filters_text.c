@@ -96,13 +96,16 @@ static value run_indent(vm *v, value in, const arguments *a) {
 static value run_truncate(vm *v, value in, const arguments *a) {
     value given[4];
     if (!take_arguments(v, a, "truncate", "length= killwords= end= leeway=", given)) return value_none();
-    if (!is_text(in)) return vm_fail(v, "'truncate' needs a text, not '%s'", kind_name((value_kind)in.kind));
     value end = given[2].kind == VALUE_MISSING ? VALUE_LITERAL("...") : given[2];
     if (!is_text(end)) return vm_fail(v, "'truncate' needs a text as its end");
     int64_t length = take_int(v, given[0], "truncate", 255), leeway = take_int(v, given[3], "truncate", 5);
     int64_t room = length - (int64_t)text_chars(v, end);
     if (room < 0 || leeway < 0) return vm_fail(v, "'truncate' has a length or leeway that is too small");
-    if ((int64_t)text_chars(v, in) <= length + leeway) return in;
+    uint32_t chars = 0;
+    if (!value_length(v, in, &chars))
+        return vm_fail(v, "'truncate' needs a text, not '%s'", kind_name((value_kind)in.kind));
+    if (chars <= length + leeway) return in;
+    if (!is_text(in)) return vm_fail(v, "'truncate' of a long '%s' is not supported", kind_name((value_kind)in.kind));
     value kept = value_text(in.text, text_offset(in, (size_t)room));
     if (!value_truth(v, given[1])) {
         size_t space = text_rfind(v, kept, VALUE_LITERAL(" "), kept.length);

@@ -131,7 +131,10 @@ value format_percent(vm *v, value f, value operands) {
         if (!name && !vm_failed(v)) x = items[used++];
         put_directive(v, &d, x, &out);
     }
-    if (!named && used < count && operands.kind != VALUE_DICT) vm_fail(v, "the format has too many values");
+    // of a value that looks like a mapping, Python lets unused ones pass
+    bool mapping = operands.kind == VALUE_DICT || operands.kind == VALUE_LIST || operands.kind == VALUE_RANGE ||
+                   is_undefined(operands);
+    if (!named && used < count && !mapping) vm_fail(v, "the format has too many values");
     return value_take_buffer(v, &out);
 }
 

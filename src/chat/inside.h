@@ -59,7 +59,7 @@ typedef struct vm vm;
 
 struct value {
     uint8_t kind;
-    uint8_t mark;     // STRING: of the filters safe and escape; VIEW: a view_kind; FUNCTION: a global_kind
+    uint8_t mark;     // STRING: of the filters safe and escape; else a view_kind or global_kind
     uint32_t length;  // STRING, BIG: bytes
     union {
         bool truth;
@@ -156,7 +156,7 @@ typedef enum node_kind {
     NODE_OUTPUT,        // list of expressions
     NODE_IF,            // a, body list; b: the next IF of an elif, or a BLOCK of else
     NODE_BLOCK,         // list: a body without a condition
-    NODE_FOR,           // a: target, b: iterable, c: condition or NULL, list: body, d: BLOCK of else
+    NODE_FOR,           // a: target, b: iterable, c: condition, list: body, d: BLOCK of else
     NODE_SET,           // a = b
     NODE_SET_BLOCK,     // a = list, through filter b
     NODE_WITH,          // a: SET of each variable, list: body
@@ -261,7 +261,7 @@ typedef struct parser {
     bool looked;  // `after` is valid
     chat_template *template;
     unsigned nesting, loops;
-    bool soft;  // in a branch of `if`: an unknown filter or test is an error only when it is used, as in Jinja
+    bool soft;             // in a branch of `if`: an unknown filter is an error only when it is used
     unsigned macro_flags;  // of names that were used in the macro
     node none;             // stands for a node when memory ran out
 } parser;
@@ -334,28 +334,29 @@ struct vm {
     flow flow;
     const struct tm *now;
     // set by render.c, so that lower files need not know the higher ones
-    value (*call)(vm *v, value callee, const arguments *a);
     value (*filter)(vm *v, value name, value in, const arguments *a);
     bool (*test)(vm *v, value name, value in, const arguments *a);
-    bool (*test_node)(vm *v, const node *n, scope *s, const node *target, value item);  // of a filtered loop
+    value (*attribute)(vm *v, value x, value path, value fallback);
+    // the condition of a loop for one item
+    bool (*test_node)(vm *v, const node *n, scope *s, const node *target, value item);
 };
 
-// Each function of the interpreter that fails sets v->err once and returns UNDEFINED, false or 0. Its callers may go on
-// for a few operations, and loops ask vm_failed.
+// Each function of the interpreter that fails sets v->err once and returns UNDEFINED, false or 0.
+// Its callers may go on for a few operations, and loops ask vm_failed.
 static inline bool vm_failed(const vm *v) { return v->err != BRAID_OK; }
 value vm_fail(vm *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 value vm_fail_code(vm *v, braid_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-bool vm_charge(vm *v, uint64_t steps);  // false: failed
-void *vm_take(vm *v, size_t bytes);     // zeroed; NULL: failed
+const char *kind_name(value_kind kind);  // Python's, e.g. "str"
+bool vm_charge(vm *v, uint64_t steps);   // false: failed
+void *vm_take(vm *v, size_t bytes);      // zeroed; NULL: failed
 void vm_write(vm *v, const char *text, size_t length);
 
 // ---- value.c
 
-const char *kind_name(value_kind kind);  // Python's, e.g. "str"
 value undefined_hint(const char *hint);  // `hint` is a literal
 value undefined_name(vm *v, value name);
 value undefined_member(vm *v, value holder, value name);
-value fail_undefined(vm *v, value undefined);  // the sentence about an undefined value that was used
+value fail_undefined(vm *v, value undefined);  // an undefined value was used
 bool value_truth(vm *v, value x);
 bool value_equal(vm *v, value a, value b);
 int value_order(vm *v, value a, value b);             // -1, 0, 1; fails for types without an order
@@ -406,19 +407,20 @@ struct iterator {
     uint32_t batch;
 };
 
-iterator *iterate(vm *v, value x);                   // NULL: failed
-bool iterate_next(vm *v, iterator *it, value *out);  // false: the end, or failed
-value iterate_list(vm *v, value x);                  // list(x)
+iterator *iterate(vm *v, value x);  // NULL: failed
+// false: the end, or failed; then *out may be any value.
+bool iterate_next(vm *v, iterator *it, value *out);
+value iterate_list(vm *v, value x);  // list(x)
 bool is_iterable(value x);
 value reverse_value(vm *v, value x);
-// "a.b.0" or an integer, as the filters take it.
-value attribute_path(vm *v, value x, value path, value fallback);
 
 // ---- access.c
 
 value get_attribute(vm *v, value x, value name);
 value get_item(vm *v, value x, value key);
 value get_slice(vm *v, value x, value start, value stop, value step);
+// "a.b.0" or an integer, as the filters take it.
+value attribute_path(vm *v, value x, value path, value fallback);
 
 // ---- operators.c
 
@@ -448,10 +450,11 @@ value text_pad(vm *v, value x, int64_t width, value fill, bool left, bool right)
 
 // ---- arguments.c
 
-// Puts the arguments into out[] in the order of `signature`, names separated by spaces; one that ends in '=' may be absent
-// (MISSING). `name` is for the message.
+// Puts the arguments into out[] in the order of `signature`, names separated by spaces; one that
+// ends in '=' may be absent (MISSING). `name` is for the message.
 bool take_arguments(vm *v, const arguments *a, const char *name, const char *signature, value *out);
-int64_t take_int(vm *v, value x, const char *name, int64_t fallback);  // MISSING, NONE: the fallback
+// MISSING and NONE give the fallback.
+int64_t take_int(vm *v, value x, const char *name, int64_t fallback);
 
 // ---- the tables
 
@@ -462,7 +465,8 @@ value call_filter(vm *v, value name, value in, const arguments *a);
 bool filter_exists(value name);
 bool filter_known(value name);  // Jinja has it, braid may not
 value filter_json(vm *v, value x, const arguments *a);
-void json_quote(const char *text, size_t length, buffer *out);  // tojson.c: as a JSON string; zero bytes are left out
+// A JSON string; zero bytes are left out.
+void json_quote(const char *text, size_t length, buffer *out);
 // filters_list.c, filters_text.c; false: not one of theirs
 typedef value (*filter_function)(vm *v, value in, const arguments *a);
 typedef struct filter_entry {

@@ -1,4 +1,5 @@
-// Iteration. Filters such as map and select are lazy, as in Jinja: an item is computed when it is asked for.
+// Iteration. Filters such as map and select are lazy, as in Jinja: an item is computed when it is
+// asked for.
 #include "chat/inside.h"
 
 bool is_iterable(value x) {
@@ -63,7 +64,7 @@ static bool next_value(vm *v, iterator *it, value *out) {
 // The value of an item that a filter looks at.
 static value looked_at(vm *v, const iterator *it, value item) {
     if (it->attribute.kind == VALUE_MISSING) return item;
-    return attribute_path(v, item, it->attribute, it->fallback);
+    return v->attribute(v, item, it->attribute, it->fallback);
 }
 
 static bool selected(vm *v, const iterator *it, value item) {
@@ -153,31 +154,4 @@ value reverse_value(vm *v, value x) {
     if (!it) return value_none();
     it->kind = ITERATE_REVERSE;
     return VALUE_OF(VALUE_ITERATOR, iterator, it);
-}
-
-// ---- attributes by a path
-
-static bool all_digits(const char *text, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        if (text[i] < '0' || text[i] > '9') return false;
-    return length > 0 && length < 10;
-}
-
-value attribute_path(vm *v, value x, value path, value fallback) {
-    if (path.kind == VALUE_NONE) return x;
-    bool has_fallback = fallback.kind != VALUE_MISSING && fallback.kind != VALUE_NONE;
-    if (!is_text(path)) {
-        x = get_item(v, x, path);
-        return has_fallback && is_undefined(x) ? fallback : x;
-    }
-    for (size_t at = 0; at <= path.length && !vm_failed(v);) {
-        const char *part = path.text + at, *dot = at < path.length ? memchr(part, '.', path.length - at) : NULL;
-        size_t length = dot ? (size_t)(dot - part) : path.length - at;
-        char digits[16] = {0};
-        if (all_digits(part, length)) memcpy(digits, part, length);
-        x = get_item(v, x, digits[0] ? value_int(atoll(digits)) : value_text(part, length));
-        if (has_fallback && is_undefined(x)) x = fallback;
-        at += length + 1;
-    }
-    return x;
 }

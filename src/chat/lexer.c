@@ -1,5 +1,6 @@
-// The tokens of a template. The rules for white space around tags are those of Jinja with trim_blocks and lstrip_blocks:
-// a line feed after a tag goes, and so do spaces between the start of a line and a tag that is no output.
+// The tokens of a template. The rules for white space around tags are those of Jinja with
+// trim_blocks and lstrip_blocks: a line feed after a tag goes, and so do spaces between the start
+// of a line and a tag that is no output.
 #include "chat/inside.h"
 
 #include <stdarg.h>

@@ -15,7 +15,11 @@ bool loop_next(vm *v, loop *l, value *out) {
 }
 
 static bool peek(vm *v, loop *l, value *out) {
-    if (l->after.kind == VALUE_MISSING && !iterate_next(v, l->items, &l->after)) return false;
+    value next;
+    if (l->after.kind == VALUE_MISSING) {
+        if (!iterate_next(v, l->items, &next)) return false;
+        l->after = next;
+    }
     *out = l->after;
     return true;
 }

@@ -27,6 +27,7 @@ const char *method_name(value_kind kind, value name) {
     switch (kind) {
     case VALUE_STRING: return find_name(string_names, name);
     case VALUE_LIST: return find_name(list_names, name);
+    case VALUE_RANGE:
     case VALUE_TUPLE: return text_is(name, "count") ? "count" : text_is(name, "index") ? "index" : NULL;
     case VALUE_DICT: return find_name(dict_names, name);
     case VALUE_BOOL:
@@ -99,6 +100,10 @@ value call_method(vm *v, const value_method *m, const arguments *a) {
     case VALUE_DICT: return call_dict(v, m->self, m->name, a);
     case VALUE_LIST:
     case VALUE_TUPLE: return call_list(v, m->self, m->name, a);
+    case VALUE_RANGE: {
+        value list = iterate_list(v, m->self);
+        return vm_failed(v) ? list : call_list(v, list, m->name, a);
+    }
     case VALUE_LOOP: return call_loop_method(v, m->self.loop, m->name, a);
     default: return refuse(v, m->self, m->name);
     }

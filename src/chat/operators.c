@@ -64,7 +64,10 @@ static value reals(vm *v, operator_kind op, double a, double b) {
     case OP_MOD: return value_float(rest == 0 ? copysign(0, b) : rest);
     default:
         if (a < 0 && b != floor(b)) return vm_fail(v, "a complex number is not supported");
-        return a == 0 && b < 0 ? vm_fail(v, "division by zero") : value_float(pow(a, b));
+        if (a == 0 && b < 0) return vm_fail(v, "division by zero");
+        double result = pow(a, b);
+        if (isinf(result) && !isinf(a) && !isinf(b)) return vm_fail(v, "a power is too large");
+        return value_float(result);
     }
 }
 
@@ -108,10 +111,11 @@ static value repeat(vm *v, value x, int64_t times) {
             memcpy(list.list->items + (uint64_t)i * unit, x.list->items, unit * sizeof x);
         return list;
     }
-    if (x.mark) return fail_types(v, OP_MUL, x, value_int(times));
     char *at = vm_take(v, unit * (uint64_t)times + 1);
     for (int64_t i = 0; at && i < times; i++) memcpy(at + (uint64_t)i * unit, x.text, unit);
-    return value_text(at, at ? unit * (uint64_t)times : 0);
+    x.text = at;
+    x.length = (uint32_t)(at ? unit * (uint64_t)times : 0);
+    return x;
 }
 
 static bool is_whole(value x) { return x.kind == VALUE_BOOL || x.kind == VALUE_INT; }
@@ -123,7 +127,7 @@ value operate(vm *v, operator_kind op, value a, value b) {
     if (op == OP_ADD) return add_values(v, a, b);
     if (op == OP_MUL && (is_text(a) || is_list(a)) && is_whole(b)) return repeat(v, a, whole(b));
     if (op == OP_MUL && (is_text(b) || is_list(b)) && is_whole(a)) return repeat(v, b, whole(a));
-    if (op == OP_MOD && is_text(a) && !is_undefined(b)) return format_percent(v, a, b);
+    if (op == OP_MOD && is_text(a)) return format_percent(v, a, b);
     return fail_types(v, op, a, b);
 }
 

@@ -150,7 +150,8 @@ static bool is_end(const parser *p, const char *const *ends) {
     return false;
 }
 
-// After the expressions of a tag: its '%}', the body, and the word of the tag that ends it, at which the parser stays.
+// After the expressions of a tag: its '%}', the body, and the word of the tag that ends it, at
+// which the parser stays.
 static node *parse_block_body(parser *p, const char *opener, uint32_t line, const char *const *ends) {
     bool soft = p->soft;
     parser_skip(p, ":");
@@ -286,7 +287,8 @@ static node *parse_signature(parser *p) {
     return first;
 }
 
-// The body of a macro or of a call: loops around it do not count, and the names that it uses are seen apart.
+// The body of a macro or of a call: loops around it do not count, and the names that it uses are
+// seen apart.
 static void parse_macro_body(parser *p, node *n, const char *opener, const char *end) {
     unsigned loops = p->loops, flags = p->macro_flags;
     p->loops = 0;

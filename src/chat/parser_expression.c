@@ -1,4 +1,5 @@
-// Expressions, with Jinja's precedence: if-else, or, and, not, comparison, + -, ~, * / // %, **, unary, postfix, filters.
+// Expressions, with Jinja's precedence: if-else, or, and, not, comparison, + -, ~, * / // %, **,
+// unary, postfix, filters.
 #include "chat/inside.h"
 
 static node *parse_unary(parser *p, bool with_filters);
@@ -212,7 +213,7 @@ static node *parse_string(parser *p) {
     char *text = arena_take(&p->template->arena, joined.count + 1);
     if (!text || joined.failed)
         lexer_fail(&p->lexer, t.line, "no memory for a string");
-    else
+    else if (joined.count > 0)
         memcpy(text, joined.at, joined.count);
     node *n = constant(p, value_text(text, text ? joined.count : 0), t.line);
     buffer_free(&joined);

@@ -86,10 +86,18 @@ static void repr_dict(vm *v, const value_dict *d, buffer *out) {
 }
 
 static void repr_view(vm *v, value x, buffer *out) {
-    static const char *const names[] = {"dict_keys(", "dict_values(", "dict_items("};
+    static const char *const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
     add(out, names[x.mark]);
-    repr_list(v, iterate_list(v, x), out);
-    add(out, ")");
+    for (uint32_t i = 0; i < x.dict->count && !vm_failed(v); i++) {
+        const dict_entry *e = &x.dict->entries[i];
+        add(out, i > 0 ? ", " : "");
+        add(out, x.mark == VIEW_ITEMS ? "(" : "");
+        if (x.mark != VIEW_VALUES) print_repr(v, e->key, out);
+        add(out, x.mark == VIEW_ITEMS ? ", " : "");
+        if (x.mark != VIEW_KEYS) print_repr(v, e->value, out);
+        add(out, x.mark == VIEW_ITEMS ? ")" : "");
+    }
+    add(out, "])");
 }
 
 static void repr_range(const value_range *r, buffer *out) {

@@ -156,7 +156,7 @@ static braid_err run(const chat_template *t, const chat_input *in, const documen
             .error = error,
             .out = out,
             .now = in->now,
-            .call = call_value,
+            .attribute = attribute_path,
             .filter = call_filter,
             .test = call_test,
             .test_node = loop_keeps,

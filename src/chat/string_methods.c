@@ -47,7 +47,8 @@ static value run_replace(vm *v, value self, const char *name, const arguments *a
     return vm_failed(v) ? value_none() : text_replace(v, self, given[0], given[1], most);
 }
 
-// The part of the text between two optional numbers of characters; false: it is not within the text.
+// The part of the text between two optional numbers of characters; false: it is not within the
+// text.
 static bool part_of(vm *v, value self, value start, value end, value *part, size_t *offset) {
     int64_t count = (int64_t)text_chars(v, self), from = take_int(v, start, "a text", 0),
             to = take_int(v, end, "a text", count);

@@ -3,13 +3,6 @@
 
 #include <utf8proc.h>
 
-size_t text_chars(vm *v, value x) {
-    size_t count = 0;
-    vm_charge(v, x.length / 64);
-    for (uint32_t i = 0; i < x.length; i++) count += ((uint8_t)x.text[i] & 0xc0) != 0x80;
-    return count;
-}
-
 size_t text_offset(value x, size_t chars) {
     size_t at = 0;
     for (; chars > 0 && at < x.length; chars--) at += utf8_width(x.text[at]);
@@ -22,7 +15,9 @@ bool is_space(uint32_t c) {
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-// ---- search. A step for each 64 bytes that are compared, so that a hostile text cannot make it slow.
+// ---- search
+//
+// A step for each 64 bytes that are compared, so that a hostile text cannot make it slow.
 
 size_t text_find(vm *v, value text, value part, size_t from) {
     if (part.length > text.length) return SIZE_MAX;
@@ -104,7 +99,8 @@ static void put_upper(uint32_t c, bool title, buffer *out) {
         buffer_char(out, (uint32_t)(title ? utf8proc_totitle((int32_t)c) : utf8proc_toupper((int32_t)c)));
 }
 
-// Is the sigma between `before` and `after` the last letter of a word? Case-ignorable characters do not matter.
+// Is the sigma between `before` and `after` the last letter of a word? Case-ignorable characters do
+// not matter.
 static bool ignorable(uint32_t c) {
     unsigned k = category(c);
     return k == UNICODE_MN || k == UNICODE_ME || k == UNICODE_CF || k == UNICODE_LM || k == UNICODE_SK || c == '\'' ||
@@ -156,7 +152,8 @@ value text_case(vm *v, value x, case_kind kind) {
     return value_take_buffer(v, &out);
 }
 
-// Words begin after white space and -({[<; their first letter is upper case, the others are lower case.
+// Words begin after white space and -({[<; their first letter is upper case, the others are lower
+// case.
 value text_title_filter(vm *v, value x) {
     buffer out = {0};
     bool first = true;

@@ -1,15 +1,8 @@
-// Values: what they are called, their truth, equality and order.
+// Values: their truth, equality and order.
 #include "chat/inside.h"
 
 #include <math.h>
-
-const char *kind_name(value_kind kind) {
-    static const char *const names[] = {"missing", "Undefined", "NoneType",  "bool",       "int",
-                                        "int",     "float",     "str",       "list",       "tuple",
-                                        "dict",    "range",     "dict view", "generator",  "namespace",
-                                        "Macro",   "function",  "method",    "LoopContext"};
-    return names[kind];
-}
+#include <stdio.h>
 
 // ---- undefined
 
@@ -29,22 +22,25 @@ value undefined_member(vm *v, value holder, value name) {
 value fail_undefined(vm *v, value undefined) {
     if (undefined.mark) return vm_fail(v, "%s", undefined.text);
     const value_undefined *u = undefined.undefined;
-    buffer name = {0};
+    char name[112];
     if (is_text(u->name))
-        buffer_add(&name, u->name.text, u->name.length < 100 ? u->name.length : 100);
+        snprintf(name, sizeof name, "'%.*s'", u->name.length < 100 ? (int)u->name.length : 100, u->name.text);
+    else if (u->name.kind == VALUE_INT)
+        snprintf(name, sizeof name, "'%lld'", (long long)u->name.integer);
     else
-        print_repr(v, u->name, &name);
-    buffer_byte(&name, 0);
-    const char *text = name.failed ? "" : name.at;
-    if (u->holder == VALUE_MISSING)
-        vm_fail(v, "'%.100s' is undefined", text);
-    else
-        vm_fail(v, "a value of type '%s' has no attribute '%.100s'", kind_name(u->holder), text);
-    buffer_free(&name);
-    return value_none();
+        snprintf(name, sizeof name, "of type '%s'", kind_name((value_kind)u->name.kind));
+    if (u->holder == VALUE_MISSING) return vm_fail(v, "%s is undefined", name);
+    return vm_fail(v, "a value of type '%s' has no attribute %s", kind_name(u->holder), name);
 }
 
 // ---- truth and length
+
+size_t text_chars(vm *v, value x) {
+    size_t count = 0;
+    vm_charge(v, x.length / 64);
+    for (uint32_t i = 0; i < x.length; i++) count += ((uint8_t)x.text[i] & 0xc0) != 0x80;
+    return count;
+}
 
 bool value_length(vm *v, value x, uint32_t *length) {
     switch (x.kind) {

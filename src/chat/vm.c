@@ -4,6 +4,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+const char *kind_name(value_kind kind) {
+    static const char *const names[] = {"missing", "Undefined", "NoneType",  "bool",       "int",
+                                        "int",     "float",     "str",       "list",       "tuple",
+                                        "dict",    "range",     "dict view", "generator",  "namespace",
+                                        "Macro",   "function",  "method",    "LoopContext"};
+    return names[kind];
+}
+
 static value fail_with(vm *v, braid_err code, const char *format, va_list list) {
     if (!v->err) {
         char text[400];

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// A terminal would obey control characters, of which a model may produce any; there they become '?'.
+// A terminal would obey control characters, of which a model may produce any; there they become
+// '?'.
 void terminal_put_text(const char *text, size_t length, bool terminal);
 
 #endif

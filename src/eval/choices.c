@@ -111,7 +111,7 @@ static char *name_of(const char *path) {
     return strndup(start, dot && dot > start ? (size_t)(dot - start) : strlen(start));
 }
 
-static braid_err read_file(FILE *file, const char *path, choice_task *t, braid_error *error) {
+static braid_err read_lines(FILE *file, const char *path, choice_task *t, braid_error *error) {
     char *text = NULL;
     size_t capacity = 0, total = 0;
     braid_err err = BRAID_OK;
@@ -131,15 +131,20 @@ static braid_err read_file(FILE *file, const char *path, choice_task *t, braid_e
     return err;
 }
 
-braid_err choice_task_read(const char *path, choice_task *out, braid_error *error) {
-    *out = (choice_task){0};
-    FILE *file = fopen(path, "rb");
-    if (!file) return braid_fail(error, BRAID_IO, "cannot open %.300s: %s", path, strerror(errno));
-    out->name = name_of(path);
-    braid_err err = out->name ? read_file(file, path, out, error)
-                              : braid_fail(error, BRAID_MEMORY, "no memory for %.300s", path);
-    fclose(file);
+braid_err choice_task_read_file(FILE *file, const char *path, choice_task *out, braid_error *error) {
+    *out = (choice_task){.name = name_of(path)};
+    if (!out->name) return braid_fail(error, BRAID_MEMORY, "no memory for %.300s", path);
+    braid_err err = read_lines(file, path, out, error);
     if (!err && out->count == 0) err = braid_fail(error, BRAID_FORMAT, "%.300s has no items", path);
+    return err;
+}
+
+braid_err choice_task_read(const char *path, choice_task *out, braid_error *error) {
+    FILE *file = fopen(path, "rb");
+    *out = (choice_task){0};
+    if (!file) return braid_fail(error, BRAID_IO, "cannot open %.300s: %s", path, strerror(errno));
+    braid_err err = choice_task_read_file(file, path, out, error);
+    fclose(file);
     return err;
 }
 

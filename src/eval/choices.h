@@ -1,9 +1,12 @@
-// Multiple choice by likelihood: a model answers a question with the choice to which it gives the largest probability.
+// Multiple choice by likelihood: a model answers a question with the choice to which it gives the
+// largest probability.
 #ifndef BRAID_EVAL_CHOICES_H
 #define BRAID_EVAL_CHOICES_H
 
 #include "infer/engine.h"
 #include "text/tokenizer.h"
+
+#include <stdio.h>
 
 enum {
     CHOICES_MAX_ITEMS = 1 << 20,  // of a file
@@ -21,8 +24,9 @@ typedef struct choice_item {
     uint32_t first;        // place of the first choice among the choices of all items
 } choice_item;
 
-// A file of JSON lines {"query": TEXT, "choices": [TEXT, TEXT, ...], "gold": INDEX}; the text of a choice follows that of the
-// query directly, so one of them has the space between them. Other members are ignored, and so are empty lines.
+// A file of JSON lines {"query": TEXT, "choices": [TEXT, TEXT, ...], "gold": INDEX}; the text of a
+// choice follows that of the query directly, so one of them has the space between them. Other
+// members are ignored, and so are empty lines.
 typedef struct choice_task {
     choice_item *items;
     uint32_t count, choices;  // choices: of all items
@@ -32,6 +36,8 @@ typedef struct choice_task {
 
 // Errors name file and line. Free with choice_task_free, also after a failure.
 braid_err choice_task_read(const char *path, choice_task *out, braid_error *error);
+// The same from an open file, which is read to its end; `path` is for messages and the name.
+braid_err choice_task_read_file(FILE *file, const char *path, choice_task *out, braid_error *error);
 void choice_task_free(choice_task *t);
 
 typedef struct choice_settings {
@@ -40,13 +46,14 @@ typedef struct choice_settings {
     void *context;
 } choice_settings;
 
-// scores[choices of all items]: the logarithm of the probability of each choice after its query. The tokens of a choice are
-// those of query and choice together beyond the tokens that they have in common with the query.
+// scores[choices of all items]: the logarithm of the probability of each choice after its query.
+// The tokens of a choice are those of query and choice together beyond the tokens that they have in
+// common with the query.
 braid_err choices_score(engine *e, const tokenizer *t, const choice_task *task, const choice_settings *settings,
                         double *scores, braid_error *error);
 
-// Shares of right answers, with their standard errors sqrt(p (1 - p) / (n - 1)). `normal`: the logarithm is divided by the
-// bytes of the choice, so that long choices have no disadvantage.
+// Shares of right answers, with their standard errors sqrt(p (1 - p) / (n - 1)). `normal`: the
+// logarithm is divided by the bytes of the choice, so that long choices have no disadvantage.
 typedef struct choice_result {
     uint32_t items, right, right_normal;
     double accuracy, error, normal, normal_error;

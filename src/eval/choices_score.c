@@ -1,5 +1,5 @@
-// Scores of choices. The tokens that all choices of an item have in common are read once; each choice continues a copy of
-// their keys and values. Many items are read together.
+// Scores of choices. The tokens that all choices of an item have in common are read once; each
+// choice continues a copy of their keys and values. Many items are read together.
 #include "eval/choices.h"
 #include "eval/likelihood.h"
 
@@ -12,7 +12,7 @@ typedef struct work {
     sequence *query;
     uint32_t shared;                          // tokens that the query's sequence has
     uint32_t begin[CHOICES_MAX_OPTIONS + 1];  // of the ids of each choice, and their end
-    uint32_t answer[CHOICES_MAX_OPTIONS];     // tokens before the choice: those in common with the query
+    uint32_t answer[CHOICES_MAX_OPTIONS];     // tokens before the choice
     sequence *sequences[CHOICES_MAX_OPTIONS];
     tokenizer_ids ids;
 } work;
@@ -51,7 +51,8 @@ static braid_err fail_item(const work *w, braid_err code, braid_error *error, co
     return braid_fail(error, code, "line %u of the choices: %s", w->item->line, text);
 }
 
-// The ids of an item. A token that the tokenizer adds at the end of a text is not part of the query.
+// The ids of an item. A token that the tokenizer adds at the end of a text is not part of the
+// query.
 static braid_err encode_item(scorer *s, work *w, braid_error *error) {
     tokenizer_ids query = {0};
     braid_err err = encode_two(s, w->item->query, "", &query, error);
@@ -86,7 +87,8 @@ static braid_err read_queries(scorer *s, uint32_t count, braid_error *error) {
     return parts > 0 ? likelihood_read(s->likelihood, s->parts, parts, error) : BRAID_OK;
 }
 
-// The token before a choice is read again with it, so that the rows of a part predict exactly the tokens of the choice.
+// The token before a choice is read again with it, so that the rows of a part predict exactly the
+// tokens of the choice.
 static braid_err read_choices(scorer *s, uint32_t count, double *scores, braid_error *error) {
     uint32_t parts = 0, done = 0;
     for (uint32_t i = 0; i < count; i++) {

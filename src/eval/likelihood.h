@@ -1,5 +1,5 @@
-// Log-probabilities that a model gives to tokens of texts, for many texts in one pass. Like all results of an engine they
-// do not depend on the texts that are read together.
+// Log-probabilities that a model gives to tokens of texts, for many texts in one pass. Like all
+// results of an engine they do not depend on the texts that are read together.
 #ifndef BRAID_EVAL_LIKELIHOOD_H
 #define BRAID_EVAL_LIKELIHOOD_H
 
@@ -7,8 +7,9 @@
 
 typedef struct likelihood likelihood;
 
-// The last `scored` tokens that are read predict targets[scored]; `sum` receives the sum of the natural logarithms of their
-// probabilities, in their order. scored <= read.count; 0: the tokens are only read.
+// The last `scored` tokens that are read predict targets[scored]; `sum` receives the sum of the
+// natural logarithms of their probabilities, in their order. scored <= read.count; 0: the tokens
+// are only read.
 typedef struct likelihood_part {
     engine_part read;
     uint32_t scored;

@@ -7,7 +7,7 @@ enum { ROWS_TOGETHER = 1024, MOST_WINDOWS = 64 };
 typedef struct windows {
     const uint32_t *ids;
     size_t count, next;  // of the next window: its first token
-    size_t scored;       // tokens that earlier windows scored; 1 at first, because nothing predicts the first token
+    size_t scored;       // tokens that earlier windows scored; the first counts as scored
 } windows;
 
 // The next window, or a part without tokens at the end of the text.

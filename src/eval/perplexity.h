@@ -4,9 +4,10 @@
 
 #include "infer/engine.h"
 
-// A text longer than a window is read in windows that overlap: each begins `stride` tokens after the one before it, and the
-// tokens are scored that the windows before it did not score. So each token but those of the first window has at least
-// window - stride tokens before it. 1 <= stride < window.
+// A text longer than a window is read in windows that overlap: each begins `stride` tokens after
+// the one before it, and the tokens are scored that the windows before it did not score. So each
+// token but those of the first window has at least window - stride tokens before it. 1 <= stride <
+// window.
 typedef struct perplexity_settings {
     uint32_t window, stride;
     void (*progress)(void *context, uint64_t scored, uint64_t tokens);  // NULL: none

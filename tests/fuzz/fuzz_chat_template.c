@@ -1,4 +1,5 @@
-// Chat templates from model files: no source and no messages harm the renderer, and a rendered text is UTF-8.
+// Chat templates from model files: no source and no messages harm the renderer, and a rendered text
+// is UTF-8.
 #include "fuzz.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-// Chat templates against the texts of transformers 5.23 (tools/make-chat-fixtures). BRAID_CHAT_CASES names another file of
-// cases; then every difference is printed.
+// Chat templates against the texts of transformers 5.23 (tools/make-chat-fixtures).
+// BRAID_CHAT_CASES names another file of cases; then every difference is printed.
 #include "chat/template.h"
 #include "format/json.h"
 

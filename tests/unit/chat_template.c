@@ -1,4 +1,5 @@
-// Chat templates: refusals with their lines, limits, and the messages of a chat. tests/golden/chat_templates.c compares texts.
+// Chat templates: refusals with their lines, limits, and the messages of a chat.
+// tests/golden/chat_templates.c compares texts.
 #include "chat/template.h"
 
 #include <setjmp.h>
@@ -98,7 +99,7 @@ static void names_mistakes_of_a_rendering(void **state) {
         {"{{ 'abc'[::0] }}", "the step of a slice is 0"},
         {"{% set messages.x = 1 %}", "only attributes of a namespace can be assigned, not those of 'list'"},
         {"{% set n = namespace() %}{% set n._x = 1 %}", "an attribute of a namespace may not begin with '_'"},
-        {"{{ {}[[]].x }}", "a value of type 'dict' has no attribute '[]'"},
+        {"{{ {}[[]].x }}", "a value of type 'dict' has no attribute of type 'list'"},
         {"{{ {[]: 1} }}", "a value of type 'list' cannot be a key"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_error(cases[i][0], BRAID_FORMAT, cases[i][1]);
     check_error("\n{{ raise_exception('no ' ~ 1) }}", BRAID_ARGUMENT,

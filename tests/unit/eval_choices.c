@@ -34,9 +34,10 @@ static braid_err read_text(const char *text, size_t length, choice_task *t, brai
     return choice_task_read(path, t, error);
 }
 
-static const char two[] = "{\"query\": \"One\", \"choices\": [\" a\", \" \\u00e9b\", \" c\"], \"gold\": 2, \"more\": {}}\r\n"
-                          "  \n"
-                          "{\"gold\": 0, \"choices\": [\" x\", \" y\"], \"query\": \"Two\"}";
+static const char two[] =
+    "{\"query\": \"One\", \"choices\": [\" a\", \" \\u00e9b\", \" c\"], \"gold\": 2, \"more\": {}}\r\n"
+    "  \n"
+    "{\"gold\": 0, \"choices\": [\" x\", \" y\"], \"query\": \"Two\"}";
 
 static void reads_items(void **state) {
     (void)state;
@@ -46,7 +47,8 @@ static void reads_items(void **state) {
     assert_int_equal(t.count, 2);
     assert_int_equal(t.choices, 5);
     assert_string_equal(t.items[0].query, "One");
-    assert_string_equal(t.items[0].choices[1], " \xc3\xa9" "b");
+    assert_string_equal(t.items[0].choices[1], " \xc3\xa9"
+                                               "b");
     assert_int_equal(t.items[0].gold, 2);
     assert_int_equal(t.items[1].line, 3);
     assert_int_equal(t.items[1].first, 3);
@@ -59,20 +61,21 @@ static void refuses_mistakes_with_their_line(void **state) {
     (void)state;
     static const struct {
         const char *text, *message;
-    } cases[] = {{"", "has no items"},
-                 {"\n\n{\"query\"", "line 3: not valid JSON"},
-                 {"[]", "line 1: 'query' must be a text"},
-                 {"{\"choices\": [\"a\", \"b\"], \"gold\": 0}", "'query' must be a text"},
-                 {"{\"query\": 1, \"choices\": [\"a\", \"b\"], \"gold\": 0}", "'query' must be a text"},
-                 {"{\"query\": \"\", \"choices\": [\"a\", \"b\"], \"gold\": 0}", "'query' is empty"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}", "'choices' must be an array of 2 to 64 texts"},
-                 {"{\"query\": \"q\", \"choices\": \"ab\", \"gold\": 0}", "'choices' must be an array"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\", 2], \"gold\": 0}", "an element that is no text, or empty"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\", \"\"], \"gold\": 0}", "an element that is no text, or empty"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"]}", "'gold' must be the index of a choice"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}", "'gold' must be the index of a choice"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}", "'gold' must be the index of a choice"},
-                 {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": \"0\"}", "'gold' must be the index of a choice"}};
+    } cases[] = {
+        {"", "has no items"},
+        {"\n\n{\"query\"", "line 3: not valid JSON"},
+        {"[]", "line 1: 'query' must be a text"},
+        {"{\"choices\": [\"a\", \"b\"], \"gold\": 0}", "'query' must be a text"},
+        {"{\"query\": 1, \"choices\": [\"a\", \"b\"], \"gold\": 0}", "'query' must be a text"},
+        {"{\"query\": \"\", \"choices\": [\"a\", \"b\"], \"gold\": 0}", "'query' is empty"},
+        {"{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}", "'choices' must be an array of 2 to 64 texts"},
+        {"{\"query\": \"q\", \"choices\": \"ab\", \"gold\": 0}", "'choices' must be an array"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", 2], \"gold\": 0}", "an element that is no text, or empty"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", \"\"], \"gold\": 0}", "an element that is no text, or empty"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"]}", "'gold' must be the index of a choice"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}", "'gold' must be the index of a choice"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}", "'gold' must be the index of a choice"},
+        {"{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": \"0\"}", "'gold' must be the index of a choice"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         choice_task t;
         braid_error error = {0};
@@ -106,7 +109,8 @@ static void counts_right_answers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_items), cmocka_unit_test(refuses_mistakes_with_their_line),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_items),
+                                       cmocka_unit_test(refuses_mistakes_with_their_line),
                                        cmocka_unit_test(counts_right_answers)};
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -1,4 +1,5 @@
-// Scores of choices and perplexity on a tiny model, against logits that are read one text at a time.
+// Scores of choices and perplexity on a tiny model, against logits that are read one text at a
+// time.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,13 +27,23 @@ typedef struct fixture {
 static const char vocabulary[] =
     "{\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
     "\"trim_offsets\":true,\"use_regex\":false},\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\","
-    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,"
+    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{"
+    "\"a\":0,\"b\":1,"
     "\"c\":2,\"d\":3,\"e\":4,\"ab\":5},\"merges\":[\"a b\"]}}";
 
 static int open_fixture(void **state) {
     static fixture f;
-    model_config c = {.arch = MODEL_LLAMA, .dim = 32, .layers = 2, .heads = 2, .kv_heads = 1, .ffn_dim = 64, .vocab = VOCAB,
-                      .context = CONTEXT, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    model_config c = {.arch = MODEL_LLAMA,
+                      .dim = 32,
+                      .layers = 2,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .ffn_dim = 64,
+                      .vocab = VOCAB,
+                      .context = CONTEXT,
+                      .rope_theta = 10000,
+                      .norm_eps = 1e-5f,
+                      .tied = true};
     tiny_model_new(&f.model, &c, WEIGHT_F32, 5);
     engine_source source = tiny_source(&f.model);
     braid_error error = {0};
@@ -78,17 +89,19 @@ static void scores_choices_like_single_texts(void **state) {
     static const char *one[] = {"c", "dd", "ecdab"}, *two[] = {"b", "bd", "c"};
     choice_item items[] = {{1, 0, 3, "abc", one, 0}, {2, 0, 3, "ca", two, 3}, {3, 0, 3, "e", one, 6}};
     choice_task task = {.items = items, .count = 3, .choices = 9};
-    // the query "ca" and the choice "b" are the tokens c and ab: a is no token of them, and the choice is ab
-    static const expected all[] = {{{5, 2, 2}, 3, 2},    {{5, 2, 3, 3}, 4, 2}, {{5, 2, 4, 2, 3, 5}, 6, 2},
-                                   {{2, 5}, 2, 1},       {{2, 5, 3}, 3, 1},    {{2, 0, 2}, 3, 2},
-                                   {{4, 2}, 2, 1},       {{4, 3, 3}, 3, 1},    {{4, 4, 2, 3, 5}, 5, 1}};
+    // the query "ca" and the choice "b" are the tokens c and ab: a is no token of them, and the
+    // choice is ab
+    static const expected all[] = {{{5, 2, 2}, 3, 2}, {{5, 2, 3, 3}, 4, 2}, {{5, 2, 4, 2, 3, 5}, 6, 2},
+                                   {{2, 5}, 2, 1},    {{2, 5, 3}, 3, 1},    {{2, 0, 2}, 3, 2},
+                                   {{4, 2}, 2, 1},    {{4, 3, 3}, 3, 1},    {{4, 4, 2, 3, 5}, 5, 1}};
     for (uint32_t together = 1; together <= 4; together++) {
         const choice_settings settings = {.together = together};
         double scores[9];
         braid_error error = {0};
         if (choices_score(f->e, f->letters, &task, &settings, scores, &error)) fail_msg("%s", error.text);
         for (int i = 0; i < 9; i++)
-            assert_memory_equal(&scores[i], &(double){reference(f, all[i].ids, all[i].from, all[i].count)}, sizeof(double));
+            assert_memory_equal(&scores[i], &(double){reference(f, all[i].ids, all[i].from, all[i].count)},
+                                sizeof(double));
     }
 }
 
@@ -138,7 +151,10 @@ static void refuses_windows(void **state) {
         uint32_t window, stride;
         size_t count;
         braid_err want;
-    } cases[] = {{1, 1, 5, BRAID_CONFIG}, {8, 8, 5, BRAID_CONFIG}, {8, 0, 5, BRAID_CONFIG}, {CONTEXT + 1, 8, 5, BRAID_LIMIT},
+    } cases[] = {{1, 1, 5, BRAID_CONFIG},
+                 {8, 8, 5, BRAID_CONFIG},
+                 {8, 0, 5, BRAID_CONFIG},
+                 {CONTEXT + 1, 8, 5, BRAID_LIMIT},
                  {8, 4, 1, BRAID_ARGUMENT}};
     const uint32_t ids[5] = {0}, foreign[3] = {0, VOCAB, 0};
     perplexity p;
@@ -153,8 +169,8 @@ static void refuses_windows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_choices_like_single_texts), cmocka_unit_test(refuses_items_that_do_not_fit),
-        cmocka_unit_test(measures_a_text_in_windows), cmocka_unit_test(refuses_windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_choices_like_single_texts),
+                                       cmocka_unit_test(refuses_items_that_do_not_fit),
+                                       cmocka_unit_test(measures_a_text_in_windows), cmocka_unit_test(refuses_windows)};
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }
