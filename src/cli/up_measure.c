@@ -172,7 +172,7 @@ static void put_peer(FILE *file, const swarm *s, const child *c, loop_cost cost)
     const char *name = c->role == CHILD_LEADER ? "data1" : c->name;
     fprintf(file, "- {name: %s, %s", name, c->role == CHILD_RELAY ? "" : "role: data, ");
     if (c->role == CHILD_RELAY) fprintf(file, "stage: %u, ", f->stage);
-    fprintf(file, "machine: here, capacity: %u, threads: %llu", f->capacity, (unsigned long long)s->threads);
+    fprintf(file, "machine: here, capacity: %u, threads: %llu", f->capacity, (unsigned long long)s->settings.threads);
     put_ms(file, "forward_ms", mean_ns(s, c, JOB_FORWARD));
     if (c->role != CHILD_RELAY) put_ms(file, "loss_ms", mean_ns(s, c, JOB_LOSS));
     put_ms(file, "backward_ms", mean_ns(s, c, JOB_BACKWARD));
@@ -200,14 +200,14 @@ static bool path_whole(const char *path, char out[PATH_MAX]) {
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
-        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run needs more than %d iterations", s->measure, MEASURE_WARM_UP);
+        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run needs more than %d iterations", s->settings.measure, MEASURE_WARM_UP);
     double cores = cores_ours(&s->clock);
-    if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->measure);
-    if (!path_whole(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
-    FILE *file = fopen(s->measure, "w");
-    if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno));
+    if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->settings.measure);
+    if (!path_whole(s->settings.run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->settings.run_path, strerror(errno));
+    FILE *file = fopen(s->settings.measure, "w");
+    if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->settings.measure, strerror(errno));
     const up_clock *c = &s->clock;
-    uint64_t iterations = s->iteration - s->first, counted = c->seen - MEASURE_WARM_UP;
+    uint64_t iterations = s->progress.iteration - s->progress.first, counted = c->seen - MEASURE_WARM_UP;
     loop_cost cost = loop_costs(s);
     fprintf(file, "# Measured by braid up: %llu iterations of %.4f s each, %.2f cores for %u processes. Processor times; see docs/results/truth.md.\n",
             (unsigned long long)counted, (c->last_s - c->start_s) / (double)counted, cores, s->child_count);
@@ -217,5 +217,5 @@ braid_err measure_write(const swarm *s, braid_error *error) {
         if (s->children[i]->measured) put_peer(file, s, s->children[i], cost);
     bool bad = ferror(file) != 0;
     bad = fclose(file) != 0 || bad;
-    return bad ? braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno)) : BRAID_OK;
+    return bad ? braid_fail(error, BRAID_IO, "cannot write %s: %s", s->settings.measure, strerror(errno)) : BRAID_OK;
 }
