@@ -23,7 +23,7 @@ static const char examples[] =
 static void tell_killed(swarm *s, const child *c) {
     report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->progress.iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
-    snprintf(news.phase, sizeof news.phase, "%s", c->armed || (c->spared && !c->killed) ? fault_point_name(c->armed_at) : "");
+    snprintf(news.phase, sizeof news.phase, "%s", c->order.armed || (c->order.spared && !c->killed) ? fault_point_name(c->order.armed_at) : "");
     s->orders.kills++;
     losses_note(s, &news);
     report_tell(s->report, &news);
@@ -32,7 +32,7 @@ static void tell_killed(swarm *s, const child *c) {
 static void note_cause(swarm *s, child *c, int64_t status, int signal_number) {
     uint64_t before = s->memory.oom_kills;
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
-    cause_text(status, signal_number, c->complaint, &s->memory, s->memory.oom_kills > before, c->cause);
+    cause_text(status, signal_number, c->output.complaint, &s->memory, s->memory.oom_kills > before, c->cause);
 }
 
 static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
@@ -49,7 +49,7 @@ static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
 // The former leader's error may also be the reason why the other data peers failed.
 static void fail_without_data(swarm *s, const child *last) {
     char text[sizeof s->finish.why];
-    const char *why = *s->finish.why ? s->finish.why : last->complaint;
+    const char *why = *s->finish.why ? s->finish.why : last->output.complaint;
     snprintf(text, sizeof text, "%.400s%sthe last data peer is gone; resume from a checkpoint with --resume", why, *why ? "; " : "");
     swarm_fail(s, text);
 }
@@ -74,7 +74,7 @@ static void plan_return(swarm *s, child *c) {
 }
 
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
-    bool wanted = signal_number == SIGKILL && (c->killed || c->armed || c->spared);
+    bool wanted = signal_number == SIGKILL && (c->killed || c->order.armed || c->order.spared);
     if (wanted && !s->finish.ending) {
         orders_note_death(s, c);
         tell_killed(s, c);
@@ -88,10 +88,10 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     bool left = c->told_end && !wanted && !s->finish.ending;
     if (left) snprintf(c->cause, sizeof c->cause, "left in order after an outside request");
     if (!well || left) stages_note_death(s, c);
-    if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
+    if (wanted && c->order.takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
     plan_return(s, c);
-    c->armed = c->spared = c->joined = false;
+    c->order.armed = c->order.spared = c->joined = false;
     if (s->alive == 0) swarm_done(s);
 }
 

@@ -183,7 +183,7 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
     return err ? err : add_deaths(s, &m, CHILD_LEADER, c.leader, error);
 }
 
-static bool is_available(const child *c) { return c->alive && !c->armed && !c->killed && c->joined && c->ready; }
+static bool is_available(const child *c) { return c->alive && !c->order.armed && !c->killed && c->joined && c->ready; }
 
 // Whether the stage can continue without this peer.
 static bool can_spare(const swarm *s, const child *c) {
@@ -214,7 +214,7 @@ static bool quorum_remains(swarm *s, const child *victim) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *c = s->children[i];
         if (c->exited) dying += c->voted && (c->listed || now < c->gone_ms + UP_REPLACED_MS);
-        else dying += (c->armed || c->killed) && chaos_may_vote(s, c);
+        else dying += (c->order.armed || c->killed) && chaos_may_vote(s, c);
     }
     return dying <= (s->settings.voters - 1) / 2;
 }
@@ -234,7 +234,7 @@ void chaos_take_stage(swarm *s, uint64_t number) {
 
 static order_wait child_waits(swarm *s, const child *c, const action *a) {
     if (c->exited) return WAIT_DEAD;
-    if (c->armed || c->killed) return WAIT_DYING;
+    if (c->order.armed || c->killed) return WAIT_DYING;
     if (!is_available(c)) return WAIT_BEHIND;
     if (!a->stage && !can_spare(s, c)) return WAIT_LAST;
     return quorum_remains(s, c) ? WAIT_NOT : WAIT_VOTES;
@@ -250,7 +250,7 @@ static child *victim_choose(swarm *s, action *a) {
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        uint32_t idle = a->kind == ACTION_ARM ? c->idle : 0;
+        uint32_t idle = a->kind == ACTION_ARM ? c->work.idle : 0;
         if (!matches_role(s, c, a) || (a->number && c->number != a->number) || (a->stage && c->stage != a->stage)) continue;
         order_wait waits = child_waits(s, c, a);
         if (waits > a->waits) a->waits = waits;
@@ -265,7 +265,7 @@ static child *victim_choose(swarm *s, action *a) {
 static bool do_kill(swarm *s, action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
-    victim->takes_stage = a->stage != 0;
+    victim->order.takes_stage = a->stage != 0;
     child_kill(victim);
     a->came = true;
     return true;
@@ -274,16 +274,16 @@ static bool do_kill(swarm *s, action *a) {
 static bool do_arm(swarm *s, action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
-    victim->order = (uint32_t)(a - s->orders.action);
+    victim->order.index = (uint32_t)(a - s->orders.action);
     memcpy(a->victim, victim->name, sizeof a->victim);
     a->waits = WAIT_NOT;
     char command[64];
     snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
     child_command(victim, command);
-    victim->armed = true;
-    victim->takes_stage = a->stage != 0;
-    victim->armed_at = a->at.point;
-    victim->armed_iteration = s->progress.iteration;
+    victim->order.armed = true;
+    victim->order.takes_stage = a->stage != 0;
+    victim->order.armed_at = a->at.point;
+    victim->order.armed_iteration = s->progress.iteration;
     return true;
 }
 
@@ -302,18 +302,18 @@ static bool do_spawn(swarm *s, action *a) {
 // A relay without work may never reach its fault point. It is spared, and another relay dies
 // instead.
 static void let_live(swarm *s, child *c) {
-    action *a = &s->orders.action[c->order];
-    if (a->number || c->idle < UP_HURRY_ITERATIONS) return;
+    action *a = &s->orders.action[c->order.index];
+    if (a->number || c->work.idle < UP_HURRY_ITERATIONS) return;
     child_command(c, "live\n");
-    c->armed = false;
-    c->spared = true;
-    c->spared_version = c->version;
+    c->order.armed = false;
+    c->order.spared = true;
+    c->order.spared_version = c->version;
     a->done = false;
 }
 
 // After two more iterations the command to live has arrived, so a later death was not ordered.
 static void forget_spared(child *c) {
-    if (c->version > c->spared_version + 1) c->spared = false;
+    if (c->version > c->order.spared_version + 1) c->order.spared = false;
 }
 
 // A data peer that joined late owns no microbatches and may never reach its fault point. Meanwhile
@@ -322,17 +322,17 @@ static void hurry(swarm *s) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
         forget_spared(c);
-        if (!c->alive || !c->armed || s->progress.iteration < c->armed_iteration + UP_HURRY_ITERATIONS) continue;
+        if (!c->alive || !c->order.armed || s->progress.iteration < c->order.armed_iteration + UP_HURRY_ITERATIONS) continue;
         if (c->role == CHILD_RELAY) {
             let_live(s, c);
             continue;
         }
-        c->armed = false;
+        c->order.armed = false;
         if (!can_spare(s, c)) {
-            c->armed = true;
+            c->order.armed = true;
             continue;
         }
-        s->orders.action[c->order].came = true;
+        s->orders.action[c->order.index].came = true;
         child_kill(c);
     }
 }

@@ -14,18 +14,18 @@ extern char **environ;
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room) {
     child *c = handle->data;
     (void)wanted;
-    *room = uv_buf_init(c->input, sizeof c->input);
+    *room = uv_buf_init(c->output.input, sizeof c->output.input);
 }
 
 static void on_line(child *c) {
     unsigned long long version;
     report_event news;
     if (c->swarm->settings.measure && measure_line(c)) return;
-    if (sscanf(c->line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
+    if (sscanf(c->output.line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
         c->swarm->hooks.advanced(c->swarm, c, version);
         return;
     }
-    if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) c->swarm->hooks.event(c->swarm, c, &news);
+    if (report_from_json(c->output.line, c->output.bytes, &news, NULL) == BRAID_OK) c->swarm->hooks.event(c->swarm, c, &news);
 }
 
 // A child is gone once it has exited and its output is read to the end: the output may report a
@@ -46,12 +46,12 @@ static void on_events(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
     }
     for (ssize_t i = 0; i < count; i++) {
         if (bytes->base[i] != '\n') {
-            if (c->line_bytes + 1 < sizeof c->line) c->line[c->line_bytes++] = bytes->base[i];
+            if (c->output.bytes + 1 < sizeof c->output.line) c->output.line[c->output.bytes++] = bytes->base[i];
             continue;
         }
-        c->line[c->line_bytes] = 0;
+        c->output.line[c->output.bytes] = 0;
         on_line(c);
-        c->line_bytes = 0;
+        c->output.bytes = 0;
     }
 }
 
@@ -62,12 +62,12 @@ static void on_complaints(uv_stream_t *stream, ssize_t count, const uv_buf_t *by
     for (ssize_t i = 0; i < count; i++) {
         char letter = bytes->base[i];
         if (letter == '\n') {
-            c->complaint_bytes = 0;
+            c->output.complaint_bytes = 0;
             continue;
         }
-        if (c->complaint_bytes + 1 >= sizeof c->complaint) continue;
-        c->complaint[c->complaint_bytes++] = letter;
-        c->complaint[c->complaint_bytes] = 0;
+        if (c->output.complaint_bytes + 1 >= sizeof c->output.complaint) continue;
+        c->output.complaint[c->output.complaint_bytes++] = letter;
+        c->output.complaint[c->output.complaint_bytes] = 0;
     }
 }
 
@@ -241,7 +241,7 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
     c->swarm = s;
     c->role = role;
     c->generation = s->progress.generation;
-    c->idle = 1;
+    c->work.idle = 1;
     s->children[s->child_count++] = c;
     c->number = number;
     if (role == CHILD_LEADER) strcpy(c->name, "leader");

@@ -68,8 +68,8 @@ braid_err orders_check(const swarm *s, braid_error *error) {
 }
 
 void orders_note_death(swarm *s, const child *c) {
-    bool on_order = c->armed || (c->spared && !c->killed);
-    if (on_order) s->orders.action[c->order].came = s->orders.action[c->order].done = true;
+    bool on_order = c->order.armed || (c->order.spared && !c->killed);
+    if (on_order) s->orders.action[c->order.index].came = s->orders.action[c->order.index].done = true;
 }
 
 static const char *const waits_words[] = {

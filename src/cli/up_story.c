@@ -179,23 +179,23 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
 // Each process reports its computed work after every iteration, so a killed process lacks its last
 // iteration.
 static void note_work(child *c, const report_event *news) {
-    c->idle = news->computed_seconds > c->computed_seconds ? 0 : c->idle + 1;
-    c->wasted = news->wasted;
-    c->carried = news->carried;
-    c->carried_bytes = news->carried_bytes;
-    c->computed_seconds = news->computed_seconds;
-    c->wasted_seconds = news->wasted_seconds;
+    c->work.idle = news->computed_seconds > c->work.computed_seconds ? 0 : c->work.idle + 1;
+    c->work.wasted = news->wasted;
+    c->work.carried = news->carried;
+    c->work.carried_bytes = news->carried_bytes;
+    c->work.computed_seconds = news->computed_seconds;
+    c->work.wasted_seconds = news->wasted_seconds;
 }
 
 void story_sum_work(const swarm *s, report_event *news) {
     news->wasted = news->carried = news->carried_bytes = 0;
     news->computed_seconds = news->wasted_seconds = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
-        news->wasted += s->children[i]->wasted;
-        news->carried += s->children[i]->carried;
-        news->carried_bytes += s->children[i]->carried_bytes;
-        news->computed_seconds += s->children[i]->computed_seconds;
-        news->wasted_seconds += s->children[i]->wasted_seconds;
+        news->wasted += s->children[i]->work.wasted;
+        news->carried += s->children[i]->work.carried;
+        news->carried_bytes += s->children[i]->work.carried_bytes;
+        news->computed_seconds += s->children[i]->work.computed_seconds;
+        news->wasted_seconds += s->children[i]->work.wasted_seconds;
     }
 }
 

@@ -39,6 +39,40 @@ typedef enum child_role { CHILD_LEADER, CHILD_DATA, CHILD_RELAY } child_role;
 
 typedef struct swarm swarm;
 
+// up_children.c: the pipes' contents that are not processed yet.
+typedef struct child_output {
+    char line[REPORT_MAX_LINE];  // of its standard output, incomplete
+    size_t bytes;
+    char complaint[512];         // the last line on its standard error
+    size_t complaint_bytes;
+    char input[4096];            // room for the next read
+} child_output;
+
+// up_chaos.c: the ordered death of a child.
+typedef struct child_order {
+    bool armed;            // has a fault set and will die soon
+    bool takes_stage;      // all other peers of its stage die with it
+    bool spared;           // had a fault set; the command to live may not have arrived yet
+    uint64_t spared_version;  // its version when that command was sent
+    fault_point armed_at;
+    uint64_t armed_iteration;
+    uint32_t index;        // of the action that set the fault
+} child_order;
+
+// up_story.c: a child's work, by its latest report.
+typedef struct child_work {
+    uint32_t idle;         // iterations since its last computation
+    double computed_seconds, wasted_seconds;
+    uint64_t wasted, carried, carried_bytes;
+} child_work;
+
+// up_measure.c
+typedef struct child_measure {
+    bool known;            // `figures` have been reported
+    double processor_s;    // processor time at the latest reading
+    node_figures figures;  // the latest ones
+} child_measure;
+
 typedef struct child {
     swarm *swarm;
     child_role role;
@@ -49,14 +83,6 @@ typedef struct child {
     uint32_t open_handles;
     pid_t pid;
     bool alive, killed;    // killed: on purpose
-    bool armed;            // has a fault set and will die soon
-    bool takes_stage;      // all other peers of its stage die with it
-    bool spared;           // had a fault set; the command to live may not have arrived yet
-    uint64_t spared_version;  // its version when that command was sent
-    fault_point armed_at;
-    uint64_t armed_iteration;
-    uint32_t order;        // index of the action that set the fault
-    uint32_t idle;         // iterations since its last computation, by its latest report
     bool told_end;
     bool exited, heard_out;  // its exit is known; its output is read to the end
     int64_t status;
@@ -73,17 +99,11 @@ typedef struct child {
     bool listed;           // still a member in the log, dead or not
     uint64_t member, stage, version;
     uint64_t generation;   // of the run, by its latest report
-    char line[REPORT_MAX_LINE];
-    size_t line_bytes;
-    bool measured;
-    double processor_s;    // processor time at the latest reading
-    double computed_seconds, wasted_seconds;  // by its latest report
-    uint64_t wasted, carried, carried_bytes;
-    node_figures figures;  // the latest ones, if `measured`
-    char complaint[512];   // the last line on its standard error
     char cause[CAUSE_TEXT];  // the cause of its death, "": requested
-    size_t complaint_bytes;
-    char input[4096];
+    child_output output;
+    child_order order;
+    child_work work;
+    child_measure measure;
 } child;
 
 typedef enum action_kind { ACTION_KILL, ACTION_ARM, ACTION_SPAWN } action_kind;

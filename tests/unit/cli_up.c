@@ -201,7 +201,7 @@ static void test_a_stage_without_a_standby_is_spared(void **state) {
     leader_says_shadow(s, "4444dddd", 20, 1);
     chaos_step(s);
     assert_int_equal(orders_left(s), 0);
-    assert_true(relay->killed && relay->takes_stage);
+    assert_true(relay->killed && relay->order.takes_stage);
 }
 
 // A child without a command pipe.
@@ -240,22 +240,22 @@ static child *spared_relay(swarm *s, child **other_one) {
     loop_begin(s);
     child *idle = one_more(s, CHILD_RELAY, 1), *busy = one_more(s, CHILD_RELAY, 1);
     idle->version = busy->version = 100;
-    idle->idle = 1;
+    idle->work.idle = 1;
     for (int i = 0; i < 20; i++) {
         child *other = one_more(s, CHILD_RELAY, 1);
         other->version = 100;
-        other->idle = 1;
+        other->work.idle = 1;
     }
     assert_int_equal(chaos_add_kill(s, "any@iteration:0/backward", &error), BRAID_OK);
     chaos_step(s);
-    assert_true(busy->armed && !idle->armed);
+    assert_true(busy->order.armed && !idle->order.armed);
     for (uint64_t i = 1; i <= UP_HURRY_ITERATIONS; i++) {  // the two relays swap roles
-        assert_true(busy->armed);
+        assert_true(busy->order.armed);
         works(s, busy, i, 0);
         works(s, idle, i, (double)i);
         works(s, s->children[LEADER], i, (double)i);
     }
-    assert_true(idle->armed && !busy->armed);
+    assert_true(idle->order.armed && !busy->order.armed);
     assert_int_equal(orders_left(s), 1);
     *other_one = idle;
     return busy;
@@ -274,7 +274,7 @@ static void test_a_spared_relay_is_ordinary_again(void **state) {
     swarm *s = *state;
     child *other, *spared = spared_relay(s, &other);
     swarm_advanced(s, spared, spared->version + 1);
-    assert_true(spared->spared);
+    assert_true(spared->order.spared);
     swarm_advanced(s, spared, spared->version + 1);
     swarm_child_gone(s, spared, 0, SIGKILL);
     assert_int_equal(s->orders.kills, 0);
@@ -480,8 +480,8 @@ static void test_the_end_names_losses_and_repairs(void **state) {
     leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
     leader_says(s, REPORT_JOINED, "5555eeee", 21, 1);
     leader_says(s, REPORT_JOINED, "6666ffff", 22, 1);
-    s->children[RELAY]->armed = true;
-    s->children[RELAY]->armed_at = FAULT_BACKWARD;
+    s->children[RELAY]->order.armed = true;
+    s->children[RELAY]->order.armed_at = FAULT_BACKWARD;
     says_repair(s, 10 + RELAY, "forward");  // a repair may be reported before the loss
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
     leader_says(s, REPORT_EXPELLED, peers[RELAY], 10 + RELAY, 1);
