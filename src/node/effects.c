@@ -4,7 +4,6 @@
 #include "node/trace.h"
 #include "train/diverged.h"
 
-#include <malloc.h>
 #include <string.h>
 
 static void effect_send(node *n, const effect *e) {
@@ -66,7 +65,7 @@ static void effect_exit(node *n, const effect *e) {
 
 // A job holds a reference to each of its input blobs until it ends, so a release by the core cannot
 // free them.
-static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
+void node_job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
     if (work->in) each(n->blobs, work->in);
     for (uint32_t i = 0; i < work->inputs; i++)
         if (work->input[i] != JOB_OWN_SUM) each(n->blobs, work->input[i]);
@@ -90,7 +89,7 @@ static void effect_do(node *n, const effect *e) {
     case EFFECT_CLOSE: net_close(n->net, &e->id, "the protocol closed the link"); break;
     case EFFECT_JOB:
         n->worked = true;
-        job_blobs(n, e->job, blobs_hold);
+        node_job_blobs(n, e->job, blobs_hold);
         compute_post(n->compute, e->job);
         break;
     case EFFECT_APPEND: effect_append(n, e->entry); break;
@@ -167,6 +166,14 @@ static void advance_look(node *n) {
     if (n->callbacks.advanced) n->callbacks.advanced(n->callbacks.context, view.version);
 }
 
+void node_unlogged(node *n) {
+    if (n->dropped || n->phase != NODE_RUNNING) return;
+    n->dropped = true;
+    if (n->stop_ns == 0) n->stop_ns = clock_now_ns();
+    node_note(n, "%s; saving the state before this iteration", n->error.text);
+    node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true, .unlogged = true});
+}
+
 void node_feed(node *n, const event *e) {
     if (n->phase != NODE_RUNNING) return;
     BRAID_ASSERT(!n->stepping);
@@ -181,81 +188,4 @@ void node_feed(node *n, const event *e) {
     if (n->end_wanted) node_end(n);
     else deadline_arm(n);
     if (n->unlogged && !n->dropped) node_unlogged(n);
-}
-
-void node_tick(node *n) {
-    n->idle_ticks = n->worked ? 0 : n->idle_ticks + 1;
-    n->worked = n->compute && compute_busy(n->compute);
-    if (n->idle_ticks == NODE_IDLE_TICKS) {
-        blobs_trim(n->blobs);
-        malloc_trim(0);
-    }
-    if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
-    if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
-    node_ending_tick(n);
-    if (n->phase == NODE_RUNNING) node_enquire_again(n);
-    bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
-    if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
-        braid_error error;
-        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s%s%s", n->config.leader.address, (double)n->config.patience_ns * 1e-9, *n->leader_lost ? ": " : "",
-                   n->leader_lost);
-        node_fail(n, &error);
-    }
-}
-
-void node_job_run(void *context, const job *work, job_result *result) {
-    node *n = context;
-    uint64_t start = clock_thread_ns();
-    jobs_run(n->jobs, work, result);
-    n->measure.job_ns = clock_thread_ns() - start;
-}
-
-static void tell_saved(node *n, bool failed) {
-    const braid_error *why = jobs_save_error(n->jobs);
-    uint32_t removed = failed ? 0 : jobs_saved_removed(n->jobs);
-    if (removed > 0) node_note(n, "the disk is full: %u older checkpoint%s removed to save this one", removed, removed == 1 ? " was" : "s were");
-    if (n->callbacks.saved) n->callbacks.saved(n->callbacks.context, jobs_saved_path(n->jobs), failed && why ? why->text : NULL);
-}
-
-void node_job_done(void *context, const job *work, const job_result *result) {
-    node *n = context;
-    job_blobs(n, work, blobs_release);
-    measure_job(&n->measure, work);
-    const braid_error *broken = jobs_worker_error(n->jobs);
-    if (broken && jobs_text_lost(n->jobs)) {
-        node_text_lost(n, broken);
-    } else if (broken) {
-        node_fail(n, broken);
-        return;
-    }
-    if (work->kind == JOB_SAVE_END) tell_saved(n, result->failed);
-    if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_JOB_DONE, .result = result});
-    else if (result->out) blobs_release(n->blobs, result->out);
-}
-
-void node_committed(void *context, const log_entry *entry) {
-    node *n = context;
-    if (n->base_left > 0) {
-        if (--n->base_left > 0) return;
-        entry = &n->base;
-    } else if (entry->kind == LOG_BASE && entry->u.base.entries > 0) {
-        n->base = *entry;
-        n->base_left = entry->u.base.entries;
-        return;
-    }
-    node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
-}
-
-// A failed log disk of the only voter, or of one of two, ends all decisions, so the state before
-// this iteration is saved. With more voters the others continue without this one.
-void node_log_failed(void *context, const braid_error *error) {
-    node *n = context;
-    peer_view view;
-    peer_look(n->core, &view);
-    n->error = *error;
-    if (view.leads && view.voters <= 2 && n->phase == NODE_RUNNING) n->unlogged = true;
-    else n->end_wanted = true;
-    if (n->stepping) return;
-    if (n->end_wanted) node_end(n);
-    else node_unlogged(n);
 }

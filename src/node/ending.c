@@ -183,11 +183,3 @@ void node_text_lost(node *n, const braid_error *error) {
     node_note(n, "%s", error->text);
     node_end_run(n, true);
 }
-
-void node_unlogged(node *n) {
-    if (n->dropped || n->phase != NODE_RUNNING) return;
-    n->dropped = true;
-    begin_limit(n);
-    node_note(n, "%s; saving the state before this iteration", n->error.text);
-    node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true, .unlogged = true});
-}

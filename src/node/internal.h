@@ -139,13 +139,37 @@ struct node {
     message scratch;
 };
 
+static inline member_kind node_kind(const node *n) {
+    return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY;
+}
+
+// shutdown.c
+void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void node_fail(node *n, const braid_error *error);  // keeps the first error, and ends the node
+// Sends the last messages, then stops. May be called inside a link's callback.
+void node_end(node *n);
+void node_stop_now(node *n);  // must not be called inside a link's callback
+
+// announce.c
+braid_err node_announce(node *n, braid_error *error);
+void node_leader_is(node *n, const braid_id *id, const char *address);
+
 // effects.c
 void node_feed(node *n, const event *e);
-void node_tick(node *n);
+// Calls `each` for every input blob of the job.
+void node_job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id));
+void node_unlogged(node *n);  // the log cannot be written, and the cluster can decide nothing without this peer
+
+// results.c
 void node_job_run(void *context, const job *work, job_result *result);
 void node_job_done(void *context, const job *work, const job_result *result);
 void node_committed(void *context, const log_entry *entry);
 void node_log_failed(void *context, const braid_error *error);
+
+// begin.c
+braid_err node_try_kernels(node *n, braid_error *error);
+braid_err node_prepare(node *n, braid_error *error);  // all that depends on the run's description alone
+braid_err node_begin(node *n, braid_error *error);
 
 // links.c
 void node_net_callbacks(node *n, net_callbacks *out);
@@ -153,15 +177,6 @@ braid_err node_listen(node *n, braid_error *error);
 void node_enquire(node *n);
 void node_enquire_again(node *n);
 void node_enquiry_failed(node *n, const char *reason);
-
-// node.c
-braid_err node_try_kernels(node *n, braid_error *error);
-braid_err node_begin(node *n, braid_error *error);
-void node_end(node *n);
-void node_fail(node *n, const braid_error *error);
-void node_stop_now(node *n);
-void node_leader_is(node *n, const braid_id *id, const char *address);
-void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // own_log.c
 braid_err node_open_log(node *n, braid_error *error);
@@ -191,6 +206,5 @@ void node_end_run(node *n, bool drop);    // ends the run if this peer leads it;
 void node_save(node *n, bool quiet);      // writes a checkpoint if this peer leads; quiet: no message if it does not
 void node_ending_tick(node *n);           // enforces the limits of orderly ends
 void node_text_lost(node *n, const braid_error *error);
-void node_unlogged(node *n);              // the log cannot be written, and the cluster can decide nothing without this peer
 
 #endif
