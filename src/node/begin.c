@@ -73,10 +73,10 @@ static void core_config(node *n, peer_config *config) {
     *config = (peer_config){
         .self = identity_id(n->config.identity),
         .leader = n->config.role == NODE_LEADER,
-        .lacks_start = n->goes_on && jobs_start_version(n->jobs) != n->plan.start_version,
+        .lacks_start = n->start.goes_on && jobs_start_version(n->jobs) != n->plan.start_version,
         .kind = node_kind(n),
         .capacity = n->capacity,
-        .store = n->log_store,
+        .store = n->start.log_store,
         .voters = (uint16_t)n->config.voters,
         .share = (uint16_t)n->config.share,
         .has_checkpoint = n->config.resume != NULL,
@@ -86,12 +86,12 @@ static void core_config(node *n, peer_config *config) {
     };
     if (n->data) config->text = train_data_hash(n->data);
     config->host = n->config.beside;
-    strcpy(config->address, n->address);
+    strcpy(config->address, n->own.address);
     config->leader_id = config->leader ? config->self : n->config.leader.leader;
-    strcpy(config->leader_address, config->leader ? n->address : n->config.leader.address);
-    if (!config->leader && !id_equal(&n->named.leader, &config->leader_id)) {
-        config->named_id = n->named.leader;
-        strcpy(config->named_address, n->named.address);
+    strcpy(config->leader_address, config->leader ? n->own.address : n->config.leader.address);
+    if (!config->leader && !id_equal(&n->leader.named.leader, &config->leader_id)) {
+        config->named_id = n->leader.named.leader;
+        strcpy(config->named_address, n->leader.named.address);
     }
     if (getrandom(&config->random_seed, sizeof config->random_seed, 0) != sizeof config->random_seed)
         memcpy(&config->random_seed, config->self.bytes, sizeof config->random_seed);
@@ -106,28 +106,28 @@ static bool recall(void *context, const log_entry *record) {
 }
 
 static braid_err begin_core(node *n, braid_error *error) {
-    n->plan.start_version = n->generation % NODE_START_VERSIONS - 1;
+    n->plan.start_version = n->start.generation % NODE_START_VERSIONS - 1;
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;
     n->plan.standbys = (uint16_t)n->config.shadows;
     peer_config config;
     core_config(n, &config);
-    n->core_bytes = peer_bytes(&n->plan, &config);
+    n->memory.bytes = peer_bytes(&n->plan, &config);
     // Untouched zero pages take no memory.
-    n->core_memory =
-        mmap(NULL, n->core_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (n->core_memory == MAP_FAILED) {
-        n->core_memory = NULL;
+    n->memory.start =
+        mmap(NULL, n->memory.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (n->memory.start == MAP_FAILED) {
+        n->memory.start = NULL;
         return braid_fail(
             error, BRAID_MEMORY,
             "no memory for the protocol: it needs %zu MiB; make some free, or raise the limit (ulimit -v)",
-            n->core_bytes >> 20);
+            n->memory.bytes >> 20);
     }
-    n->core = peer_init(n->core_memory, &n->plan, &config, clock_now_ns());
-    log_file_recall(n->log_file, recall, n);
+    n->core = peer_init(n->memory.start, &n->plan, &config, clock_now_ns());
+    log_file_recall(n->start.log_file, recall, n);
     if (n->error.code) return braid_fail(error, n->error.code, "%s", n->error.text);
-    log_file *file = n->log_file;
-    n->log_file = NULL;
+    log_file *file = n->start.log_file;
+    n->start.log_file = NULL;
     return log_writer_new(&n->loop, file, node_committed, node_log_failed, n, &n->log, error);
 }
 
@@ -142,14 +142,14 @@ static void say_note(void *context, const char *text) { node_note(context, "%s",
 
 static void tell_notes(node *n) {
     char text[RUN_NOTE];
-    if (n->goes_on) return;
+    if (n->start.goes_on) return;
     run_notes(&n->run, train_data_bytes(n->data), say_note, n);
     if (jobs_rate_jumps(n->jobs, text)) node_note(n, "%s", text);
 }
 
 braid_err node_begin(node *n, braid_error *error) {
     braid_err err = n->jobs ? BRAID_OK : node_prepare(n, error);
-    if (!err && !n->log_file) err = node_open_log(n, error);
+    if (!err && !n->start.log_file) err = node_open_log(n, error);
     if (!err) err = begin_core(n, error);
     if (!err) err = node_announce(n, error);
     if (err) return err;

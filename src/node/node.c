@@ -52,8 +52,8 @@ static braid_err open_run(node *n, braid_error *error) {
     if (err) return err;
     braid_hash data = train_data_hash(n->data);
     n->run_hash = run_config_hash(&n->run, &data);
-    n->description_bytes = run_config_describe(&n->run, &data, n->description, sizeof n->description);
-    if (n->description_bytes == 0) return braid_fail(error, BRAID_LIMIT, "the run's description is too long");
+    n->description.bytes = run_config_describe(&n->run, &data, n->description.text, sizeof n->description.text);
+    if (n->description.bytes == 0) return braid_fail(error, BRAID_LIMIT, "the run's description is too long");
     return plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, &n->capacity, error);
 }
 
@@ -73,7 +73,7 @@ static braid_err share_files(node *n, net_config *config, braid_error *error) {
     links = sockets > handshakes ? sockets - handshakes : 1;
     config->max_handshakes = (uint32_t)handshakes;
     config->max_links = links < NET_MAX_LINKS ? (uint32_t)links : NET_MAX_LINKS;
-    n->max_links = config->max_links;
+    n->refused.max_links = config->max_links;
     return BRAID_OK;
 }
 
@@ -87,9 +87,9 @@ static braid_err open_links(node *n, braid_error *error) {
 
 static void on_tick(uv_timer_t *timer) {
     node *n = timer->data;
-    n->idle_ticks = n->worked ? 0 : n->idle_ticks + 1;
-    n->worked = n->compute && compute_busy(n->compute);
-    if (n->idle_ticks == NODE_IDLE_TICKS) {
+    n->idle.ticks = n->idle.worked ? 0 : n->idle.ticks + 1;
+    n->idle.worked = n->compute && compute_busy(n->compute);
+    if (n->idle.ticks == NODE_IDLE_TICKS) {
         blobs_trim(n->blobs);
         malloc_trim(0);
     }
@@ -97,11 +97,11 @@ static void on_tick(uv_timer_t *timer) {
     if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
     node_ending_tick(n);
     if (n->phase == NODE_RUNNING) node_enquire_again(n);
-    bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
-    if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
+    bool lost = n->phase == NODE_RUNNING && n->leader.lost_ns && n->config.patience_ns;
+    if (lost && clock_now_ns() - n->leader.lost_ns > n->config.patience_ns) {
         braid_error error;
-        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s%s%s", n->config.leader.address, (double)n->config.patience_ns * 1e-9, *n->leader_lost ? ": " : "",
-                   n->leader_lost);
+        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s%s%s", n->config.leader.address, (double)n->config.patience_ns * 1e-9, *n->leader.lost ? ": " : "",
+                   n->leader.lost);
         node_fail(n, &error);
     }
 }
@@ -130,7 +130,7 @@ static void note_claim(void *context, const char *text) { node_note(context, "%s
 static braid_err claim_checkpoints(node *n, braid_error *error) {
     if (!n->run.checkpoint[0]) return BRAID_OK;
     const checkpoint_start start = {.directory = n->run.checkpoint, .run = n->run_hash, .version = jobs_start_version(n->jobs),
-                                    .from = jobs_start_path(n->jobs), .anew = n->config.sets_aside, .newest = n->config.continues, .goes_on = n->goes_on,
+                                    .from = jobs_start_path(n->jobs), .anew = n->config.sets_aside, .newest = n->config.continues, .goes_on = n->start.goes_on,
                                     .wait_ms = CHECKPOINT_WAIT_MS, .note = note_claim, .context = n};
     return checkpoint_claim(&start, &n->lock, error);
 }
@@ -142,11 +142,11 @@ static braid_err prepare_leader(node *n, braid_error *error) {
     if (!err) err = node_find_newest(n, error);
     if (!err) err = node_prepare(n, error);
     uint64_t done = err ? 0 : jobs_start_version(n->jobs), wanted = n->run.recipe.iterations;
-    if (!err && !n->goes_on && done > wanted)
+    if (!err && !n->start.goes_on && done > wanted)
         err = braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted; raise train.iterations to do more", n->config.resume,
                          (unsigned long long)done, (unsigned long long)wanted);
-    n->nothing = !err && !n->goes_on && done == wanted;
-    if (err || n->nothing) return err;
+    n->start.nothing = !err && !n->start.goes_on && done == wanted;
+    if (err || n->start.nothing) return err;
     err = claim_checkpoints(n, error);
     return err ? err : node_open_first_log(n, error);
 }
@@ -155,7 +155,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     node *n = calloc(1, sizeof *n);
     if (!n) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
     n->config = *config;
-    n->named = config->leader;
+    n->leader.named = config->leader;
     n->callbacks = config->callbacks;
     n->die_at = config->die_at;
     n->lock = -1;
@@ -184,11 +184,11 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
 // A relay of a run on this machine needs no other address, nor do the processes of `braid up`.
 static void note_local(node *n) {
     bool joins_local = n->config.role == NODE_RELAY && address_list_is_local(n->config.leader.address);
-    if (n->config.supervised || joins_local || !address_list_is_local(n->address)) return;
-    if (n->address_guessed)
-        node_note(n, "only processes on this machine can join at %s: it has no address but loopback; connect it to a network, or give the address of a tunnel to it (--public-address HOST:PORT)", n->address);
+    if (n->config.supervised || joins_local || !address_list_is_local(n->own.address)) return;
+    if (n->own.guessed)
+        node_note(n, "only processes on this machine can join at %s: it has no address but loopback; connect it to a network, or give the address of a tunnel to it (--public-address HOST:PORT)", n->own.address);
     else node_note(n, "only processes on this machine can join at %s (loopback); so that others can, give --listen 0.0.0.0:PORT, or the address of a router or tunnel to this machine (--public-address HOST:PORT)",
-              n->address);
+              n->own.address);
 }
 
 static void tell_listening(node *n) {
@@ -197,9 +197,9 @@ static void tell_listening(node *n) {
     ticket own = {.leader = self};
     note_local(n);
     char text[TICKET_MAX_TEXT];
-    strcpy(own.address, n->address);
+    strcpy(own.address, n->own.address);
     ticket_format(&own, text);
-    n->callbacks.listening(n->callbacks.context, &self, n->address, n->config.role == NODE_LEADER ? text : NULL);
+    n->callbacks.listening(n->callbacks.context, &self, n->own.address, n->config.role == NODE_LEADER ? text : NULL);
 }
 
 static void tell_complete(node *n) {
@@ -210,17 +210,17 @@ static void tell_complete(node *n) {
 }
 
 braid_err node_run(node *n, braid_error *error) {
-    if (n->nothing) {
+    if (n->start.nothing) {
         tell_complete(n);
         node_end(n);
     } else {
         tell_listening(n);
     }
-    if (n->nothing) {
+    if (n->start.nothing) {
         // No other peer knows this one.
     } else if (n->config.role == NODE_LEADER) {
         n->config.leader.leader = identity_id(n->config.identity);
-        strcpy(n->config.leader.address, n->address);
+        strcpy(n->config.leader.address, n->own.address);
         braid_error why;
         if (node_try_kernels(n, &why) || node_begin(n, &why)) node_fail(n, &why);
     } else {
@@ -238,9 +238,9 @@ void node_free(node *n) {
     train_data_free(n->data);
     blobs_free(n->blobs);
     split_free(&n->split);
-    if (n->core_memory) munmap(n->core_memory, n->core_bytes);
+    if (n->memory.start) munmap(n->memory.start, n->memory.bytes);
     if (n->trace) fclose(n->trace);
     checkpoint_release(n->run.checkpoint, n->lock);
-    free(n->links);
+    free(n->links.id);
     free(n);
 }

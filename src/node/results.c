@@ -39,12 +39,12 @@ void node_job_done(void *context, const job *work, const job_result *result) {
 
 void node_committed(void *context, const log_entry *entry) {
     node *n = context;
-    if (n->base_left > 0) {
-        if (--n->base_left > 0) return;
-        entry = &n->base;
+    if (n->base.left > 0) {
+        if (--n->base.left > 0) return;
+        entry = &n->base.entry;
     } else if (entry->kind == LOG_BASE && entry->u.base.entries > 0) {
-        n->base = *entry;
-        n->base_left = entry->u.base.entries;
+        n->base.entry = *entry;
+        n->base.left = entry->u.base.entries;
         return;
     }
     node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
@@ -58,11 +58,11 @@ void node_log_failed(void *context, const braid_error *error) {
     peer_look(n->core, &view);
     n->error = *error;
     if (view.leads && view.voters <= 2 && n->phase == NODE_RUNNING)
-        n->unlogged = true;
+        n->ending.unlogged = true;
     else
-        n->end_wanted = true;
-    if (n->stepping) return;
-    if (n->end_wanted)
+        n->ending.end_wanted = true;
+    if (n->due.stepping) return;
+    if (n->ending.end_wanted)
         node_end(n);
     else
         node_unlogged(n);

@@ -26,9 +26,9 @@ static void stop_passed(uv_timer_t *timer) { node_stop_now(timer->data); }
 void node_end(node *n) {
     if (n->phase >= NODE_STOPPING) return;
     n->phase = NODE_STOPPING;
-    n->end_wanted = false;
-    for (uint32_t i = 0; i < n->link_count; i++) net_close(n->net, &n->links[i], "this peer has left");
-    uv_timer_start(&n->deadline, stop_passed, n->link_count ? NODE_STOP_MS : 0, 0);
+    n->ending.end_wanted = false;
+    for (uint32_t i = 0; i < n->links.count; i++) net_close(n->net, &n->links.id[i], "this peer has left");
+    uv_timer_start(&n->deadline, stop_passed, n->links.count ? NODE_STOP_MS : 0, 0);
 }
 
 static void close_handle(uv_handle_t *handle, void *unused) {
@@ -47,9 +47,9 @@ void node_stop_now(node *n) {
     log_writer_close(n->log);
     n->log = NULL;
     log_thread_end(&n->loop);
-    log_file_close(n->log_file);
-    n->log_file = NULL;
+    log_file_close(n->start.log_file);
+    n->start.log_file = NULL;
     uv_handle_t *own[] = {(uv_handle_t *)&n->deadline, (uv_handle_t *)&n->ticking, (uv_handle_t *)&n->retry,
-                          (uv_handle_t *)&n->signals, (uv_handle_t *)&n->commands};
+                          (uv_handle_t *)&n->signals, (uv_handle_t *)&n->command.pipe};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) close_handle(own[i], NULL);
 }
