@@ -250,7 +250,7 @@ static child *victim_choose(swarm *s, action *a) {
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        uint32_t idle = a->kind == ACTION_ARM ? c->work.idle : 0;
+        uint32_t idle = a->kind == ACTION_ARM ? c->idle : 0;
         if (!matches_role(s, c, a) || (a->number && c->number != a->number) || (a->stage && c->stage != a->stage)) continue;
         order_wait waits = child_waits(s, c, a);
         if (waits > a->waits) a->waits = waits;
@@ -303,7 +303,7 @@ static bool do_spawn(swarm *s, action *a) {
 // instead.
 static void let_live(swarm *s, child *c) {
     action *a = &s->orders.action[c->order.index];
-    if (a->number || c->work.idle < UP_HURRY_ITERATIONS) return;
+    if (a->number || c->idle < UP_HURRY_ITERATIONS) return;
     child_command(c, "live\n");
     c->order.armed = false;
     c->order.spared = true;

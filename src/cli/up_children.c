@@ -241,7 +241,7 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
     c->swarm = s;
     c->role = role;
     c->generation = s->progress.generation;
-    c->work.idle = 1;
+    c->idle = 1;
     s->children[s->child_count++] = c;
     c->number = number;
     if (role == CHILD_LEADER) strcpy(c->name, "leader");

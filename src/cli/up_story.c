@@ -179,23 +179,20 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
 // Each process reports its computed work after every iteration, so a killed process lacks its last
 // iteration.
 static void note_work(child *c, const report_event *news) {
-    c->work.idle = news->computed_seconds > c->work.computed_seconds ? 0 : c->work.idle + 1;
-    c->work.wasted = news->wasted;
-    c->work.carried = news->carried;
-    c->work.carried_bytes = news->carried_bytes;
-    c->work.computed_seconds = news->computed_seconds;
-    c->work.wasted_seconds = news->wasted_seconds;
+    c->idle = news->work.computed_seconds > c->work.computed_seconds ? 0 : c->idle + 1;
+    c->work = news->work;
 }
 
 void story_sum_work(const swarm *s, report_event *news) {
-    news->wasted = news->carried = news->carried_bytes = 0;
-    news->computed_seconds = news->wasted_seconds = 0;
+    report_work *sum = &news->work;
+    *sum = (report_work){0};
     for (uint32_t i = 0; i < s->child_count; i++) {
-        news->wasted += s->children[i]->work.wasted;
-        news->carried += s->children[i]->work.carried;
-        news->carried_bytes += s->children[i]->work.carried_bytes;
-        news->computed_seconds += s->children[i]->work.computed_seconds;
-        news->wasted_seconds += s->children[i]->work.wasted_seconds;
+        const report_work *own = &s->children[i]->work;
+        sum->wasted += own->wasted;
+        sum->carried += own->carried;
+        sum->carried_bytes += own->carried_bytes;
+        sum->computed_seconds += own->computed_seconds;
+        sum->wasted_seconds += own->wasted_seconds;
     }
 }
 

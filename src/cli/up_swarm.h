@@ -59,13 +59,6 @@ typedef struct child_order {
     uint32_t index;        // of the action that set the fault
 } child_order;
 
-// up_story.c: a child's work, by its latest report.
-typedef struct child_work {
-    uint32_t idle;         // iterations since its last computation
-    double computed_seconds, wasted_seconds;
-    uint64_t wasted, carried, carried_bytes;
-} child_work;
-
 // up_measure.c
 typedef struct child_measure {
     bool known;            // `figures` have been reported
@@ -102,7 +95,8 @@ typedef struct child {
     char cause[CAUSE_TEXT];  // the cause of its death, "": requested
     child_output output;
     child_order order;
-    child_work work;
+    uint32_t idle;         // iterations since its last computation
+    report_work work;      // by its latest report
     child_measure measure;
 } child;
 

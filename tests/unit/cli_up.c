@@ -218,7 +218,7 @@ static child *one_more(swarm *s, child_role role, uint64_t number) {
 }
 
 static void works(swarm *s, child *c, uint64_t iteration, double computed_seconds) {
-    swarm_event(s, c, &(report_event){.kind = REPORT_ITERATION, .iteration = iteration, .computed_seconds = computed_seconds, .loss = NAN});
+    swarm_event(s, c, &(report_event){.kind = REPORT_ITERATION, .iteration = iteration, .work.computed_seconds = computed_seconds, .loss = NAN});
 }
 
 static void test_an_order_is_due_when_any_peer_reaches_it(void **state) {
@@ -240,11 +240,11 @@ static child *spared_relay(swarm *s, child **other_one) {
     loop_begin(s);
     child *idle = one_more(s, CHILD_RELAY, 1), *busy = one_more(s, CHILD_RELAY, 1);
     idle->version = busy->version = 100;
-    idle->work.idle = 1;
+    idle->idle = 1;
     for (int i = 0; i < 20; i++) {
         child *other = one_more(s, CHILD_RELAY, 1);
         other->version = 100;
-        other->work.idle = 1;
+        other->idle = 1;
     }
     assert_int_equal(chaos_add_kill(s, "any@iteration:0/backward", &error), BRAID_OK);
     chaos_step(s);
