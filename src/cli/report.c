@@ -161,8 +161,8 @@ static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
 static void member_line(const report_event *e, char line[REPORT_LINE]) {
     char peer[WHO_TEXT];
     bool joined = e->kind == REPORT_JOINED;
-    const char *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
-    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", e->role, *e->role ? " " : "", who(e, peer), what,
+    const char *role = strcmp(e->role, "shadow") == 0 ? "standby" : e->role, *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
+    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", role, *role ? " " : "", who(e, peer), what,
              (unsigned long long)e->stage, *e->reason ? " (" : "", e->reason, *e->reason ? ")" : "");
 }
 

@@ -1,4 +1,4 @@
-// What this peer tells joining peers: the run, and the leader.
+// The announcements to joining peers: the run, and the leader.
 #include "node/clock.h"
 #include "node/internal.h"
 
