@@ -3,6 +3,7 @@
 #include "cli/figures.h"
 #include "cli/options.h"
 #include "format/quantity.h"
+#include "model/rows.h"
 #include "weights/summary.h"
 
 #include <inttypes.h>
@@ -22,17 +23,11 @@ typedef struct inspection {
     bool tensors;
 } inspection;
 
-static const char *const arch_names[MODEL_ARCHS] = {
-    [MODEL_LLAMA] = "llama",     [MODEL_GPT] = "gpt2",       [MODEL_MISTRAL] = "mistral",
-    [MODEL_QWEN2] = "qwen2",     [MODEL_QWEN3] = "qwen3",    [MODEL_SMOLLM3] = "smollm3",
-    [MODEL_GEMMA3] = "gemma3",   [MODEL_MIXTRAL] = "mixtral", [MODEL_QWEN3_MOE] = "qwen3_moe",
-};
-
 // ---- for people
 
 static void print_shape(const model_config *c) {
     printf("architecture   %s: %u blocks of width %u, %u heads of width %u, %u of them with keys and values\n",
-           arch_names[c->arch], c->layers, c->dim, c->heads, model_head_dim(c), c->kv_heads);
+           model_row_of(c->arch)->type, c->layers, c->dim, c->heads, model_head_dim(c), c->kv_heads);
     printf("               feed-forward %u, %u positions, %u tokens, %s\n", c->ffn_dim, c->context, c->vocab,
            c->tied ? "the head is the embedding" : "a head of its own");
     if (c->experts)
@@ -122,7 +117,7 @@ static void print_text(const inspection *p) {
 // ---- for programs
 
 static void put_shape(json_out *o, const model_config *c) {
-    json_out_string(o, "architecture", arch_names[c->arch]);
+    json_out_string(o, "architecture", model_row_of(c->arch)->type);
     json_out_u64(o, "layers", c->layers);
     json_out_u64(o, "dim", c->dim);
     json_out_u64(o, "heads", c->heads);
@@ -177,7 +172,6 @@ static bool print_json(const inspection *p) {
     json_out_u64(&o, "chat_template_bytes", template ? strlen(template) : 0);
     json_out_u64(&o, "cache_values", p->s.cache_values);
     put_peers(&o, p);
-    json_out_close(&o, '}');
     return figures_print_line(&o);
 }
 

@@ -9,6 +9,8 @@ static const cli_verb verbs[] = {
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
+    {"chat", cli_chat, "talk with a model that has a chat template"},
+    {"eval", cli_eval, "measure a model: perplexity, multiple choice"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
     {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},
     {"inspect", cli_inspect, "show a model's architecture and tensors, and what each of N peers would hold"},

@@ -96,7 +96,8 @@ static braid_err read_tensors(safetensors *s, uint64_t begin, uint64_t end, cons
     uint64_t at = begin;
     for (uint32_t i = 0; i < s->count; i++) {
         if (s->tensors[i].offset != at)
-            return braid_fail(error, BRAID_FORMAT, "%s: tensors overlap or leave holes", origin);
+            return braid_fail(error, BRAID_FORMAT, "%s: the tensor '%s' %s", origin, s->tensors[i].name,
+                              s->tensors[i].offset < at ? "overlaps another" : "is behind a hole");
         at += s->tensors[i].bytes;
         s->by_name[i] = &s->tensors[i];
     }

@@ -31,6 +31,12 @@ static void *own(loader *l, size_t bytes) {
     return memory;
 }
 
+// The file's bytes of a matrix that was copied.
+static void release(const loader *l, const weight_matrix *w) {
+    size_t bytes = weight_bytes(w->type, w->rows, w->cols);
+    if (l->source->release) l->source->release(l->source->context, w->data, bytes);
+}
+
 static const model_file_tensor *find(loader *l, const model_tensor *t) {
     if (l->err) return NULL;
     const model_file_tensor *found = l->source->find(l->source->context, t->name);
@@ -86,6 +92,7 @@ static void matrix_of(loader *l, const model_tensor *t, engine_matrix *out) {
     unsigned char *turned = own(l, elements * weight_block_bytes(out->w.type));
     if (!turned) return;
     transpose(out->w.data, turned, out->w.rows, out->w.cols, weight_block_bytes(out->w.type));
+    release(l, &out->w);
     out->w = (weight_matrix){out->w.type, out->w.cols, out->w.rows, turned};
 }
 
@@ -186,6 +193,7 @@ static void narrow(loader *l, engine_matrix *m) {
         weight_rows(&m->w, r, 1, row);
         weight_pack(WEIGHT_Q8_0, row, m->w.cols, blocks + r * row_bytes);
     }
+    if (row) release(l, &m->w);
     if (row) m->w = (weight_matrix){WEIGHT_Q8_0, m->w.rows, m->w.cols, blocks};
     free(row);
 }
@@ -200,6 +208,7 @@ static void prepare(loader *l, engine_matrix *m) {
     void *copy = bytes ? own(l, bytes) : NULL;
     if (bytes && !copy) return;
     tensor_quantised_prepare(e->pool, &m->w, copy, &m->prepared);
+    if (copy) release(l, &m->w);
     m->fits = true;
 }
 
@@ -250,8 +259,9 @@ braid_err engine_load(engine *e, const engine_source *source, braid_error *error
     loader l = {.e = e, .source = source, .error = error};
     e->blocks = calloc(e->layer_end - e->layer_begin + 1, sizeof *e->blocks);
     if (!e->blocks) return braid_fail(error, BRAID_MEMORY, "no memory for this model's layers");
+    // the largest matrix first: while it is copied it is in memory twice
+    if (e->ends) load_ends(&l);
     for (uint32_t i = e->layer_begin; i < e->layer_end && !l.err; i++) load_block(&l, i);
-    if (e->ends && !l.err) load_ends(&l);
     return l.err;
 }
 

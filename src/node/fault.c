@@ -66,7 +66,10 @@ fault_verdict fault_at_effect(fault *f, const effect *e, message *scratch) {
 }
 
 fault_verdict fault_at_message(fault *f, const message *msg) {
-    bool to_carry = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;  // a CARRY message comes from its origin, or from the forwarding peer
+    // from its origin, and not from the forwarder
+    bool tensor = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;
+    bool chunks = msg->kind == MESSAGE_CARRY_CHUNKS && msg->sender == msg->u.carry_chunks.origin;
+    bool to_carry = tensor || chunks;
     fault_point here = msg->kind == MESSAGE_COMMIT ? FAULT_COMMITTED : to_carry ? FAULT_CARRY : FAULT_NEVER;
     return fault_due(f, here) ? FAULT_DIE_NOW : FAULT_GO_ON;
 }

@@ -126,7 +126,7 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
     if (fault_at_message(&n->die_at, &n->msg) == FAULT_DIE_NOW) fault_die();
     measure_message(&n->measure, payload_bytes);
     event e = {.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes};
-    if (n->msg.kind == MESSAGE_CARRY) e.waiting_bytes = bytes_waiting(n);
+    if (n->msg.kind == MESSAGE_CARRY || n->msg.kind == MESSAGE_CARRY_CHUNKS) e.waiting_bytes = bytes_waiting(n);
     if (n->msg.kind == MESSAGE_GET) e.waiting_bytes = bytes_waiting_for(n, id);
     node_feed(n, &e);
 }

@@ -1,5 +1,6 @@
 // A run's canonical text: the same bytes for the same run on every machine.
 #include "base/sha256.h"
+#include "model/rows.h"
 #include "train/run_fields.h"
 
 #include <stdarg.h>
@@ -32,6 +33,16 @@ static void put_stages(run_writer *w, const run_config *run) {
     put(w, "]");
 }
 
+static void put_layers(run_writer *w, const uint64_t *layers) {
+    const char *before = "[";
+    for (uint32_t i = 0; i < MODEL_MAX_LAYERS; i++) {
+        if (!(layers[i / 64] >> i % 64 & 1)) continue;
+        put(w, "%s%u", before, i);
+        before = ", ";
+    }
+    put(w, "%s]", *before == '[' ? before : "");
+}
+
 static void put_value(run_writer *w, const run_config *run, const run_field *f) {
     const void *place = (const char *)run + f->offset;
     switch (f->kind) {
@@ -41,7 +52,9 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     case FIELD_REAL: put(w, "%.17g", *(const double *)place); break;
     case FIELD_FLOAT: put_float(w, *(const float *)place); break;
     case FIELD_SWITCH: put(w, "%s", *(const bool *)place ? "true" : "false"); break;
-    case FIELD_ARCH: put(w, "%s", run_arch_names[*(const model_arch *)place]); break;
+    case FIELD_ARCH: put(w, "%s", model_row_of(*(const model_arch *)place)->name); break;
+    case FIELD_SCALING: put(w, "%s", run_scaling_names[*(const model_rope_kind *)place]); break;
+    case FIELD_LAYERS: put_layers(w, place); break;
     case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
     case FIELD_BATCHES: put(w, "%s", run_batch_names[*(const bool *)place]); break;
     case FIELD_PRODUCTS: put(w, "%s", run_product_names[run_multiplies_fastest(run)]); break;
@@ -65,7 +78,7 @@ static void put_section(run_writer *w, const run_config *run, const char *sectio
     if (*section) put(w, "%s:\n", section);
     if (strcmp(section, "data") == 0) put(w, "  hash: \"%s\"\n", data_hex);
     for (size_t i = 0; i < run_field_count; i++) {
-        if (run_fields[i].local || strcmp(run_fields[i].section, section) != 0) continue;
+        if (strcmp(run_fields[i].section, section) != 0 || !run_field_is_written(run, &run_fields[i])) continue;
         put(w, "%s%s: ", *section ? "  " : "", run_fields[i].key);
         put_value(w, run, &run_fields[i]);
         put(w, "\n");

@@ -3,6 +3,7 @@
 #include "format/json.h"
 #include "text/tokenizer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void copy_value(json_out *o, const json *d, const char *key, const json_value *v) {
@@ -69,4 +70,21 @@ braid_err config_json_change(const char *text, size_t length, const config_chang
     json_free(d);
     *out = json_out_take(&o, out_length);
     return *out ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for config.json");
+}
+
+braid_err config_json_without(char **text, size_t *length, const char *key, braid_error *error) {
+    json *d = NULL;
+    json_out o = {.pretty = true};
+    braid_err err = json_parse(*text, *length, &d, error);
+    if (err) return err;
+    json_out_open(&o, NULL, '{');
+    for (const json_value *v = json_first(d, json_root(d)); v; v = json_next(d, v))
+        if (strcmp(v->key, key) != 0) copy_value(&o, d, v->key, v);
+    json_out_close(&o, '}');
+    json_free(d);
+    char *out = json_out_take(&o, length);
+    if (!out) return braid_fail(error, BRAID_MEMORY, "no memory for config.json");
+    free(*text);
+    *text = out;
+    return BRAID_OK;
 }

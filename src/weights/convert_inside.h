@@ -11,6 +11,8 @@
 braid_err gguf_write(const model_file *f, const char *path, convert_options *options, braid_error *error);
 braid_err directory_write(const model_file *f, const char *path, convert_options *options, braid_error *error);
 
+// BRAID_CONFIG: llama.cpp would compute something else.
+braid_err gguf_check_config(const model_config *config, braid_error *error);
 // The keys of the model's shape.
 void gguf_write_config(gguf_out *o, const model_config *config);
 // The keys of the tokenizer and the chat template. BRAID_CONFIG: GGUF cannot express the tokenizer.

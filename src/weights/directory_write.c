@@ -33,21 +33,18 @@ typedef struct plan {
 // ---- tensors
 
 // Vectors and routers of experts stay fp32 where matrices are 8-bit.
-static weight_type choose_type(const model_file_tensor *t, weight_type to) {
-    const char *router = strstr(t->name, ".gate.weight");
-    return to == WEIGHT_MIXED8 && (t->vector || router) ? WEIGHT_F32 : to;
+static weight_type choose_type(const model_tensor *e, weight_type to) {
+    return to == WEIGHT_MIXED8 && (e->vector || e->role == ROLE_ROUTER) ? WEIGHT_F32 : to;
 }
 
-static bool is_conv1d(const plan *p, const model_file_tensor *t) {
-    return p->f->config.arch == MODEL_GPT && !t->vector && strncmp(t->name, "transformer.h.", 14) == 0;
-}
-
-static void plan_tensor(const plan *p, const model_file_tensor *t, planned *out) {
+static void plan_tensor(const plan *p, uint32_t i, planned *out) {
     static const safetensors_dtype dtypes[WEIGHT_TYPES] = {[WEIGHT_F32] = SAFETENSORS_F32, [WEIGHT_F16] = SAFETENSORS_F16,
                                                            [WEIGHT_BF16] = SAFETENSORS_BF16, [WEIGHT_MIXED8] = SAFETENSORS_U8};
+    const model_file_tensor *t = &p->f->tensor[i];
+    const model_tensor *e = &p->f->expected.tensor[i];
     size_t rows, cols;
-    weight_type type = choose_type(t, p->options->to);
-    *out = (planned){.t = t, .target = {.type = type, .transposed = is_conv1d(p, t) && type != WEIGHT_MIXED8}};
+    weight_type type = choose_type(e, p->options->to);
+    *out = (planned){.t = t, .target = {.type = type, .transposed = e->transposed && type != WEIGHT_MIXED8}};
     tensor_target_shape(t, &out->target, &rows, &cols);
     out->bytes = weight_bytes(type, rows, cols);
     out->entry = (safetensors_tensor){.name = t->name, .dtype = dtypes[type], .dims = t->vector ? 1 : 2,
@@ -75,7 +72,7 @@ static braid_err plan_tensors(plan *p) {
     if (!p->tensor) return braid_fail(p->error, BRAID_MEMORY, "no memory for %u tensors", p->f->count);
     for (uint32_t i = 0; i < p->f->count; i++) {
         planned *t = &p->tensor[i];
-        plan_tensor(p, &p->f->tensor[i], t);
+        plan_tensor(p, i, t);
         if (held > 0 && t->bytes > most - (held < most ? held : most)) {
             p->shards++;
             held = 0;

@@ -13,6 +13,7 @@ typedef struct planned {
     char name[GGUF_MAX_NAME_BYTES + 1];
     const model_file_tensor **part;
     uint32_t parts;
+    bool slices;  // three dimensions
     tensor_target target;
 } planned;
 
@@ -25,23 +26,19 @@ typedef struct plan {
     braid_error *error;
 } plan;
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 // Vectors, positions and the routers of experts are fp32, as llama.cpp wants them; rows that blocks do not fill are F16.
-static weight_type choose_type(const model_file_tensor *t, const char *name, size_t cols, weight_type to) {
-    if (t->vector || ends_with(name, "ffn_gate_inp.weight") || strcmp(name, "position_embd.weight") == 0) return WEIGHT_F32;
+static weight_type choose_type(const model_tensor *e, size_t cols, weight_type to) {
+    if (e->vector || e->role == ROLE_ROUTER || e->role == ROLE_POSITIONS) return WEIGHT_F32;
     return to == WEIGHT_Q8_0 && weight_row_bytes(to, cols) == 0 ? WEIGHT_F16 : to;
 }
 
-static tensor_target choose_target(const plan *p, const model_file_tensor *t, const gguf_name *name, weight_type to) {
+static tensor_target choose_target(const plan *p, uint32_t i, weight_type to) {
+    const model_tensor *e = &p->f->expected.tensor[i];
     size_t rows, cols;
-    tensor_target target = {.rope_pairs = name->rotated && gguf_pairs_rows(&p->f->config)};
-    tensor_target_shape(t, &target, &rows, &cols);
-    target.type = choose_type(t, name->name, cols, to);
-    if (gguf_shifts_norms(&p->f->config) && t->vector && ends_with(t->name, "norm.weight")) target.shift = 1;
+    tensor_target target = {.rope_pairs = gguf_pairs_rows(&p->f->config, e->role),
+                            .shift = gguf_shift(&p->f->config, e->role)};
+    tensor_target_shape(&p->f->tensor[i], &target, &rows, &cols);
+    target.type = choose_type(e, cols, to);
     return target;
 }
 
@@ -60,20 +57,18 @@ static braid_err plan_tensors(plan *p, weight_type to) {
     if (!p->tensor || !p->parts) return braid_fail(p->error, BRAID_MEMORY, "no memory for %u tensors", f->count);
     const model_file_tensor **next = p->parts;
     for (uint32_t i = 0; i < f->count; i++) {
-        const model_file_tensor *t = &f->tensor[i];
-        gguf_name name;
-        if (!gguf_name_of(&f->config, t->name, &name))
-            return braid_fail(p->error, BRAID_CONFIG, "GGUF has no name for the tensor '%s'", t->name);
-        planned *known = name.expert == GGUF_NO_EXPERT ? NULL : find_planned(p, name.name);
+        const model_tensor *e = &f->expected.tensor[i];
+        char name[GGUF_MAX_NAME_BYTES + 1];
+        if (!gguf_name_of(e, name))
+            return braid_fail(p->error, BRAID_CONFIG, "GGUF has no name for the tensor '%s'", e->name);
+        planned *known = gguf_is_slice(e) ? find_planned(p, name) : NULL;
         if (!known) {
             known = &p->tensor[p->count++];
-            *known = (planned){.part = next, .target = choose_target(p, t, &name, to)};
-            memcpy(known->name, name.name, sizeof known->name);
-            next += name.expert == GGUF_NO_EXPERT ? 1 : f->config.experts;
+            *known = (planned){.part = next, .slices = gguf_is_slice(e), .target = choose_target(p, i, to)};
+            memcpy(known->name, name, sizeof known->name);
+            next += known->slices ? f->config.experts : 1;
         }
-        if (name.expert != GGUF_NO_EXPERT && name.expert != known->parts)
-            return braid_fail(p->error, BRAID_CONFIG, "the experts of '%s' are not in order", name.name);
-        known->part[known->parts++] = t;
+        known->part[known->parts++] = &f->tensor[i];  // experts are listed in order
     }
     return BRAID_OK;
 }
@@ -101,8 +96,7 @@ static void put_tensor(gguf_out *o, const plan *p, const planned *t) {
     shape[0] = cols;
     shape[1] = rows;
     shape[2] = t->parts;
-    bool merged = ends_with(t->name, "_exps.weight");
-    gguf_out_tensor(o, t->name, t->target.type, shape, t->part[0]->vector ? 1 : merged ? 3 : 2);
+    gguf_out_tensor(o, t->name, t->target.type, shape, t->part[0]->vector ? 1 : t->slices ? 3 : 2);
 }
 
 // llama.cpp's numbers of a file's kind; braid does not use them.
@@ -168,7 +162,8 @@ static braid_err write_file(const plan *p, const char *path, convert_options *op
 
 braid_err gguf_write(const model_file *f, const char *path, convert_options *options, braid_error *error) {
     plan p = {.f = f, .error = error};
-    braid_err err = plan_tensors(&p, options->to);
+    braid_err err = gguf_check_config(&f->config, error);
+    if (!err) err = plan_tensors(&p, options->to);
     if (!err) err = plan_rope_factors(&p);
     if (!err) err = write_file(&p, path, options);
     free(p.tensor);

@@ -1,14 +1,9 @@
 #include "weights/convert_inside.h"
+#include "weights/gguf_config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-// llama.cpp's names of the architectures.
-static const char *const names[MODEL_ARCHS] = {
-    [MODEL_LLAMA] = "llama",     [MODEL_GPT] = "gpt2",       [MODEL_MISTRAL] = "llama",
-    [MODEL_QWEN2] = "qwen2",     [MODEL_QWEN3] = "qwen3",    [MODEL_SMOLLM3] = "smollm3",
-    [MODEL_GEMMA3] = "gemma3",   [MODEL_MIXTRAL] = "llama",  [MODEL_QWEN3_MOE] = "qwen3moe",
-};
 
 typedef struct writer {
     gguf_out *o;
@@ -40,10 +35,11 @@ static void put_scaling(writer *w, const model_rope *r) {
 }
 
 static void put_gemma(writer *w, const model_config *c) {
+    if (c->attention_softcap > 0) put_f32(w, "attn_logit_softcapping", c->attention_softcap);
     if (c->logit_softcap > 0) put_f32(w, "final_logit_softcapping", c->logit_softcap);
     if (!c->window) return;
     put_u32(w, "attention.sliding_window", c->window);
-    put_f32(w, "rope.freq_base_swa", c->local_rope_theta);
+    if (c->local_rope_theta > 0) put_f32(w, "rope.freq_base_swa", c->local_rope_theta);
     gguf_out_array(w->o, key(w, "attention.sliding_window_pattern"), GGUF_BOOL, c->layers);
     for (uint32_t i = 0; i < c->layers; i++) {
         uint8_t windowed = model_layer_windowed(c, i);
@@ -60,23 +56,47 @@ static void put_rotary(writer *w, const model_config *c) {
     put_scaling(w, &c->rope);
 }
 
+// llama.cpp has these from the architecture alone (llama-model.cpp and src/models at the commit above).
+static const char *differs(const model_config *c) {
+    const model_row *row = model_row_of(c->arch);
+    bool gemma = row->norm_plus_one;
+    if (c->window > 0 && !gemma && row->windows == MODEL_WINDOWS_ANY) return "the windows of its layers";
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (row->may_unrotated && model_layer_rotated(c, i) == ((i + 1) % 4 == 0)) return "which of its layers are rotated";
+    if (row->mixture && !c->normalised_experts) return "experts without norm_topk_prob";
+    float scale = gguf_attention_scale(c);
+    if (row->query_scalar && c->attention_scale > 0 && fabsf(c->attention_scale - scale) > 1e-6f * scale)
+        return "query_pre_attn_scalar";
+    return NULL;
+}
+
+braid_err gguf_check_config(const model_config *c, braid_error *error) {
+    const char *what = differs(c);
+    if (!what) return BRAID_OK;
+    return braid_fail(error, BRAID_CONFIG, "llama.cpp does not compute %s of this %s as the model does; write a directory",
+                      what, model_row_of(c->arch)->name);
+}
+
 void gguf_write_config(gguf_out *o, const model_config *c) {
-    writer w = {.o = o, .arch = names[c->arch]};
-    bool gpt = c->arch == MODEL_GPT;
+    const model_row *row = model_row_of(c->arch);
+    writer w = {.o = o, .arch = row->gguf};
     gguf_out_text(o, "general.architecture", w.arch, strlen(w.arch));
     put_u32(&w, "context_length", c->context);
     put_u32(&w, "embedding_length", c->dim);
     put_u32(&w, "block_count", c->layers);
-    put_u32(&w, "feed_forward_length", c->arch == MODEL_MIXTRAL ? c->expert_ffn_dim : c->ffn_dim);
+    put_u32(&w, "feed_forward_length", c->ffn_dim);
     put_u32(&w, "attention.head_count", c->heads);
     put_u32(&w, "attention.head_count_kv", c->kv_heads);
-    put_f32(&w, gpt ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
+    put_f32(&w, row->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
     put_u32(&w, "vocab_size", c->vocab);
-    if (!gpt) put_rotary(&w, c);
-    if (c->experts) {
+    if (!row->learned_positions) put_rotary(&w, c);
+    if (row->mixture) {
         put_u32(&w, "expert_count", c->experts);
         put_u32(&w, "expert_used_count", c->experts_used);
+        if (!row->one_ffn_dim) put_u32(&w, "expert_feed_forward_length", c->expert_ffn_dim);
     }
-    if (c->arch == MODEL_QWEN3_MOE) put_u32(&w, "expert_feed_forward_length", c->expert_ffn_dim);
-    if (c->arch == MODEL_GEMMA3) put_gemma(&w, c);
+    if (row->norm_plus_one)
+        put_gemma(&w, c);
+    else if (c->window > 0)  // of all layers; llama.cpp ignores it
+        put_u32(&w, "attention.sliding_window", c->window);
 }

@@ -2,17 +2,6 @@
 
 #include "weights/inside.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-uint32_t summary_block(const char *name) {
-    static const char *const prefixes[] = {"model.layers.", "transformer.h."};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return (uint32_t)strtoul(name + strlen(prefixes[i]), NULL, 10);
-    return UINT32_MAX;
-}
-
 static uint64_t bytes_of(const model_file_tensor *t) {
     return weight_bytes(t->weights.type, t->weights.rows, t->weights.cols);
 }
@@ -39,8 +28,9 @@ void summary_of_peer(const model_file *f, uint32_t peers, uint32_t i, summary_pe
     uint32_t begin = i * each + (i < more ? i : more), end = begin + each + (i < more);
     *out = (summary_peer){.begin = begin, .end = end, .cache_values = cache_of_block(&f->config) * (end - begin)};
     for (uint32_t k = 0; k < f->count; k++) {
-        uint32_t block = summary_block(f->tensor[k].name);
-        bool held = block == UINT32_MAX ? i == 0 : block >= begin && block < end;
+        const model_tensor *e = &f->expected.tensor[k];
+        bool in_block = e->role >= ROLE_NORM1 && e->role <= ROLE_POST2;
+        bool held = in_block ? e->layer >= begin && e->layer < end : i == 0;
         if (held) out->bytes += bytes_of(&f->tensor[k]);
     }
 }

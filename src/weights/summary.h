@@ -27,7 +27,5 @@ typedef struct summary_peer {
 void summary_of(const model_file *f, summary *out);
 // The part of peer i of `peers`; the first ones have a block more where it does not divide. 0 < peers <= layers.
 void summary_of_peer(const model_file *f, uint32_t peers, uint32_t i, summary_peer *out);
-// The block of a tensor; UINT32_MAX: the ends.
-uint32_t summary_block(const char *name);
 
 #endif

@@ -227,7 +227,9 @@ static braid_err choose_ends(const maker *k) {
     uint32_t stops, stop = *tokenizer_stops(k->t, &stops);
     v->bos = tokenizer_bos(k->t);
     v->eos = tokenizer_eos(k->t);
-    if (v->eos == TOKENIZER_NO_ID && stops > 0) v->eos = stop;
+    // llama.cpp takes token 11 for what is absent
+    if (v->eos == TOKENIZER_NO_ID) v->eos = stops > 0 ? stop : v->bos;
+    if (v->bos == TOKENIZER_NO_ID) v->bos = v->eos;
     v->unknown = v->separator = v->classifier = TOKENIZER_NO_ID;
     v->add_bos = !err && ids.count > 0 && ids.at[0] == v->bos;
     v->add_eos = !err && ids.count > (size_t)v->add_bos && ids.at[ids.count - 1] == v->eos;

@@ -128,7 +128,7 @@ done
 # sampling and keys
 expect 2 "--top-p: 2 is too large: at most 1" "$BRAID" generate saved --top-p 2
 expect 2 "--temperature: -1 is too small: at least 0" "$BRAID" generate saved --temperature=-1
-expect 2 "CHECKPOINT is missing" "$BRAID" generate
+expect 2 "MODEL is missing" "$BRAID" generate
 expect 0 "the" "$BRAID" generate saved --prompt the --tokens 5 --int8
 expect 0 "int8 " "$BRAID" bench generate saved --text run.yaml --bytes 50
 expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 --json

@@ -1,88 +1,196 @@
-// Small models with random weights in memory, as an engine reads them.
+// Tiny models with random weights, in directories of their own.
 #ifndef BRAID_TEST_TINY_MODEL_H
 #define BRAID_TEST_TINY_MODEL_H
 
 #include "base/rng.h"
-#include "infer/engine.h"
+#include "format/hf_config.h"
+#include "format/safetensors.h"
 #include "model/rows.h"
-#include "tensor/gemm.h"
+#include "tensor/weights.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-typedef struct tiny_model {
-    model_config config;
-    model_file_tensor *tensors;
+enum { TINY_MOST = 256 };
+
+static inline model_config tiny_llama(void) {
+    return (model_config){.arch = MODEL_LLAMA, .dim = 64, .layers = 3, .heads = 4, .kv_heads = 2, .ffn_dim = 96, .vocab = 128,
+                          .context = 64, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+}
+
+static inline model_config tiny_gpt(void) {
+    return (model_config){.arch = MODEL_GPT, .dim = 64, .layers = 2, .heads = 4, .kv_heads = 4, .ffn_dim = 256, .vocab = 96,
+                          .context = 32, .norm_eps = 1e-5f, .tied = true};
+}
+
+// The tensors of one safetensors file, which a test may change before it is written.
+typedef struct tiny_file {
+    safetensors_tensor entry[TINY_MOST];
+    char name[TINY_MOST][MODEL_TENSOR_NAME + 32];
+    float *values[TINY_MOST];
     uint32_t count;
-} tiny_model;
+} tiny_file;
 
-static const model_file_tensor *tiny_find(const void *context, const char *name) {
-    const tiny_model *m = context;
-    for (uint32_t i = 0; i < m->count; i++)
-        if (strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
-    return NULL;
+static inline uint64_t tiny_elements(const safetensors_tensor *t) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < t->dims; d++) n *= t->shape[d];
+    return n;
 }
 
-// Matrices of deviation 1 / sqrt(in), vectors around 1 (norms) or 0 (biases).
-static void tiny_values(const model_tensor *t, uint64_t seed, float *values) {
+static inline void tiny_add(tiny_file *f, const char *name, uint32_t dims, uint64_t first, uint64_t second, rng *r) {
+    assert_in_range(f->count, 0, TINY_MOST - 1);
+    safetensors_tensor *t = &f->entry[f->count];
+    snprintf(f->name[f->count], sizeof f->name[0], "%s", name);
+    *t = (safetensors_tensor){.name = f->name[f->count], .dtype = SAFETENSORS_F32, .dims = dims, .shape = {first, second}};
+    uint64_t n = tiny_elements(t);
+    float *values = f->values[f->count++] = malloc((n + 1) * sizeof *values);
+    assert_non_null(values);
+    for (uint64_t i = 0; i < n; i++) values[i] = (float)(rng_unit(r) - 0.5);
+}
+
+// All tensors of a config.
+static inline void tiny_fill(tiny_file *f, const model_config *c, uint64_t seed) {
     rng r = {seed};
-    size_t in = t->transposed ? t->rows : t->cols;
-    bool is_norm = t->vector && !strstr(t->name, "bias");
-    float deviation = t->vector ? 0.2f : 1.7f;
-    for (size_t i = 0; i < (size_t)t->rows * t->cols; i++) {
-        float x = (float)(2 * rng_unit(&r) - 1) * deviation;
-        for (size_t k = 1; !t->vector && k < in; k *= 4) x *= 0.5f;
-        values[i] = is_norm ? 1 + x : x;
-    }
-}
-
-// One block of ggml's Q8_0, with values near those given.
-static void tiny_block(const float *from, unsigned char *to) {
-    float largest = 0;
-    for (int i = 0; i < 32; i++) largest = fmaxf(largest, fabsf(from[i]));
-    int exponent;
-    frexpf(largest / 127, &exponent);  // the scale is a power of two, so its fp16 is exact
-    float scale = ldexpf(1, exponent);
-    uint16_t half = (uint16_t)((exponent + 15) << 10);
-    memcpy(to, &half, sizeof half);
-    for (int i = 0; i < 32; i++) to[2 + i] = (unsigned char)(int8_t)lrintf(from[i] / scale);
-}
-
-static void tiny_tensor(model_file_tensor *to, const model_tensor *t, weight_type type, uint64_t seed) {
-    size_t count = (size_t)t->rows * t->cols;
-    float *values = malloc(count * sizeof *values);
-    if (!values) abort();
-    tiny_values(t, seed, values);
-    memcpy(to->name, t->name, sizeof to->name);
-    to->vector = t->vector;
-    to->transposed = t->transposed;
-    to->weights = (weight_matrix){WEIGHT_F32, t->rows, t->cols, values};
-    if (type != WEIGHT_Q8_0 || t->vector || t->transposed || t->cols % 32) return;
-    unsigned char *blocks = malloc(count / 32 * 34);
-    if (!blocks) abort();
-    for (size_t i = 0; i < count / 32; i++) tiny_block(values + 32 * i, blocks + 34 * i);
-    to->weights = (weight_matrix){WEIGHT_Q8_0, t->rows, t->cols, blocks};
-    free(values);
-}
-
-// `type`: WEIGHT_F32 or WEIGHT_Q8_0, of the matrices. Free with tiny_model_free.
-static void tiny_model_new(tiny_model *m, const model_config *config, weight_type type, uint64_t seed) {
-    m->config = *config;
-    m->count = model_tensor_count(config);
-    m->tensors = calloc(m->count, sizeof *m->tensors);
-    if (!m->tensors) abort();
-    for (uint32_t i = 0; i < m->count; i++) {
+    f->count = 0;
+    for (uint32_t i = 0; i < model_tensor_count(c); i++) {
         model_tensor t;
-        model_tensor_at(config, i, &t);
-        tiny_tensor(&m->tensors[i], &t, type, rng_seed(seed, i));
+        model_tensor_at(c, i, &t);
+        if (t.vector)
+            tiny_add(f, t.name, 1, t.cols, 0, &r);
+        else
+            tiny_add(f, t.name, 2, t.rows, t.cols, &r);
     }
 }
 
-static void tiny_model_free(tiny_model *m) {
-    for (uint32_t i = 0; i < m->count; i++) free((void *)m->tensors[i].weights.data);
-    free(m->tensors);
+static inline uint32_t tiny_index(const tiny_file *f, const char *name) {
+    for (uint32_t i = 0; i < f->count; i++)
+        if (strcmp(f->entry[i].name, name) == 0) return i;
+    fail_msg("no tensor %s", name);
+    return 0;
 }
 
-static engine_source tiny_source(const tiny_model *m) { return (engine_source){&m->config, tiny_find, m}; }
+static inline void tiny_free(tiny_file *f) {
+    for (uint32_t i = 0; i < f->count; i++) free(f->values[i]);
+    f->count = 0;
+}
+
+static inline void tiny_put(const char *directory, const char *name, const void *data, size_t bytes) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void tiny_put_text(const char *directory, const char *name, const char *text) {
+    tiny_put(directory, name, text, strlen(text));
+}
+
+// Tensors [first, first + count).
+static inline void tiny_put_weights(const char *directory, const char *name, const tiny_file *f, uint32_t first,
+                                    uint32_t count, const safetensors_note *notes, uint32_t note_count) {
+    safetensors_tensor entry[TINY_MOST];
+    size_t bytes, at = 0;
+    memcpy(entry, f->entry + first, count * sizeof *entry);
+    uint8_t *prefix = safetensors_prefix(entry, count, notes, note_count, &bytes);
+    assert_non_null(prefix);
+    uint64_t total = bytes;
+    for (uint32_t i = 0; i < count; i++) total += entry[i].bytes;
+    uint8_t *file = malloc(total);
+    assert_non_null(file);
+    memcpy(file, prefix, at = bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        weight_type type = entry[i].dtype == SAFETENSORS_F16    ? WEIGHT_F16
+                           : entry[i].dtype == SAFETENSORS_BF16 ? WEIGHT_BF16
+                                                                : WEIGHT_F32;
+        uint64_t n = tiny_elements(&entry[i]);
+        weight_pack(type, f->values[first + i], n, file + at);
+        at += entry[i].bytes;
+    }
+    tiny_put(directory, name, file, total);
+    free(file);
+    free(prefix);
+}
+
+static inline void tiny_put_config(const char *directory, const model_config *c) {
+    size_t length;
+    char *text = hf_config_write(c, &length);
+    assert_non_null(text);
+    tiny_put(directory, "config.json", text, length);
+    free(text);
+}
+
+static inline void tiny_directory(const char *directory) { assert_int_equal(mkdir(directory, 0777), 0); }
+
+static inline void tiny_write(const char *directory, const model_config *c, const tiny_file *f) {
+    tiny_directory(directory);
+    tiny_put_config(directory, c);
+    tiny_put_weights(directory, "model.safetensors", f, 0, f->count, NULL, 0);
+}
+
+// Removes a directory with at most one level of directories in it.
+static inline void tiny_remove(const char *path) {
+    DIR *d = opendir(path);
+    if (!d) {
+        unlink(path);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(d));) {
+        char inner[1024];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        int length = snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        if (length < (int)sizeof inner && unlink(inner) != 0) tiny_remove(inner);
+    }
+    closedir(d);
+    rmdir(path);
+}
+
+// A new directory for one test, which becomes the current one.
+static inline int tiny_setup(void **state) {
+    char *path = strdup("/tmp/braid-tiny-XXXXXX");
+    *state = path;
+    return path && mkdtemp(path) && chdir(path) == 0 ? 0 : -1;
+}
+
+static inline int tiny_teardown(void **state) {
+    int done = chdir("/");
+    tiny_remove(*state);
+    free(*state);
+    return done;
+}
+
+static inline uint8_t *tiny_read(const char *path, size_t *bytes) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *bytes = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *data = malloc(*bytes + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *bytes, f), *bytes);
+    fclose(f);
+    return data;
+}
+
+static inline void tiny_assert_same_file(const char *a, const char *b) {
+    size_t first, second;
+    uint8_t *x = tiny_read(a, &first), *y = tiny_read(b, &second);
+    assert_int_equal(first, second);
+    assert_memory_equal(x, y, first);
+    free(x);
+    free(y);
+}
 
 #endif

@@ -11,7 +11,7 @@
 #include "infer/engine.h"
 #include "model/decoder.h"
 #include "model/stage.h"
-#include "tiny_model.h"
+#include "engine_model.h"
 
 enum { VOCAB = 96, CONTEXT = 700, MOST = 600 };
 

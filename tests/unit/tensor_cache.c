@@ -2,7 +2,7 @@
 // soft caps, shared key heads, fp16 caches; rows that depend neither on their neighbours nor on
 // threads.
 #include "base/rng.h"
-#include "tensor/cache.h"
+#include "tensor/cpu/cache_kernels.h"
 #include "tensor/cpu/q_format.h"
 #include "tensor/cpu/wide.h"
 
@@ -58,7 +58,7 @@ static void close_case(cache_case *c) {
 }
 
 // out[count, stride] by calls of `chunk` rows.
-static float *run(cache_case *c, tensor_pool *pool, size_t chunk) {
+static float *run(cache_case *c, const cache_kernels *kernels, tensor_pool *pool, size_t chunk) {
     float *out = malloc(c->count * c->stride * sizeof *out);
     assert_non_null(out);
     for (size_t i = 0; i < c->count * c->stride; i++) out[i] = untouched;
@@ -72,8 +72,9 @@ static float *run(cache_case *c, tensor_pool *pool, size_t chunk) {
         size_t rows = c->count - first < chunk ? c->count - first : chunk;
         tensor_cache_put(&c->cache, first, rows, c->keys + first * c->kv_stride, c->values + first * c->kv_stride,
                          c->kv_stride);
-        tensor_cache_attend(pool, &a, c->queries + first * c->stride, c->stride, first, rows, out + first * c->stride,
-                            c->stride);
+        cache_call call = {&a,   c->queries + first * c->stride, c->stride, first,
+                           rows, out + first * c->stride,        c->stride};
+        cache_attend_by(kernels, pool, &call);
     }
     for (size_t i = 0; i < 16; i++) assert_true(a.scratch[floats + i] == untouched);
     free(a.scratch);
@@ -129,17 +130,22 @@ static void check_row(const cache_case *c, size_t head, size_t row, const float 
 
 static void check(cache_case c) {
     open_case(&c);
-    float *out = run(&c, pools[0], c.count);
+    float *out = run(&c, &cache_plain, pools[0], c.count);
     for (size_t row = 0; row < c.count; row += row < 40 || row + 20 > c.count ? 1 : 17) {
         for (size_t head = 0; head < c.heads; head++) check_row(&c, head, row, out + row * c.stride + head * c.width);
         for (size_t i = c.heads * c.width; i < c.stride; i++) assert_true(out[row * c.stride + i] == untouched);
     }
-    static const size_t chunks[] = {1, 5, 16, 33};
-    for (size_t i = 0; i < 4; i++) {
-        float *other = run(&c, pools[i % POOLS], chunks[i]);
-        assert_memory_equal(other, out, c.count * c.stride * sizeof *out);
-        free(other);
-    }
+    static const size_t chunks[] = {1, 5, 16, 33, 2000};
+    for (size_t k = 0; k < CACHE_KERNELS; k++)
+        for (size_t i = 0; cache_kernels_all[k]->works_here() && i < sizeof chunks / sizeof *chunks; i++) {
+            float *other = run(&c, cache_kernels_all[k], pools[(i + k) % POOLS], chunks[i]);
+            for (size_t j = 0; j < c.count * c.stride; j++)
+                if (memcmp(&other[j], &out[j], sizeof *out) != 0)
+                    fail_msg("%s, %zu positions, width %zu, chunks of %zu: row %zu, number %zu is %.9g, not %.9g",
+                             cache_kernels_all[k]->name, c.count, c.width, chunks[i], j / c.stride, j % c.stride,
+                             (double)other[j], (double)out[j]);
+            free(other);
+        }
     free(out);
     close_case(&c);
 }

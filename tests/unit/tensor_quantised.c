@@ -2,7 +2,7 @@
 // blocks of a file and for all formats; the error against fp64; rows that do not depend on their
 // neighbours; fp32 weights against products of fp32.
 #include "base/rng.h"
-#include "tensor/cpu/q_product.h"
+#include "tensor/cpu/q_floats.h"
 #include "tensor/gemm.h"
 
 #include <math.h>
@@ -373,6 +373,35 @@ static void test_floats(void **state) {
                 check_floats(float_types[t], m, 1 + (size_t)rng_below(&numbers, 130), widths[i], m % 3 == 2);
 }
 
+// Loops for few rows against products of matrices.
+static void test_few(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    static const size_t widths[] = {1, 3, 4, 17, 386, 577};
+    for (size_t k = 0; k < Q_FEW_KERNELS; k++)
+        for (size_t m = 1; q_few_all[k]->works_here() && m <= Q_FEW_ROWS; m++)
+            for (size_t i = 0; i < 6 * 5; i++) {
+                size_t cols = widths[i % 6], rows = i / 6 * 13 + 1 + m, stride = rows + GAP;
+                float *w = malloc(rows * cols * sizeof *w), *x = malloc(m * cols * sizeof *x);
+                float *y = malloc(2 * m * stride * sizeof *y), *c = y + m * stride;
+                assert_true(w && x && y);
+                for (size_t j = 0; j < rows * cols; j++) w[j] = any();
+                for (size_t j = 0; j < m * cols; j++) x[j] = any();
+                for (size_t j = 0; j < m * stride; j++) y[j] = c[j] = any();
+                q_few job = {.w = w, .x = x, .rows = rows, .cols = cols, .m = m, .x_stride = cols, .y = y};
+                job.y_stride = stride, job.add = i % 2;
+                size_t done = q_few_all[k]->product(&job);
+                assert_true(done <= rows && rows - done < 32);
+                tensor_gemm g = {.m = m, .n = done, .k = cols, .c = c, .c_stride = stride};
+                g.a = tensor_plain(x, cols), g.b = tensor_transposed(w, cols);
+                g.mode = job.add ? GEMM_ADD : GEMM_SET;
+                if (done > 0) tensor_gemm_tile(&g);
+                assert_memory_equal(y, c, m * stride * sizeof *y);
+                free(w), free(x), free(y);
+            }
+#endif
+}
+
 static void test_fits(void **state) {
     (void)state;
     assert_true(tensor_quantised_fits(WEIGHT_F32, 7) && tensor_quantised_fits(WEIGHT_BF16, 1));
@@ -418,7 +447,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_formats), cmocka_unit_test(test_all_rows),   cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_rounding),    cmocka_unit_test(test_not_finite), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_floats),      cmocka_unit_test(test_fits),       cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_few),        cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_halves),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -36,11 +36,28 @@ static void widen_f16(const uint8_t *from, size_t count, float *to) {
     }
 }
 
+static const q_few_kernels *few_here(void) {
+#if defined(__x86_64__)
+    for (size_t i = 0; i < Q_FEW_KERNELS; i++)
+        if (q_few_all[i]->works_here()) return q_few_all[i];
+#endif
+    return NULL;
+}
+
 static void multiply(const q_call *call, const tensor_quantised_product *p, size_t first, size_t count,
                      const float *rows) {
-    tensor_gemm g = {.m = call->m, .n = count, .k = call->cols, .c = p->y + first, .c_stride = p->y_stride};
+    const q_few_kernels *few = call->m <= Q_FEW_ROWS ? few_here() : NULL;
+    size_t done = 0;
+    if (few) {
+        q_few job = {.w = rows, .x = call->x, .rows = count, .cols = call->cols, .m = call->m, .add = p->add};
+        job.x_stride = call->x_stride, job.y_stride = p->y_stride, job.y = p->y + first;
+        done = few->product(&job);
+    }
+    if (done == count) return;
+    tensor_gemm g = {.m = call->m, .n = count - done, .k = call->cols, .c_stride = p->y_stride};
+    g.c = p->y + first + done;
     g.a = tensor_plain(call->x, call->x_stride);
-    g.b = tensor_transposed(rows, call->cols);
+    g.b = tensor_transposed(rows + done * call->cols, call->cols);
     g.mode = p->add ? GEMM_ADD : GEMM_SET;
     tensor_gemm_tile(&g);
 }

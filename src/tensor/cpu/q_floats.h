@@ -4,10 +4,37 @@
 
 #include "tensor/cpu/q_product.h"
 
-enum { Q_FLOAT_ROWS = 48 };  // outputs that are widened to fp32 at a time
+enum {
+    Q_FLOAT_ROWS = 48,  // outputs that are widened to fp32 at a time
+    Q_FEW_ROWS = 8,     // rows of x up to which loops for few rows are faster than products of matrices
+};
 
 // Outputs [first, first + count) of a product, on the calling thread. wide[Q_FLOAT_ROWS, cols] is
 // scratch.
 void q_float_product(const q_call *call, const tensor_quantised_product *p, size_t first, size_t count, float *wide);
+
+// y[m, rows] = or += x[m, cols] w[rows, cols]^T for few rows of x, with the bits of gemm.h.
+typedef struct q_few {
+    const float *w, *x;
+    size_t rows, cols, m, x_stride, y_stride;
+    float *y;
+    bool add;
+} q_few;
+
+typedef struct q_few_kernels {
+    const char *name;
+    bool (*works_here)(void);
+    // computes the first outputs, as many as fit its groups; returns their number
+    size_t (*product)(const q_few *job);
+} q_few_kernels;
+
+// In order of speed. There may be none: a processor without them uses products of matrices.
+#if defined(__x86_64__)
+enum { Q_FEW_KERNELS = 2 };
+extern const q_few_kernels *const q_few_all[Q_FEW_KERNELS];
+extern const q_few_kernels q_few_avx512, q_few_avx2;
+#else
+enum { Q_FEW_KERNELS = 0 };
+#endif
 
 #endif
