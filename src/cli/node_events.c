@@ -62,11 +62,10 @@ static void tell_iteration(node_events *e, const tell *t, uint64_t now_ns) {
     news.norm = t->norm;
     news.learning_rate = t->learning_rate;
     news.skip = t->skip;
-    news.wasted = e->wasted = t->wasted;
-    news.carried = e->carried = t->carried;
-    news.carried_bytes = e->carried_bytes = t->carried_bytes;
-    news.wasted_seconds = e->wasted_seconds = (double)t->wasted_ns * 1e-9;
-    news.computed_seconds = e->computed_seconds = (double)(t->wasted_ns + t->useful_ns) * 1e-9;
+    e->work = (report_work){.wasted = t->wasted, .carried = t->carried, .carried_bytes = t->carried_bytes};
+    e->work.wasted_seconds = (double)t->wasted_ns * 1e-9;
+    e->work.computed_seconds = (double)(t->wasted_ns + t->useful_ns) * 1e-9;
+    news.work = e->work;
     report_tell(e->report, &news);
 }
 
@@ -296,11 +295,7 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     news.tokens = e->tokens;
     news.seconds = e->start_ns ? (double)(now_ns - e->start_ns) * 1e-9 : 0;
     news.repairs = e->repairs;
-    news.wasted = e->wasted;
-    news.carried = e->carried;
-    news.carried_bytes = e->carried_bytes;
-    news.wasted_seconds = e->wasted_seconds;
-    news.computed_seconds = e->computed_seconds;
+    news.work = e->work;
     snprintf(news.path, sizeof news.path, "%s", e->checkpoint);
     report_tell(e->report, &news);
 }

@@ -33,8 +33,7 @@ typedef struct node_events {
     uint32_t stages, microbatches;
     uint64_t start_ns, last_ns, tokens;  // monotonic; since the start
     double last_loss;
-    double computed_seconds, wasted_seconds;
-    uint64_t wasted, carried, carried_bytes;
+    report_work work;
     uint64_t version;
     uint64_t repairs;
     bool ended;              // TELL_END or TELL_REFUSED was reported

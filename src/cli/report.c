@@ -6,15 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { DRAW_EVERY_MS = 100, TICK_EVERY_MS = 250 };
-
-int64_t report_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 report *report_new(report_style style, FILE *out) {
     report *r = calloc(1, sizeof *r);
@@ -145,15 +138,6 @@ static const char *who(const report_event *e, char text[WHO_TEXT]) {
     return text;
 }
 
-void report_live_text(const report *r, char text[REPORT_LINE]) {
-    size_t length = 0;
-    text[0] = 0;
-    for (uint32_t i = 0; i < r->stages && length + 16 < REPORT_LINE; i++) {
-        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%u", i > 0 ? "|" : "", r->live[i]);
-        if (r->shadows[i] > 0) length += (size_t)snprintf(text + length, REPORT_LINE - length, "+%u", r->shadows[i]);
-    }
-}
-
 void report_repairs_text(const report *r, char text[REPORT_LINE]) {
     size_t length = (size_t)snprintf(text, REPORT_LINE, "%llu repair%s", (unsigned long long)r->repairs,
                                      r->repairs == 1 ? "" : "s");
@@ -177,8 +161,8 @@ static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
 static void member_line(const report_event *e, char line[REPORT_LINE]) {
     char peer[WHO_TEXT];
     bool joined = e->kind == REPORT_JOINED;
-    const char *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
-    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", e->role, *e->role ? " " : "", who(e, peer), what,
+    const char *role = strcmp(e->role, "shadow") == 0 ? "standby" : e->role, *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
+    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", role, *role ? " " : "", who(e, peer), what,
              (unsigned long long)e->stage, *e->reason ? " (" : "", e->reason, *e->reason ? ")" : "");
 }
 
@@ -208,9 +192,9 @@ enum { WASTED_TEXT = 128, CARRIED_TEXT = 128 };
 
 static void wasted_text(const report_event *e, char text[WASTED_TEXT]) {
     text[0] = 0;
-    if (e->wasted == 0 || !(e->computed_seconds > 0)) return;
-    snprintf(text, WASTED_TEXT, ", %llu computations wasted (%.2f s, %.2f %% of the compute time)", (unsigned long long)e->wasted, e->wasted_seconds,
-             100 * e->wasted_seconds / e->computed_seconds);
+    if (e->work.wasted == 0 || !(e->work.computed_seconds > 0)) return;
+    snprintf(text, WASTED_TEXT, ", %llu computations wasted (%.2f s, %.2f %% of the compute time)", (unsigned long long)e->work.wasted, e->work.wasted_seconds,
+             100 * e->work.wasted_seconds / e->work.computed_seconds);
 }
 
 // A forwarding peer sees the traffic that it relayed, too.
@@ -218,8 +202,8 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
     char bytes[QUANTITY_TEXT];
     int length = 0;
     text[0] = 0;
-    if (e->carried > 0) length = snprintf(text, CARRIED_TEXT, ", %llu tensor%s sent through forwarding peers", (unsigned long long)e->carried, e->carried > 1 ? "s" : "");
-    if (e->carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s forwarded for others", quantity_size_text(e->carried_bytes, bytes));
+    if (e->work.carried > 0) length = snprintf(text, CARRIED_TEXT, ", %llu tensor%s sent through forwarding peers", (unsigned long long)e->work.carried, e->work.carried > 1 ? "s" : "");
+    if (e->work.carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s forwarded for others", quantity_size_text(e->work.carried_bytes, bytes));
 }
 
 static void failed_line(const report_event *e, const char *of, const char *saved, char line[REPORT_LINE]) {

@@ -60,15 +60,20 @@ typedef struct report_flow {
     uint64_t to, source, units, cost_us;
 } report_flow;
 
+// The work of a process so far, or of all processes.
+typedef struct report_work {
+    double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients; of those with an unused result
+    uint64_t wasted;                          // computations with an unused result, each of one microbatch in one stage
+    uint64_t carried, carried_bytes;          // own tensors sent through a forwarding peer; bytes of others' tensors forwarded here
+} report_work;
+
 // Fields not listed above for an event's kind are ignored. Text is empty if unknown; losses and
 // norms may be NAN.
 typedef struct report_event {
     report_kind kind;
     uint64_t iteration, of;
     double loss, norm, learning_rate, tokens_per_second, seconds;
-    double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients so far; of those with an unused result
-    uint64_t wasted;                          // microbatches of a stage that were computed in vain
-    uint64_t carried, carried_bytes;          // own tensors sent by way of a forwarding peer; bytes of others' tensors forwarded here
+    report_work work;
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
     uint64_t processors, present, memory, files;
     uint64_t stage, stages, changes, left_out, generation, gone;

@@ -64,6 +64,15 @@ static int awaited_text(const report *r, char *text, size_t room) {
     return length;
 }
 
+void report_live_text(const report *r, char text[REPORT_LINE]) {
+    size_t length = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < r->stages && length + 16 < REPORT_LINE; i++) {
+        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%u", i > 0 ? "|" : "", r->live[i]);
+        if (r->shadows[i] > 0) length += (size_t)snprintf(text + length, REPORT_LINE - length, "+%u", r->shadows[i]);
+    }
+}
+
 static void status_line(const report *r, char line[REPORT_LINE]) {
     char speed[QUANTITY_TEXT], live[REPORT_LINE];
     int length = awaited_text(r, line, REPORT_LINE / 2);

@@ -1,10 +1,9 @@
-// The number and cost of microbatches from each sender to each receiver: as a line, in the status,
-// and as a table at the end.
+// The number and cost of microbatches from each sender to each receiver: as a line and in the status.
 #include "cli/report_inside.h"
 
 #include <string.h>
 
-enum { WHO = 32, HOP = 96 };
+enum { HOP = 96 };
 
 static report_sender *sender_of(report *r, uint64_t member) {
     for (uint32_t i = 0; i < r->senders; i++) {
@@ -41,21 +40,21 @@ void report_flows_forget(report *r, uint64_t member) {
     if (s != NULL) *s = r->sender[--r->senders];
 }
 
-static const char *name_of(const report *r, uint64_t member, char text[WHO]) {
+const char *report_flows_name(const report *r, uint64_t member, char text[REPORT_PEER_TEXT]) {
     const report_sender *s = sender_of((report *)r, member);
     if (s != NULL && *s->peer)
-        snprintf(text, WHO, "peer %s", s->peer);
+        snprintf(text, REPORT_PEER_TEXT, "peer %s", s->peer);
     else
-        snprintf(text, WHO, "member %llu", (unsigned long long)member);
+        snprintf(text, REPORT_PEER_TEXT, "member %llu", (unsigned long long)member);
     return text;
 }
 
-static void cost_text(double cost_us, char text[WHO]) {
-    snprintf(text, WHO, cost_us < 1000 ? "%.2f ms" : cost_us < 100000 ? "%.1f ms" : "%.0f ms", cost_us / 1000);
+static void cost_text(double cost_us, char text[REPORT_PEER_TEXT]) {
+    snprintf(text, REPORT_PEER_TEXT, cost_us < 1000 ? "%.2f ms" : cost_us < 100000 ? "%.1f ms" : "%.0f ms", cost_us / 1000);
 }
 
 // "4 to peer 3c4d5e6f (12.3 ms), ...": the units of all data peers together.
-static void hops_text(const report *r, const report_flow *flow, size_t flows, char text[REPORT_LINE]) {
+void report_flows_hops(const report *r, const report_flow *flow, size_t flows, char text[REPORT_LINE]) {
     size_t length = 0;
     text[0] = 0;
     for (size_t i = 0; i < flows && length + HOP < REPORT_LINE; i++) {
@@ -65,18 +64,18 @@ static void hops_text(const report *r, const report_flow *flow, size_t flows, ch
             if (flow[j].to == flow[i].to) units += flow[j].units;
             first &= j >= i || flow[j].to != flow[i].to;
         }
-        char who[WHO], cost[WHO];
+        char who[REPORT_PEER_TEXT], cost[REPORT_PEER_TEXT];
         if (!first) continue;
         cost_text((double)flow[i].cost_us, cost);
         length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%llu to %s (%s)", length > 0 ? ", " : "",
-                                   (unsigned long long)units, name_of(r, flow[i].to, who), cost);
+                                   (unsigned long long)units, report_flows_name(r, flow[i].to, who), cost);
     }
 }
 
 void report_flows_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char hops[REPORT_LINE], who[WHO];
-    hops_text(r, e->flow, e->flows, hops);
-    snprintf(line, REPORT_LINE, "routing: %s of stage %llu sends %.1800s", name_of(r, e->member, who),
+    char hops[REPORT_LINE], who[REPORT_PEER_TEXT];
+    report_flows_hops(r, e->flow, e->flows, hops);
+    snprintf(line, REPORT_LINE, "routing: %s of stage %llu sends %.1800s", report_flows_name(r, e->member, who),
              (unsigned long long)e->stage, *hops ? hops : "nothing");
 }
 
@@ -102,8 +101,8 @@ static uint32_t changes_of_late(const report *r) {
 }
 
 // The total comes first: a narrow terminal cuts off the end.
-static size_t summary(const report *r, const char *between, char line[REPORT_LINE]) {
-    char hops[REPORT_LINE] = "", cost[WHO], to[WHO];
+size_t report_flows_summary(const report *r, const char *between, char line[REPORT_LINE]) {
+    char hops[REPORT_LINE] = "", cost[REPORT_PEER_TEXT], to[REPORT_PEER_TEXT];
     size_t length = 0;
     double whole = 0;
     for (uint32_t stage = 0; stage < r->stages && length + 2 * HOP < REPORT_LINE / 2; stage++) {
@@ -112,7 +111,7 @@ static size_t summary(const report *r, const char *between, char line[REPORT_LIN
         if (units == 0) continue;
         whole += each;
         cost_text(each, cost);
-        snprintf(to, sizeof to, stage + 1 < r->stages ? "%u" : "home", stage + 1);
+        snprintf(to, sizeof to, stage + 1 < r->stages ? "%u" : "owner", stage + 1);
         length += (size_t)snprintf(hops + length, REPORT_LINE - length, "%s%u-%s %llu at %s", between, stage, to,
                                    (unsigned long long)units, cost);
     }
@@ -126,24 +125,7 @@ static size_t summary(const report *r, const char *between, char line[REPORT_LIN
 
 bool report_flows_status(const report *r, char line[REPORT_LINE]) {
     char text[REPORT_LINE];
-    if (summary(r, "  ", text) == 0) return false;
+    if (report_flows_summary(r, "  ", text) == 0) return false;
     snprintf(line, REPORT_LINE, "routing  %.2000s", text);
     return true;
-}
-
-void report_flows_table(report *r) {
-    char line[REPORT_LINE + 16], text[REPORT_LINE], who[WHO];
-    if (r->style != REPORT_LIVE && r->style != REPORT_PLAIN) return;
-    if (summary(r, ", ", text) == 0) return;
-    snprintf(line, sizeof line, "routing at the end: %.2000s", text);
-    report_say(r, line);
-    for (uint32_t stage = 0; stage < r->stages; stage++) {
-        for (uint32_t i = 0; i < r->senders; i++) {
-            const report_sender *s = &r->sender[i];
-            if (s->stage != stage || s->flows == 0) continue;
-            hops_text(r, s->flow, s->flows, text);
-            snprintf(line, sizeof line, "  stage %u  %s  %.1900s", stage, name_of(r, s->member, who), text);
-            report_say(r, line);
-        }
-    }
 }

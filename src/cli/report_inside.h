@@ -5,7 +5,9 @@
 #include "cli/report.h"
 #include "wire/limits.h"
 
-enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048, REPORT_SENDERS = 128, REPORT_CHANGES = 64, REPORT_AWAITED_PEERS = 64 };
+#include <time.h>
+
+enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048, REPORT_SENDERS = 128, REPORT_CHANGES = 64, REPORT_AWAITED_PEERS = 64, REPORT_PEER_TEXT = 32 };
 
 // The latest report of a peer about the receivers of its microbatches.
 typedef struct report_sender {
@@ -56,12 +58,15 @@ struct report {
     report_sender sender[REPORT_SENDERS];
 };
 
-int64_t report_now_ns(void);
+static inline int64_t report_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 void report_curve_add(report_curve *curve, uint64_t iteration, double loss);
 // One line for a person, without '\n'; false when this event has none.
 bool report_to_line(const report *r, const report_event *e, char line[REPORT_LINE]);
-// Live peers per stage, "2|2|2|1".
-void report_live_text(const report *r, char text[REPORT_LINE]);
 // "3 repairs (2 forward, 1 backward)"
 void report_repairs_text(const report *r, char text[REPORT_LINE]);
 
@@ -70,11 +75,19 @@ void report_flows_meet(report *r, const report_event *e);
 void report_flows_remember(report *r, const report_event *e);
 void report_flows_forget(report *r, uint64_t member);
 void report_flows_line(const report *r, const report_event *e, char line[REPORT_LINE]);
+// "peer 3c4d5e6f", or "member 7" if its id is not known.
+const char *report_flows_name(const report *r, uint64_t member, char text[REPORT_PEER_TEXT]);
+// "4 to peer 3c4d5e6f (12.3 ms), ..."
+void report_flows_hops(const report *r, const report_flow *flow, size_t flows, char text[REPORT_LINE]);
+// All stages in one line; returns its length, 0: nothing is known.
+size_t report_flows_summary(const report *r, const char *between, char line[REPORT_LINE]);
 // False: nothing is known.
 bool report_flows_status(const report *r, char line[REPORT_LINE]);
 
 // The status at the bottom of a terminal.
 bool report_can_draw(FILE *out);
+// Live peers per stage, "2|2|2|1".
+void report_live_text(const report *r, char text[REPORT_LINE]);
 void report_draw(report *r);
 void report_erase(report *r);
 

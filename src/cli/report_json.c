@@ -36,6 +36,8 @@ static const char *const kind_names[REPORT_KINDS] = {
 #define MEMBERS  (IN(JOINED) | IN(LEFT) | IN(EXPELLED) | IN(PROMOTED))
 #define FIELD(member, field_kind, events) \
     { #member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events }
+#define WORK_FIELD(member, field_kind) \
+    { #member, field_kind, offsetof(report_event, work.member), sizeof(((report_event *)0)->work.member), IN(ITERATION) | IN(END) }
 
 // Numbers first: a text that does not fit is cut, and the fields after it are left out.
 // clang-format off
@@ -67,11 +69,11 @@ static const report_field fields[] = {
     FIELD(generation, FIELD_COUNT, IN(ROLLED_BACK)),
     FIELD(seconds, FIELD_REAL, IN(END) | IN(AWAITED) | IN(BACK)),
     FIELD(repairs, FIELD_COUNT, IN(END)),
-    FIELD(wasted, FIELD_COUNT, IN(ITERATION) | IN(END)),
-    FIELD(carried, FIELD_COUNT, IN(ITERATION) | IN(END)),
-    FIELD(carried_bytes, FIELD_COUNT, IN(ITERATION) | IN(END)),
-    FIELD(computed_seconds, FIELD_REAL, IN(ITERATION) | IN(END)),
-    FIELD(wasted_seconds, FIELD_REAL, IN(ITERATION) | IN(END)),
+    WORK_FIELD(wasted, FIELD_COUNT),
+    WORK_FIELD(carried, FIELD_COUNT),
+    WORK_FIELD(carried_bytes, FIELD_COUNT),
+    WORK_FIELD(computed_seconds, FIELD_REAL),
+    WORK_FIELD(wasted_seconds, FIELD_REAL),
     FIELD(failed, FIELD_SWITCH, IN(CHECKPOINT) | IN(END)),
     FIELD(stopped, FIELD_SWITCH, IN(END)),
     FIELD(flow, FIELD_FLOWS, IN(FLOWS)),

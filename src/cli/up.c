@@ -21,10 +21,10 @@ static const char examples[] =
     "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
 
 static void tell_killed(swarm *s, const child *c) {
-    report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->iteration};
+    report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->progress.iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
-    snprintf(news.phase, sizeof news.phase, "%s", c->armed || (c->spared && !c->killed) ? fault_point_name(c->armed_at) : "");
-    s->kills++;
+    snprintf(news.phase, sizeof news.phase, "%s", c->order.armed || (c->order.spared && !c->killed) ? fault_point_name(c->order.armed_at) : "");
+    s->orders.kills++;
     losses_note(s, &news);
     report_tell(s->report, &news);
 }
@@ -32,14 +32,14 @@ static void tell_killed(swarm *s, const child *c) {
 static void note_cause(swarm *s, child *c, int64_t status, int signal_number) {
     uint64_t before = s->memory.oom_kills;
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
-    cause_text(status, signal_number, c->complaint, &s->memory, s->memory.oom_kills > before, c->cause);
+    cause_text(status, signal_number, c->output.complaint, &s->memory, s->memory.oom_kills > before, c->cause);
 }
 
 static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
-    char text[sizeof s->why], way_on[256] = "";
-    bool fatal = (c->role == CHILD_LEADER && swarm_has_one_voter(s)) || !s->started;
+    char text[sizeof s->finish.why], way_on[256] = "";
+    bool fatal = (c->role == CHILD_LEADER && swarm_has_one_voter(s)) || !s->progress.started;
     note_cause(s, c, status, signal_number);
-    if (fatal && s->started && signal_number) swarm_way_on(s, way_on, sizeof way_on);
+    if (fatal && s->progress.started && signal_number) swarm_way_on(s, way_on, sizeof way_on);
     snprintf(text, sizeof text, "%s (process %d) %s", c->name, (int)c->pid, c->cause);
     strncat(text, way_on, sizeof text - strlen(text) - 1);
     if (fatal) swarm_fail(s, text);
@@ -48,8 +48,8 @@ static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
 
 // The former leader's error may also be the reason why the other data peers failed.
 static void fail_without_data(swarm *s, const child *last) {
-    char text[sizeof s->why];
-    const char *why = *s->why ? s->why : last->complaint;
+    char text[sizeof s->finish.why];
+    const char *why = *s->finish.why ? s->finish.why : last->output.complaint;
     snprintf(text, sizeof text, "%.400s%sthe last data peer is gone; resume from a checkpoint with --resume", why, *why ? "; " : "");
     swarm_fail(s, text);
 }
@@ -58,7 +58,7 @@ static void fail_without_data(swarm *s, const child *last) {
 // the work, or the run rolls back and needs new relays. Stage 0 has the voters: without them
 // nothing can be decided.
 static void check_survival(swarm *s, const child *gone) {
-    if (s->ending || !s->started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
+    if (s->finish.ending || !s->progress.started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
     if (gone->stage == 0) fail_without_data(s, gone);
     else stage_bereft(s, gone->stage);
 }
@@ -70,28 +70,28 @@ static void swarm_done(swarm *s) {
 }
 
 static void plan_return(swarm *s, child *c) {
-    if (s->private_data && c->role != CHILD_RELAY && !s->ending && s->started && !c->told_end) text_bereft(s, c);
+    if (s->settings.private_data && c->role != CHILD_RELAY && !s->finish.ending && s->progress.started && !c->told_end) text_bereft(s, c);
 }
 
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
-    bool wanted = signal_number == SIGKILL && (c->killed || c->armed || c->spared);
-    if (wanted && !s->ending) {
+    bool wanted = signal_number == SIGKILL && (c->killed || c->order.armed || c->order.spared);
+    if (wanted && !s->finish.ending) {
         orders_note_death(s, c);
         tell_killed(s, c);
     }
-    bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && swarm_has_one_voter(s) && s->end.kind != REPORT_END;
-    if (c == s->leading) s->leading = NULL;
+    bool well = wanted || c->told_end || s->finish.ending, mute = c->role == CHILD_LEADER && swarm_has_one_voter(s) && s->finish.event.kind != REPORT_END;
+    if (c == s->progress.leading) s->progress.leading = NULL;
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
-    if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
+    if (!well || (mute && !s->finish.failed)) tell_lost(s, c, status, signal_number);
     // left in order, while the run continues
-    bool left = c->told_end && !wanted && !s->ending;
+    bool left = c->told_end && !wanted && !s->finish.ending;
     if (left) snprintf(c->cause, sizeof c->cause, "left in order after an outside request");
     if (!well || left) stages_note_death(s, c);
-    if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
+    if (wanted && c->order.takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
     plan_return(s, c);
-    c->armed = c->spared = c->joined = false;
+    c->order.armed = c->order.spared = c->joined = false;
     if (s->alive == 0) swarm_done(s);
 }
 
@@ -104,55 +104,55 @@ static void tell_data_peers(swarm *s, const char *command) {
 
 static void swarm_drain(swarm *s) {
     char text[128];
-    uint64_t passed_ns = (uv_now(&s->loop) - s->stop_ms) * 1000000;
-    if (s->ending) return;
-    if (passed_ns >= s->stop_within_ns) {
-        snprintf(text, sizeof text, "did not end within %.3g s (--stop-within)", (double)s->stop_within_ns * 1e-9);
+    uint64_t passed_ns = (uv_now(&s->loop) - s->finish.stop_ms) * 1000000;
+    if (s->finish.ending) return;
+    if (passed_ns >= s->settings.stop_within_ns) {
+        snprintf(text, sizeof text, "did not end within %.3g s (--stop-within)", (double)s->settings.stop_within_ns * 1e-9);
         swarm_fail(s, text);
         return;
     }
-    if (passed_ns >= stop_finish_ns(s->stop_within_ns) && !s->dropped) {
-        s->dropped = true;
+    if (passed_ns >= stop_finish_ns(s->settings.stop_within_ns) && !s->finish.dropped) {
+        s->finish.dropped = true;
         swarm_note(s, "the current iteration takes too long; saving the state before it");
     }
-    tell_data_peers(s, s->dropped ? "drop\n" : "end\n");
+    tell_data_peers(s, s->finish.dropped ? "drop\n" : "end\n");
 }
 
 static void on_tick(uv_timer_t *timer) {
     swarm *s = timer->data;
     report_tick(s->report);
     chaos_step(s);
-    if (s->draining) swarm_drain(s);
+    if (s->finish.draining) swarm_drain(s);
     stages_tick(s);
-    if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
+    if (s->finish.ending && s->finish.leave_deadline_ms && uv_now(&s->loop) > s->finish.leave_deadline_ms) swarm_kill_all(s);
 }
 
 // The children may have received the same signal; this process decides what they do.
 static void swarm_stop(swarm *s) {
     char text[256];
-    s->draining = true;
-    s->stop_ms = uv_now(&s->loop);
-    if (s->ending) return;  // a request to end has been sent already
+    s->finish.draining = true;
+    s->finish.stop_ms = uv_now(&s->loop);
+    if (s->finish.ending) return;  // a request to end has been sent already
     for (uint32_t i = 0; i < s->child_count; i++) child_command(s->children[i], "stop\n");
-    if (!s->started) {
-        s->end = (report_event){.kind = REPORT_END, .loss = NAN};
-        s->ending = true;
+    if (!s->progress.started) {
+        s->finish.event = (report_event){.kind = REPORT_END, .loss = NAN};
+        s->finish.ending = true;
         swarm_kill_all(s);
         return;
     }
     snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all; repeat the signal to end at once", stop_signal_name(stop_requested()),
-             (double)stop_finish_ns(s->stop_within_ns) * 1e-9, (double)s->stop_within_ns * 1e-9);
+             (double)stop_finish_ns(s->settings.stop_within_ns) * 1e-9, (double)s->settings.stop_within_ns * 1e-9);
     swarm_note(s, text);
     swarm_drain(s);
 }
 
 static void swarm_request(swarm *s) {
     if (stop_take_save()) {
-        swarm_note(s, s->started ? "SIGUSR1: requesting a checkpoint from the leader" : "SIGUSR1: nothing to save, the run has not started");
-        if (s->started) tell_data_peers(s, "save\n");
+        swarm_note(s, s->progress.started ? "SIGUSR1: requesting a checkpoint from the leader" : "SIGUSR1: nothing to save, the run has not started");
+        if (s->progress.started) tell_data_peers(s, "save\n");
     }
     if (stop_at_once()) swarm_fail(s, "stopped by the user: a second request ended it at once");
-    else if (stop_requested() && !s->draining) swarm_stop(s);
+    else if (stop_requested() && !s->finish.draining) swarm_stop(s);
 }
 
 static void on_signals(uv_poll_t *handle, int status, int events) {
@@ -171,35 +171,35 @@ static void watch(swarm *s) {
 
 // Prints the kills and the last line. Returns whether the run is complete.
 static bool swarm_conclude(swarm *s) {
-    if (s->started) orders_tell(s);
-    bool nobody = s->end.kind != REPORT_END;
+    if (s->progress.started) orders_tell(s);
+    bool nobody = s->finish.event.kind != REPORT_END;
     // stopped in the first iteration: there are no new weights
-    if (nobody && s->draining && !s->failed && s->iteration == s->first) {
-        s->end = (report_event){.kind = REPORT_END, .loss = NAN, .iteration = s->iteration};
+    if (nobody && s->finish.draining && !s->finish.failed && s->progress.iteration == s->progress.first) {
+        s->finish.event = (report_event){.kind = REPORT_END, .loss = NAN, .iteration = s->progress.iteration};
         nobody = false;
     }
-    if (nobody) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
-    if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "all processes ended and none reported the final weights; resume from the newest checkpoint (--resume)");
-    if (s->failed || nobody) {
-        s->end.failed = true;
-        snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
+    if (nobody) s->finish.event = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->progress.iteration};
+    if (nobody && !*s->finish.why) snprintf(s->finish.why, sizeof s->finish.why, "all processes ended and none reported the final weights; resume from the newest checkpoint (--resume)");
+    if (s->finish.failed || nobody) {
+        s->finish.event.failed = true;
+        snprintf(s->finish.event.text, sizeof s->finish.event.text, "%s", s->finish.why);
     }
-    s->end.of = s->iterations;
+    s->finish.event.of = s->settings.iterations;
     // A signal to the leader's process alone stops the run as well; the leader reports which signal
     // it was.
-    s->end.stopped = (s->draining || s->end.stopped) && !s->end.failed && s->end.iteration < s->iterations;
-    if (s->end.stopped && s->draining) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
-    s->end.repairs = s->repairs;
-    story_sum_work(s, &s->end);
-    if (s->measure && s->started) {
+    s->finish.event.stopped = (s->finish.draining || s->finish.event.stopped) && !s->finish.event.failed && s->finish.event.iteration < s->settings.iterations;
+    if (s->finish.event.stopped && s->finish.draining) snprintf(s->finish.event.reason, sizeof s->finish.event.reason, "%s", stop_signal_name(stop_requested()));
+    s->finish.event.repairs = s->progress.repairs;
+    story_sum_work(s, &s->finish.event);
+    if (s->settings.measure && s->progress.started) {
         braid_error error;
         if (measure_write(s, &error)) swarm_note(s, error.text);
     }
     report_loss_curve(s->report);
     report_flows_table(s->report);
     losses_tell(s);
-    report_tell(s->report, &s->end);
-    return !s->end.failed;
+    report_tell(s->report, &s->finish.event);
+    return !s->finish.event.failed;
 }
 
 static int swarm_run(swarm *s) {
@@ -208,14 +208,14 @@ static int swarm_run(swarm *s) {
     uv_loop_init(&s->loop);
     watch(s);
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
-    s->report = report_new(s->style, stdout);
-    allowance_tell(s->report, &s->machine, s->max_memory);
+    s->report = report_new(s->settings.style, stdout);
+    allowance_tell(s->report, &s->machine, s->settings.max_memory);
     if (*s->memory_note) swarm_note(s, s->memory_note);
     if (swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);
         swarm_done(s);
     } else {
-        s->leading = s->children[0];
+        s->progress.leading = s->children[0];
     }
     uv_run(&s->loop, UV_RUN_DEFAULT);
     bool good = swarm_conclude(s);
@@ -224,7 +224,7 @@ static int swarm_run(swarm *s) {
     swarm_close_keys(s);
     free(s->clock.cores);
     uv_loop_close(&s->loop);
-    return good ? CLI_OK : cli_complain(CLI_FAILED, "up", "%s", s->end.text);
+    return good ? CLI_OK : cli_complain(CLI_FAILED, "up", "%s", s->finish.event.text);
 }
 
 typedef struct up_flags {
@@ -236,10 +236,10 @@ typedef struct up_flags {
 
 static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
     braid_err err = BRAID_OK;
-    s->random.state = run->seed;
+    s->orders.random.state = run->seed;
     for (uint32_t i = 0; i < f->kill.count && !err; i++) err = chaos_add_kill(s, f->kill.item[i], error);
     for (uint32_t i = 0; i < f->late.count && !err; i++) err = chaos_add_late(s, f->late.item[i], error);
-    if (f->chaos && !err) err = chaos_add_random(s, f->chaos, 0, s->iterations, error);
+    if (f->chaos && !err) err = chaos_add_random(s, f->chaos, 0, s->settings.iterations, error);
     return err ? err : orders_check(s, error);
 }
 
@@ -248,48 +248,49 @@ enum { FILES_A_CHILD = 3, OWN_FILES = 16 };
 // Checked before any child is started: libuv spins or aborts if descriptors run out midway.
 static braid_err files_reserve(const swarm *s, braid_error *error) {
     struct rlimit files;
-    rlim_t wanted = FILES_A_CHILD * (s->data_peers + s->relays) + OWN_FILES;
+    rlim_t wanted = FILES_A_CHILD * (s->settings.data_peers + s->settings.relays) + OWN_FILES;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return BRAID_OK;
     rlim_t most = files.rlim_max;
     files.rlim_cur = wanted;
     if (wanted <= most && setrlimit(RLIMIT_NOFILE, &files) == 0) return BRAID_OK;
     return braid_fail(error, BRAID_LIMIT, "%llu processes need %llu open files here, and %llu are allowed; raise the limit (ulimit -n), or start fewer relays",
-                      (unsigned long long)(s->data_peers + s->relays), (unsigned long long)wanted, (unsigned long long)most);
+                      (unsigned long long)(s->settings.data_peers + s->settings.relays), (unsigned long long)wanted, (unsigned long long)most);
 }
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
-    size_t size = sizeof s->program;
-    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
-                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues, .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO};
-    if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
+    size_t size = sizeof s->settings.program;
+    *s = (swarm){.settings = {.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows,
+                              .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues,
+                              .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO}};
+    if (uv_exepath(s->settings.program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
     braid_err err = swarm_keep_description(s, path, error);
-    if (!err) err = cli_load_run(s->run_path, run, error);
+    if (!err) err = cli_load_run(s->settings.run_path, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;
     if (f->continues && f->anew) return braid_fail(error, BRAID_ARGUMENT, "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
     if (f->continues && !run->checkpoint[0]) return braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", path);
-    s->private_data = run->private_data > 0;
-    s->elastic = run->elastic;
-    s->stages = run->stages;
-    s->iterations = run->recipe.iterations;
-    s->data_peers = run->data_peers ? run->data_peers : 1;
-    if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
+    s->settings.private_data = run->private_data > 0;
+    s->settings.elastic = run->elastic;
+    s->settings.stages = run->stages;
+    s->settings.iterations = run->recipe.iterations;
+    s->settings.data_peers = run->data_peers ? run->data_peers : 1;
+    if (s->settings.relays == 0) s->settings.relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
     // The first leader's death costs the run nothing if another data peer has the text and the log
     // has several copies.
     if (f->voters && f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
-    s->voters = f->voters ? f->voters : s->data_peers < 2 || f->measure || s->private_data ? 1 : s->data_peers < 5 ? 3 : 5;
-    if (s->relays + 1 < run->stages)
+    s->settings.voters = f->voters ? f->voters : s->settings.data_peers < 2 || f->measure || s->settings.private_data ? 1 : s->settings.data_peers < 5 ? 3 : 5;
+    if (s->settings.relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
     machine_look(&s->machine);
-    allowance_swarm_exceeds(&s->machine, run, s->data_peers, s->relays, f->capacity, f->max_memory ? f->max_memory : run->max_memory, s->memory_note, sizeof s->memory_note);
+    allowance_swarm_exceeds(&s->machine, run, s->settings.data_peers, s->settings.relays, f->capacity, f->max_memory ? f->max_memory : run->max_memory, s->memory_note, sizeof s->memory_note);
     err = files_reserve(s, error);
     return err ? err : chaos_fill(s, f, run, error);
 }
 
 static int swarm_watched(swarm *s) {
-    const stop_config stop = {.verb = "up", .within_ns = s->stop_within_ns};
+    const stop_config stop = {.verb = "up", .within_ns = s->settings.stop_within_ns};
     braid_error error;
     return stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "up", "%s", error.text) : swarm_run(s);
 }
@@ -327,7 +328,7 @@ int cli_up(int argc, char **argv) {
     if (err)
         code = cli_complain(CLI_USAGE, "up", "%s", error.text);
     else
-        code = cli_can_write("up", "measure", s.measure) ? swarm_watched(&s) : CLI_FAILED;
+        code = cli_can_write("up", "measure", s.settings.measure) ? swarm_watched(&s) : CLI_FAILED;
     options_close(&o);
     return code;
 }

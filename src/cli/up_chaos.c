@@ -9,9 +9,9 @@
 #include <string.h>
 
 static braid_err action_add(swarm *s, const action *a, braid_error *error) {
-    if (s->action_count == UP_MAX_ACTIONS)
+    if (s->orders.count == UP_MAX_ACTIONS)
         return braid_fail(error, BRAID_LIMIT, "more than %d kills and joins; order fewer", UP_MAX_ACTIONS);
-    s->actions[s->action_count++] = *a;
+    s->orders.action[s->orders.count++] = *a;
     return BRAID_OK;
 }
 
@@ -62,8 +62,8 @@ static braid_err leader_may_die(const swarm *s, const char *flag, const char *sp
 
 // Rejected before the run begins: these peers could never be killed.
 static braid_err victim_check(const swarm *s, const char *spec, const action *a, braid_error *error) {
-    if (a->stage > 0 && a->stage >= s->stages)
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no stage %u; relays work for the stages 1 to %u", spec, a->stage, s->stages - 1);
+    if (a->stage > 0 && a->stage >= s->settings.stages)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no stage %u; relays work for the stages 1 to %u", spec, a->stage, s->settings.stages - 1);
     return BRAID_OK;
 }
 
@@ -153,11 +153,11 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
     braid_err err = BRAID_OK;
     for (uint64_t i = 0; i < deaths && !err; i++) {
         uint64_t begin = m->span * i / deaths, end = m->span * (i + 1) / deaths;
-        uint64_t when = m->first + begin + rng_below(&s->random, end > begin ? end - begin : 1);
-        fault at = {m->points[i % m->point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
+        uint64_t when = m->first + begin + rng_below(&s->orders.random, end > begin ? end - begin : 1);
+        fault at = {m->points[i % m->point_count], 1 + (uint32_t)rng_below(&s->orders.random, 3)};
         if (at.point == FAULT_FINAL || at.point == FAULT_REDUCTION) at.count = 1;
         err = action_add(s, &(action){.kind = ACTION_ARM, .role = role, .iteration = when, .at = at}, error);
-        bool followed = role != CHILD_RELAY && !s->private_data;  // with private data the same peer returns
+        bool followed = role != CHILD_RELAY && !s->settings.private_data;  // with private data the same peer returns
         if (!err && followed) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_DATA, .iteration = when + 1, .count = 1}, error);
     }
     return err;
@@ -171,11 +171,11 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
     if (c.within > 0 && c.within < iterations) iterations = c.within;
     uint64_t last = iterations > 3 ? iterations - 3 : 1;
     moments m = {.first = from + 1, .span = last > from + 1 ? last - from - 1 : 1};
-    s->random.state = c.seed;
-    points_shuffle(&s->random, m.points, &m.point_count);
+    s->orders.random.state = c.seed;
+    points_shuffle(&s->orders.random, m.points, &m.point_count);
     braid_err err = BRAID_OK;
     for (uint64_t i = 0; i < c.joins && !err; i++) {
-        uint64_t when = m.first + rng_below(&s->random, m.span / 2 + 1);
+        uint64_t when = m.first + rng_below(&s->orders.random, m.span / 2 + 1);
         err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_RELAY, .iteration = when, .count = 1}, error);
     }
     if (!err) err = add_deaths(s, &m, CHILD_RELAY, c.kills, error);
@@ -183,14 +183,14 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
     return err ? err : add_deaths(s, &m, CHILD_LEADER, c.leader, error);
 }
 
-static bool is_available(const child *c) { return c->alive && !c->armed && !c->killed && c->joined && c->ready; }
+static bool is_available(const child *c) { return c->alive && !c->order.armed && !c->killed && c->joined && c->ready; }
 
 // Whether the stage can continue without this peer.
 static bool can_spare(const swarm *s, const child *c) {
     if (!is_available(c)) return false;
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *other = s->children[i];
-        if (other != c && is_available(other) && other->stage == c->stage && other->version >= s->iteration) return true;
+        if (other != c && is_available(other) && other->stage == c->stage && other->version >= s->progress.iteration) return true;
     }
     return false;
 }
@@ -203,7 +203,7 @@ bool chaos_may_vote(const swarm *s, const child *c) {
         bool first = other->role != CHILD_RELAY || (c->role == CHILD_RELAY && other->member < c->member);
         before += other != c && first && other->alive && other->joined;
     }
-    return c->role != CHILD_RELAY || before < s->voters;
+    return c->role != CHILD_RELAY || before < s->settings.voters;
 }
 
 // Whether a majority of voters remains. Voters about to die count as lost, and so do recently dead
@@ -214,15 +214,15 @@ static bool quorum_remains(swarm *s, const child *victim) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *c = s->children[i];
         if (c->exited) dying += c->voted && (c->listed || now < c->gone_ms + UP_REPLACED_MS);
-        else dying += (c->armed || c->killed) && chaos_may_vote(s, c);
+        else dying += (c->order.armed || c->killed) && chaos_may_vote(s, c);
     }
-    return dying <= (s->voters - 1) / 2;
+    return dying <= (s->settings.voters - 1) / 2;
 }
 
 static bool matches_role(const swarm *s, const child *c, const action *a) {
     if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
     if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && swarm_has_one_voter(s))) return false;
-    return a->number || (c == s->leading) == (a->role == CHILD_LEADER);
+    return a->number || (c == s->progress.leading) == (a->role == CHILD_LEADER);
 }
 
 void chaos_take_stage(swarm *s, uint64_t number) {
@@ -234,7 +234,7 @@ void chaos_take_stage(swarm *s, uint64_t number) {
 
 static order_wait child_waits(swarm *s, const child *c, const action *a) {
     if (c->exited) return WAIT_DEAD;
-    if (c->armed || c->killed) return WAIT_DYING;
+    if (c->order.armed || c->killed) return WAIT_DYING;
     if (!is_available(c)) return WAIT_BEHIND;
     if (!a->stage && !can_spare(s, c)) return WAIT_LAST;
     return quorum_remains(s, c) ? WAIT_NOT : WAIT_VOTES;
@@ -244,7 +244,7 @@ static order_wait child_waits(swarm *s, const child *c, const action *a) {
 // reach the point.
 static child *victim_choose(swarm *s, action *a) {
     child *chosen = NULL;
-    a->waits = a->stage && s->shadows > 0 && !stage_is_shadowed(s, a->stage) ? WAIT_SHADOW : WAIT_MISSING;
+    a->waits = a->stage && s->settings.shadows > 0 && !stage_is_shadowed(s, a->stage) ? WAIT_SHADOW : WAIT_MISSING;
     if (a->waits == WAIT_SHADOW) return NULL;
     uint64_t candidates = 0;
     uint32_t least = UINT32_MAX;
@@ -257,7 +257,7 @@ static child *victim_choose(swarm *s, action *a) {
         if (waits != WAIT_NOT || idle > least) continue;
         if (idle < least) candidates = 0;
         least = idle;
-        if (rng_below(&s->random, ++candidates) == 0) chosen = c;
+        if (rng_below(&s->orders.random, ++candidates) == 0) chosen = c;
     }
     return chosen;
 }
@@ -265,7 +265,7 @@ static child *victim_choose(swarm *s, action *a) {
 static bool do_kill(swarm *s, action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
-    victim->takes_stage = a->stage != 0;
+    victim->order.takes_stage = a->stage != 0;
     child_kill(victim);
     a->came = true;
     return true;
@@ -274,16 +274,16 @@ static bool do_kill(swarm *s, action *a) {
 static bool do_arm(swarm *s, action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
-    victim->order = (uint32_t)(a - s->actions);
+    victim->order.index = (uint32_t)(a - s->orders.action);
     memcpy(a->victim, victim->name, sizeof a->victim);
     a->waits = WAIT_NOT;
     char command[64];
     snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
     child_command(victim, command);
-    victim->armed = true;
-    victim->takes_stage = a->stage != 0;
-    victim->armed_at = a->at.point;
-    victim->armed_iteration = s->iteration;
+    victim->order.armed = true;
+    victim->order.takes_stage = a->stage != 0;
+    victim->order.armed_at = a->at.point;
+    victim->order.armed_iteration = s->progress.iteration;
     return true;
 }
 
@@ -302,18 +302,18 @@ static bool do_spawn(swarm *s, action *a) {
 // A relay without work may never reach its fault point. It is spared, and another relay dies
 // instead.
 static void let_live(swarm *s, child *c) {
-    action *a = &s->actions[c->order];
+    action *a = &s->orders.action[c->order.index];
     if (a->number || c->idle < UP_HURRY_ITERATIONS) return;
     child_command(c, "live\n");
-    c->armed = false;
-    c->spared = true;
-    c->spared_version = c->version;
+    c->order.armed = false;
+    c->order.spared = true;
+    c->order.spared_version = c->version;
     a->done = false;
 }
 
 // After two more iterations the command to live has arrived, so a later death was not ordered.
 static void forget_spared(child *c) {
-    if (c->version > c->spared_version + 1) c->spared = false;
+    if (c->version > c->order.spared_version + 1) c->order.spared = false;
 }
 
 // A data peer that joined late owns no microbatches and may never reach its fault point. Meanwhile
@@ -322,27 +322,27 @@ static void hurry(swarm *s) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
         forget_spared(c);
-        if (!c->alive || !c->armed || s->iteration < c->armed_iteration + UP_HURRY_ITERATIONS) continue;
+        if (!c->alive || !c->order.armed || s->progress.iteration < c->order.armed_iteration + UP_HURRY_ITERATIONS) continue;
         if (c->role == CHILD_RELAY) {
             let_live(s, c);
             continue;
         }
-        c->armed = false;
+        c->order.armed = false;
         if (!can_spare(s, c)) {
-            c->armed = true;
+            c->order.armed = true;
             continue;
         }
-        s->actions[c->order].came = true;
+        s->orders.action[c->order.index].came = true;
         child_kill(c);
     }
 }
 
 void chaos_step(swarm *s) {
-    if (!s->started || s->draining || s->ending) return;
+    if (!s->progress.started || s->finish.draining || s->finish.ending) return;
     hurry(s);
-    for (uint32_t i = 0; i < s->action_count; i++) {
-        action *a = &s->actions[i];
-        if (a->done || a->iteration > s->iteration) continue;
+    for (uint32_t i = 0; i < s->orders.count; i++) {
+        action *a = &s->orders.action[i];
+        if (a->done || a->iteration > s->progress.iteration) continue;
         a->done = a->kind == ACTION_KILL ? do_kill(s, a) : a->kind == ACTION_ARM ? do_arm(s, a) : do_spawn(s, a);
     }
 }

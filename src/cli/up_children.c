@@ -14,18 +14,18 @@ extern char **environ;
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room) {
     child *c = handle->data;
     (void)wanted;
-    *room = uv_buf_init(c->input, sizeof c->input);
+    *room = uv_buf_init(c->output.input, sizeof c->output.input);
 }
 
 static void on_line(child *c) {
     unsigned long long version;
     report_event news;
-    if (c->swarm->measure && measure_line(c)) return;
-    if (sscanf(c->line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
+    if (c->swarm->settings.measure && measure_line(c)) return;
+    if (sscanf(c->output.line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
         c->swarm->hooks.advanced(c->swarm, c, version);
         return;
     }
-    if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) c->swarm->hooks.event(c->swarm, c, &news);
+    if (report_from_json(c->output.line, c->output.bytes, &news, NULL) == BRAID_OK) c->swarm->hooks.event(c->swarm, c, &news);
 }
 
 // A child is gone once it has exited and its output is read to the end: the output may report a
@@ -46,12 +46,12 @@ static void on_events(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
     }
     for (ssize_t i = 0; i < count; i++) {
         if (bytes->base[i] != '\n') {
-            if (c->line_bytes + 1 < sizeof c->line) c->line[c->line_bytes++] = bytes->base[i];
+            if (c->output.bytes + 1 < sizeof c->output.line) c->output.line[c->output.bytes++] = bytes->base[i];
             continue;
         }
-        c->line[c->line_bytes] = 0;
+        c->output.line[c->output.bytes] = 0;
         on_line(c);
-        c->line_bytes = 0;
+        c->output.bytes = 0;
     }
 }
 
@@ -62,12 +62,12 @@ static void on_complaints(uv_stream_t *stream, ssize_t count, const uv_buf_t *by
     for (ssize_t i = 0; i < count; i++) {
         char letter = bytes->base[i];
         if (letter == '\n') {
-            c->complaint_bytes = 0;
+            c->output.complaint_bytes = 0;
             continue;
         }
-        if (c->complaint_bytes + 1 >= sizeof c->complaint) continue;
-        c->complaint[c->complaint_bytes++] = letter;
-        c->complaint[c->complaint_bytes] = 0;
+        if (c->output.complaint_bytes + 1 >= sizeof c->output.complaint) continue;
+        c->output.complaint[c->output.complaint_bytes++] = letter;
+        c->output.complaint[c->output.complaint_bytes] = 0;
     }
 }
 
@@ -131,16 +131,16 @@ static void argument_number(child_arguments *a, const char *flag, uint64_t value
 }
 
 static void key_path(const swarm *s, uint32_t share, char path[UP_MAX_KEY_PATH + 32]) {
-    snprintf(path, UP_MAX_KEY_PATH + 32, "%s/share%u.key", s->keys, share);
+    snprintf(path, UP_MAX_KEY_PATH + 32, "%s/share%u.key", s->keys.path, share);
 }
 
 // A restarted peer must find its log store, or it is another voter. This includes the first leader
 // after it has lost the leadership.
 static void argument_log(const swarm *s, const child *c, child_arguments *a) {
-    bool kept = !s->log && s->keys[0] && !swarm_has_one_voter(s);
-    if (!s->log && !kept) return;
+    bool kept = !s->settings.log && s->keys.path[0] && !swarm_has_one_voter(s);
+    if (!s->settings.log && !kept) return;
     size_t room = sizeof a->log;
-    int written = kept ? snprintf(a->log, room, "%s/log", s->keys) : snprintf(a->log, room, "%s", s->log);
+    int written = kept ? snprintf(a->log, room, "%s/log", s->keys.path) : snprintf(a->log, room, "%s", s->settings.log);
     if (c->number != 1 && (size_t)written < room) snprintf(a->log + written, room - (size_t)written, ".data%u", c->number);
     argument_text(a, "--log", a->log);
 }
@@ -148,52 +148,52 @@ static void argument_log(const swarm *s, const child *c, child_arguments *a) {
 // The ticket for a joining peer: the leader's, else that of a peer with knowledge of the voters.
 static const char *ticket_for_joiner(const swarm *s) {
     const child *best = NULL;
-    for (uint32_t i = 0; i < s->child_count && !s->leading; i++) {
+    for (uint32_t i = 0; i < s->child_count && !s->progress.leading; i++) {
         const child *c = s->children[i];
         bool better = !best || (best->role == CHILD_RELAY && c->role != CHILD_RELAY);
         if (c->alive && c->joined && *c->ticket && better) best = c;
     }
-    return best ? best->ticket : s->ticket;
+    return best ? best->ticket : s->progress.ticket;
 }
 
 static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     child_role role = c->role;
-    argument_add(a, s->program);
+    argument_add(a, s->settings.program);
     argument_add(a, "node");
     argument_add(a, "--supervised");
     argument_add(a, "--json");
-    if (s->measure) argument_add(a, "--measure");
+    if (s->settings.measure) argument_add(a, "--measure");
     argument_text(a, "--listen", "127.0.0.1:0");
-    argument_number(a, "--voters", s->voters);
-    argument_number(a, "--threads", s->threads);
-    if (s->shadows > 0) argument_add(a, "--shadow");
-    if (role != CHILD_RELAY) argument_number(a, "--shadows", s->shadows);
-    argument_number(a, "--capacity", s->capacity);
-    argument_number(a, "--max-memory", s->max_memory);
-    argument_number(a, "--carried", s->carried);
-    if (s->trace) {
-        snprintf(a->trace, sizeof a->trace, "%s/%s", s->trace, c->name);
+    argument_number(a, "--voters", s->settings.voters);
+    argument_number(a, "--threads", s->settings.threads);
+    if (s->settings.shadows > 0) argument_add(a, "--shadow");
+    if (role != CHILD_RELAY) argument_number(a, "--shadows", s->settings.shadows);
+    argument_number(a, "--capacity", s->settings.capacity);
+    argument_number(a, "--max-memory", s->settings.max_memory);
+    argument_number(a, "--carried", s->settings.carried);
+    if (s->settings.trace) {
+        snprintf(a->trace, sizeof a->trace, "%s/%s", s->settings.trace, c->name);
         argument_text(a, "--trace", a->trace);
     }
-    if (role != CHILD_RELAY) argument_text(a, "--run", s->run_path);
+    if (role != CHILD_RELAY) argument_text(a, "--run", s->settings.run_path);
     if (role == CHILD_DATA) argument_add(a, "--data");
-    if (role != CHILD_RELAY && s->private_data) {
+    if (role != CHILD_RELAY && s->settings.private_data) {
         argument_number(a, "--share", c->number);
         key_path(s, c->number, a->key);
         argument_text(a, "--identity", a->key);
     }
     if (role != CHILD_RELAY) argument_log(s, c, a);
-    argument_text(a, "--resume", s->resume);
-    if (s->continues && role != CHILD_RELAY) argument_add(a, "--continue");
+    argument_text(a, "--resume", s->settings.resume);
+    if (s->settings.continues && role != CHILD_RELAY) argument_add(a, "--continue");
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", ticket_for_joiner(s));
         return;
     }
     argument_add(a, "--lead");
     argument_add(a, "--anew");
-    if (!s->anew) argument_add(a, "--no-set-aside");
-    argument_number(a, "--wait-data-peers", s->data_peers);
-    argument_number(a, "--wait-relays", s->relays);
+    if (!s->settings.anew) argument_add(a, "--no-set-aside");
+    argument_number(a, "--wait-data-peers", s->settings.data_peers);
+    argument_number(a, "--wait-relays", s->settings.relays);
 }
 
 static void pipe_open(swarm *s, child *c, uv_pipe_t *pipe, uv_stdio_container_t *end, int flags) {
@@ -215,7 +215,7 @@ static int child_start(swarm *s, child *c) {
     pipe_open(s, c, &c->complaints, &ends[2], UV_WRITABLE_PIPE);
     // A separate session: this process forwards Ctrl-C of the terminal.
     uv_process_options_t options = {
-        .file = s->program, .args = arguments.list, .env = environment, .exit_cb = on_ended, .stdio = ends, .stdio_count = 3,
+        .file = s->settings.program, .args = arguments.list, .env = environment, .exit_cb = on_ended, .stdio = ends, .stdio_count = 3,
         .flags = UV_PROCESS_DETACHED,
     };
     c->process.data = c;
@@ -224,7 +224,7 @@ static int child_start(swarm *s, child *c) {
     free(environment);
     if (code) return code;
     c->began_ms = uv_now(&s->loop);
-    c->began_at = s->furthest;
+    c->began_at = s->progress.furthest;
     c->alive = true;
     c->pid = uv_process_get_pid(&c->process);
     s->alive++;
@@ -240,7 +240,7 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
     c->swarm = s;
     c->role = role;
-    c->generation = s->generation;
+    c->generation = s->progress.generation;
     c->idle = 1;
     s->children[s->child_count++] = c;
     c->number = number;
@@ -249,7 +249,7 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
     int code = child_start(s, c);
     if (code) {
         child_close_handles(c);
-        return braid_fail(error, BRAID_STATE, "cannot start %s: %s", s->program, uv_strerror(code));
+        return braid_fail(error, BRAID_STATE, "cannot start %s: %s", s->settings.program, uv_strerror(code));
     }
     report_event news = {.kind = REPORT_SPAWNED, .process = (uint64_t)c->pid};
     snprintf(news.role, sizeof news.role, "%s", c->name);

@@ -64,26 +64,26 @@ static void remove_left(void) {
 static bool make_locked(swarm *s) {
     struct stat here, there;
     for (int tries = 0; tries < 10; tries++) {
-        int written = snprintf(s->keys, sizeof s->keys, "%s/%sXXXXXX", temporary(), prefix);
-        if (written >= (int)sizeof s->keys || !mkdtemp(s->keys)) return false;
-        s->keys_fd = open_locked(s->keys);
-        if (s->keys_fd < 0) continue;
-        if (fstat(s->keys_fd, &here) == 0 && stat(s->keys, &there) == 0 && here.st_ino == there.st_ino) return true;
-        close(s->keys_fd);
+        int written = snprintf(s->keys.path, sizeof s->keys.path, "%s/%sXXXXXX", temporary(), prefix);
+        if (written >= (int)sizeof s->keys.path || !mkdtemp(s->keys.path)) return false;
+        s->keys.fd = open_locked(s->keys.path);
+        if (s->keys.fd < 0) continue;
+        if (fstat(s->keys.fd, &here) == 0 && stat(s->keys.path, &there) == 0 && here.st_ino == there.st_ino) return true;
+        close(s->keys.fd);
     }
     errno = EBUSY;
     return false;
 }
 
 braid_err swarm_open_keys(swarm *s, braid_error *error) {
-    if (!s->private_data) return BRAID_OK;
+    if (!s->settings.private_data) return BRAID_OK;
     remove_left();
     if (make_locked(s)) return BRAID_OK;
-    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s; set TMPDIR to a directory that this user may write to", s->keys, strerror(errno));
-    s->keys[0] = '\0';
+    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s; set TMPDIR to a directory that this user may write to", s->keys.path, strerror(errno));
+    s->keys.path[0] = '\0';
     return BRAID_IO;
 }
 
 void swarm_close_keys(swarm *s) {
-    if (s->keys[0]) directory_remove(s->keys, s->keys_fd);
+    if (s->keys.path[0]) directory_remove(s->keys.path, s->keys.fd);
 }

@@ -6,11 +6,11 @@
 #include <string.h>
 
 static loss *loss_of(swarm *s, uint64_t member) {
-    for (uint32_t i = 0; i < s->loss_count; i++)
-        if (s->losses[i].member == member) return &s->losses[i];
-    if (s->loss_count == UP_MAX_LOSSES) return NULL;
-    s->losses[s->loss_count] = (loss){.member = member};
-    return &s->losses[s->loss_count++];
+    for (uint32_t i = 0; i < s->losses.count; i++)
+        if (s->losses.list[i].member == member) return &s->losses.list[i];
+    if (s->losses.count == UP_MAX_LOSSES) return NULL;
+    s->losses.list[s->losses.count] = (loss){.member = member};
+    return &s->losses.list[s->losses.count++];
 }
 
 static void count_phase(loss *l, const char *phase) {
@@ -43,17 +43,17 @@ void losses_note(swarm *s, const report_event *news) {
 
 // Also called for members that left in order, which are no losses.
 void losses_note_takeover(swarm *s, const report_event *news) {
-    if (s->takeover_count < UP_MAX_LOSSES) {
-        s->takeover[s->takeover_count].gone = news->gone;
-        s->takeover[s->takeover_count++].heir = news->member;
+    if (s->losses.takeover_count < UP_MAX_LOSSES) {
+        s->losses.takeover[s->losses.takeover_count].gone = news->gone;
+        s->losses.takeover[s->losses.takeover_count++].heir = news->member;
     }
-    for (uint32_t i = 0; i < s->loss_count; i++)
-        if (s->losses[i].member == news->gone) s->losses[i].taken += news->microbatches;
+    for (uint32_t i = 0; i < s->losses.count; i++)
+        if (s->losses.list[i].member == news->gone) s->losses.list[i].taken += news->microbatches;
 }
 
 bool losses_know_takeover(const swarm *s, const report_event *news) {
-    for (uint32_t i = 0; i < s->takeover_count; i++)
-        if (s->takeover[i].gone == news->gone && s->takeover[i].heir == news->member) return true;
+    for (uint32_t i = 0; i < s->losses.takeover_count; i++)
+        if (s->losses.takeover[i].gone == news->gone && s->losses.takeover[i].heir == news->member) return true;
     return false;
 }
 
@@ -89,10 +89,10 @@ static void loss_line(const loss *l, char *text, size_t room) {
 
 void losses_tell(const swarm *s) {
     char text[640];
-    if (s->loss_count == 0) return;
+    if (s->losses.count == 0) return;
     report_say(s->report, "lost members, and the repairs that each one caused:");
-    for (uint32_t i = 0; i < s->loss_count; i++) {
-        loss_line(&s->losses[i], text, sizeof text);
+    for (uint32_t i = 0; i < s->losses.count; i++) {
+        loss_line(&s->losses.list[i], text, sizeof text);
         report_say(s->report, text);
     }
 }

@@ -18,9 +18,9 @@ static const double LEAST_CORES = 0.05;
 static uint64_t count_of(const json_t *line, const char *name) { return (uint64_t)json_integer_value(json_object_get(line, name)); }
 
 bool measure_line(child *c) {
-    json_t *line = strstr(c->line, "\"event\":\"measured\"") ? json_loads(c->line, 0, NULL) : NULL;
+    json_t *line = strstr(c->output.line, "\"event\":\"measured\"") ? json_loads(c->output.line, 0, NULL) : NULL;
     if (!line) return false;
-    node_figures *f = &c->figures;
+    node_figures *f = &c->measure.figures;
     *f = (node_figures){.stage = (uint16_t)count_of(line, "stage"), .capacity = (uint32_t)count_of(line, "capacity"), .iterations = count_of(line, "iterations"),
                         .messages = count_of(line, "messages"), .payload_bytes = count_of(line, "payload_bytes"), .loop_ns = count_of(line, "loop_ns"),
                         .process_ns = count_of(line, "process_ns"), .wall_ns = count_of(line, "wall_ns")};
@@ -30,7 +30,7 @@ bool measure_line(child *c) {
         f->kind[i].jobs = (uint64_t)json_integer_value(json_array_get(pair, 0));
         f->kind[i].cpu_ns = (uint64_t)json_integer_value(json_array_get(pair, 1));
     }
-    c->measured = f->iterations > 0;
+    c->measure.known = f->iterations > 0;
     json_decref(line);
     return true;
 }
@@ -55,8 +55,8 @@ static double ours_s(const swarm *s) {
     double all = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        if (c->alive && clock_getcpuclockid(c->pid, &clock) == 0 && clock_gettime(clock, &t) == 0) c->processor_s = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-        all += c->processor_s;
+        if (c->alive && clock_getcpuclockid(c->pid, &clock) == 0 && clock_gettime(clock, &t) == 0) c->measure.processor_s = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+        all += c->measure.processor_s;
     }
     return all + (double)clock_thread_ns() * 1e-9;
 }
@@ -126,8 +126,8 @@ typedef struct loop_cost {
 static loop_cost loop_costs(const swarm *s) {
     double mm = 0, mb = 0, bb = 0, ml = 0, bl = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
-        const node_figures *f = &s->children[i]->figures;
-        if (!s->children[i]->measured) continue;
+        const node_figures *f = &s->children[i]->measure.figures;
+        if (!s->children[i]->measure.known) continue;
         double m = (double)f->messages, b = (double)f->payload_bytes, l = (double)f->loop_ns;
         mm += m * m;
         mb += m * b;
@@ -150,12 +150,12 @@ static void put_ms(FILE *file, const char *key, double ns) {
 
 // A peer without work is assumed to resemble the others of its kind.
 static double mean_ns(const swarm *s, const child *c, job_kind kind) {
-    uint64_t jobs = c->figures.kind[kind].jobs, cpu_ns = c->figures.kind[kind].cpu_ns;
-    for (uint32_t i = 0; c->figures.kind[kind].jobs == 0 && i < s->child_count; i++) {
+    uint64_t jobs = c->measure.figures.kind[kind].jobs, cpu_ns = c->measure.figures.kind[kind].cpu_ns;
+    for (uint32_t i = 0; c->measure.figures.kind[kind].jobs == 0 && i < s->child_count; i++) {
         const child *other = s->children[i];
-        if (!other->measured || (other->role == CHILD_RELAY) != (c->role == CHILD_RELAY)) continue;
-        jobs += other->figures.kind[kind].jobs;
-        cpu_ns += other->figures.kind[kind].cpu_ns;
+        if (!other->measure.known || (other->role == CHILD_RELAY) != (c->role == CHILD_RELAY)) continue;
+        jobs += other->measure.figures.kind[kind].jobs;
+        cpu_ns += other->measure.figures.kind[kind].cpu_ns;
     }
     return jobs > 0 ? (double)cpu_ns / (double)jobs : 0;
 }
@@ -167,12 +167,12 @@ static double update_ns(const node_figures *f) {
 }
 
 static void put_peer(FILE *file, const swarm *s, const child *c, loop_cost cost) {
-    const node_figures *f = &c->figures;
+    const node_figures *f = &c->measure.figures;
     // The leader is the first of the data peers by name.
     const char *name = c->role == CHILD_LEADER ? "data1" : c->name;
     fprintf(file, "- {name: %s, %s", name, c->role == CHILD_RELAY ? "" : "role: data, ");
     if (c->role == CHILD_RELAY) fprintf(file, "stage: %u, ", f->stage);
-    fprintf(file, "machine: here, capacity: %u, threads: %llu", f->capacity, (unsigned long long)s->threads);
+    fprintf(file, "machine: here, capacity: %u, threads: %llu", f->capacity, (unsigned long long)s->settings.threads);
     put_ms(file, "forward_ms", mean_ns(s, c, JOB_FORWARD));
     if (c->role != CHILD_RELAY) put_ms(file, "loss_ms", mean_ns(s, c, JOB_LOSS));
     put_ms(file, "backward_ms", mean_ns(s, c, JOB_BACKWARD));
@@ -185,7 +185,7 @@ static void put_peer(FILE *file, const swarm *s, const child *c, loop_cost cost)
 
 static uint32_t measured(const swarm *s) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < s->child_count; i++) count += s->children[i]->measured;
+    for (uint32_t i = 0; i < s->child_count; i++) count += s->children[i]->measure.known;
     return count;
 }
 
@@ -200,22 +200,22 @@ static bool path_whole(const char *path, char out[PATH_MAX]) {
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
-        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run needs more than %d iterations", s->measure, MEASURE_WARM_UP);
+        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run needs more than %d iterations", s->settings.measure, MEASURE_WARM_UP);
     double cores = cores_ours(&s->clock);
-    if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->measure);
-    if (!path_whole(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
-    FILE *file = fopen(s->measure, "w");
-    if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno));
+    if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->settings.measure);
+    if (!path_whole(s->settings.run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->settings.run_path, strerror(errno));
+    FILE *file = fopen(s->settings.measure, "w");
+    if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->settings.measure, strerror(errno));
     const up_clock *c = &s->clock;
-    uint64_t iterations = s->iteration - s->first, counted = c->seen - MEASURE_WARM_UP;
+    uint64_t iterations = s->progress.iteration - s->progress.first, counted = c->seen - MEASURE_WARM_UP;
     loop_cost cost = loop_costs(s);
     fprintf(file, "# Measured by braid up: %llu iterations of %.4f s each, %.2f cores for %u processes. Processor times; see docs/results/truth.md.\n",
             (unsigned long long)counted, (c->last_s - c->start_s) / (double)counted, cores, s->child_count);
     put_cores(file, c);
     fprintf(file, "model: {run: %s}\niterations: %llu\nmachines: [{name: here, cores: %.3f}]\npeers:\n", run, (unsigned long long)iterations, cores);
     for (uint32_t i = 0; i < s->child_count; i++)
-        if (s->children[i]->measured) put_peer(file, s, s->children[i], cost);
+        if (s->children[i]->measure.known) put_peer(file, s, s->children[i], cost);
     bool bad = ferror(file) != 0;
     bad = fclose(file) != 0 || bad;
-    return bad ? braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno)) : BRAID_OK;
+    return bad ? braid_fail(error, BRAID_IO, "cannot write %s: %s", s->settings.measure, strerror(errno)) : BRAID_OK;
 }

@@ -9,16 +9,16 @@
 static const char *flag_of(const action *a) { return a->kind == ACTION_SPAWN ? "--late" : "--kill"; }
 
 static braid_err check_time(const swarm *s, const action *a, braid_error *error) {
-    if (a->iteration < s->iterations) return BRAID_OK;
-    return braid_fail(error, BRAID_ARGUMENT, "%s %s: the run ends after iteration %llu; name an earlier one", flag_of(a), a->spec, (unsigned long long)s->iterations);
+    if (a->iteration < s->settings.iterations) return BRAID_OK;
+    return braid_fail(error, BRAID_ARGUMENT, "%s %s: the run ends after iteration %llu; name an earlier one", flag_of(a), a->spec, (unsigned long long)s->settings.iterations);
 }
 
 // The largest possible number of relays: includes ordered joins, and the replacements for a lost
 // stage.
 static uint64_t most_relays(const swarm *s) {
-    uint64_t most = s->relays, for_stage = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
-    for (uint32_t i = 0; i < s->action_count; i++) {
-        const action *a = &s->actions[i];
+    uint64_t most = s->settings.relays, for_stage = s->settings.stages > 1 ? s->settings.relays / (s->settings.stages - 1) : 0;
+    for (uint32_t i = 0; i < s->orders.count; i++) {
+        const action *a = &s->orders.action[i];
         if (a->kind == ACTION_SPAWN && a->role == CHILD_RELAY) most += a->count;
         else if (a->stage) most += for_stage;
     }
@@ -26,29 +26,29 @@ static uint64_t most_relays(const swarm *s) {
 }
 
 static bool more_data_come(const swarm *s) {
-    for (uint32_t i = 0; i < s->action_count; i++)
-        if (s->actions[i].kind == ACTION_SPAWN && s->actions[i].role == CHILD_DATA) return true;
+    for (uint32_t i = 0; i < s->orders.count; i++)
+        if (s->orders.action[i].kind == ACTION_SPAWN && s->orders.action[i].role == CHILD_DATA) return true;
     return false;
 }
 
 static braid_err check_relay(const swarm *s, const action *a, braid_error *error) {
     uint64_t most = most_relays(s);
-    if (s->stages < 2) return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one stage and no relays", a->spec);
+    if (s->settings.stages < 2) return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one stage and no relays", a->spec);
     if (a->number > most)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no relay%u: the relays are relay1 to relay%llu", a->spec, a->number, (unsigned long long)most);
-    if (!a->stage && most + 1 <= s->stages)
+    if (!a->stage && most + 1 <= s->settings.stages)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: each stage has one relay, and the last one of a stage is killed only with stage:N; give --relays %u or more",
-                          a->spec, s->stages);
+                          a->spec, s->settings.stages);
     return BRAID_OK;
 }
 
 static braid_err check_data(const swarm *s, const action *a, braid_error *error) {
     if (more_data_come(s)) return BRAID_OK;
-    if (s->data_peers < 2)
+    if (s->settings.data_peers < 2)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one data peer, and the last one is not killed; give it a second one (swarm: data_peers)", a->spec);
-    if (a->number > s->data_peers)
+    if (a->number > s->settings.data_peers)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no data%u: the data peers are data1 (the first leader) to data%llu", a->spec, a->number,
-                          (unsigned long long)s->data_peers);
+                          (unsigned long long)s->settings.data_peers);
     if (a->number == 1 && swarm_has_one_voter(s))
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: data1 has the only vote, and the run would end with it; give --voters 3", a->spec);
     return BRAID_OK;
@@ -56,8 +56,8 @@ static braid_err check_data(const swarm *s, const action *a, braid_error *error)
 
 braid_err orders_check(const swarm *s, braid_error *error) {
     braid_err err = BRAID_OK;
-    for (uint32_t i = 0; i < s->action_count && !err; i++) {
-        const action *a = &s->actions[i];
+    for (uint32_t i = 0; i < s->orders.count && !err; i++) {
+        const action *a = &s->orders.action[i];
         if (!a->spec) continue;
         err = check_time(s, a, error);
         if (err || a->kind == ACTION_SPAWN) continue;
@@ -68,8 +68,8 @@ braid_err orders_check(const swarm *s, braid_error *error) {
 }
 
 void orders_note_death(swarm *s, const child *c) {
-    bool on_order = c->armed || (c->spared && !c->killed);
-    if (on_order) s->actions[c->order].came = s->actions[c->order].done = true;
+    bool on_order = c->order.armed || (c->order.spared && !c->killed);
+    if (on_order) s->orders.action[c->order.index].came = s->orders.action[c->order.index].done = true;
 }
 
 static const char *const waits_words[] = {
@@ -98,8 +98,8 @@ static void why_text(const action *a, char *text, size_t room) {
 }
 
 void orders_tell(const swarm *s) {
-    for (uint32_t i = 0; i < s->action_count; i++) {
-        const action *a = &s->actions[i];
+    for (uint32_t i = 0; i < s->orders.count; i++) {
+        const action *a = &s->orders.action[i];
         char order[256], why[128];
         report_event note = {.kind = REPORT_NOTE, .loss = NAN};
         if (a->came) continue;

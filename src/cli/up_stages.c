@@ -6,11 +6,11 @@
 #include <string.h>
 
 void swarm_way_on(const swarm *s, char *text, size_t room) {
-    const char *from = *s->saved_path ? s->saved_path : s->resume;
-    uint64_t kept = *s->saved_path ? s->saved : s->first, lost = s->furthest > kept ? s->furthest - kept : 0;
+    const char *from = *s->progress.saved_path ? s->progress.saved_path : s->settings.resume;
+    uint64_t kept = *s->progress.saved_path ? s->progress.saved : s->progress.first, lost = s->progress.furthest > kept ? s->progress.furthest - kept : 0;
     char what[80] = "nothing else is lost";
-    if (lost == 1) snprintf(what, sizeof what, "iteration %llu is lost", (unsigned long long)s->furthest);
-    else if (lost > 1) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->furthest);
+    if (lost == 1) snprintf(what, sizeof what, "iteration %llu is lost", (unsigned long long)s->progress.furthest);
+    else if (lost > 1) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->progress.furthest);
     if (from) snprintf(text, room, ". Resume from %.180s (--resume); %s", from, what);
     else snprintf(text, room, ". No checkpoint was written; %s", what);
 }
@@ -23,7 +23,7 @@ static void record_text(const restart_record *r, const char *who, const child *l
 }
 
 static void give_up(swarm *s, const restart_record *r, const char *who, const child *last) {
-    char text[sizeof s->why], way_on[256];
+    char text[sizeof s->finish.why], way_on[256];
     swarm_way_on(s, way_on, sizeof way_on);
     record_text(r, who, last, text, sizeof text);
     strncat(text, way_on, sizeof text - strlen(text) - 1);
@@ -35,22 +35,22 @@ static bool has_stage(const child *c) { return c->role == CHILD_RELAY && (c->mem
 static uint64_t stage_of(const child *c) { return c->member != 0 ? c->stage : c->for_stage; }
 
 void stages_note_death(swarm *s, child *c) {
-    bool private_text = c->role != CHILD_RELAY && s->private_data;
+    bool private_text = c->role != CHILD_RELAY && s->settings.private_data;
     if (!private_text && (!has_stage(c) || stage_of(c) >= WIRE_MAX_STAGES)) return;
-    restart_note_death(private_text ? &c->text_deaths : &s->deaths[stage_of(c)], c->gone_ms, c->gone_ms - c->began_ms, s->furthest > c->began_at);
-    if (!private_text) s->last_dead[stage_of(c)] = c;
+    restart_note_death(private_text ? &c->text_deaths : &s->stage.deaths[stage_of(c)], c->gone_ms, c->gone_ms - c->began_ms, s->progress.furthest > c->began_at);
+    if (!private_text) s->stage.last_dead[stage_of(c)] = c;
 }
 
 // ---- stages -------------------------------------------------------------------------------------
 
 void stage_bereft(swarm *s, uint64_t number) {
-    uint64_t now = uv_now(&s->loop), delay = restart_note_loss(&s->deaths[number]);
-    s->bereft_ms[number] = now + (stage_is_shadowed(s, number) ? UP_PROMOTE_MS : delay);
-    if (s->lost_ms[number] == 0) s->lost_ms[number] = now;
+    uint64_t now = uv_now(&s->loop), delay = restart_note_loss(&s->stage.deaths[number]);
+    s->stage.bereft_ms[number] = now + (stage_is_shadowed(s, number) ? UP_PROMOTE_MS : delay);
+    if (s->stage.lost_ms[number] == 0) s->stage.lost_ms[number] = now;
 }
 
 void swarm_stage_left(swarm *s, uint64_t number) {
-    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
+    if (s->finish.ending || s->finish.draining || !s->progress.started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
     stage_bereft(s, number);
 }
 
@@ -58,8 +58,8 @@ void swarm_stage_left(swarm *s, uint64_t number) {
 static void restart_stage(swarm *s, uint32_t number) {
     char text[160], again[64] = "";
     braid_error error;
-    uint64_t wanted = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
-    if (s->deaths[number].losses > 1) snprintf(again, sizeof again, " %u times in a row", s->deaths[number].losses);
+    uint64_t wanted = s->settings.stages > 1 ? s->settings.relays / (s->settings.stages - 1) : 0;
+    if (s->stage.deaths[number].losses > 1) snprintf(again, sizeof again, " %u times in a row", s->stage.deaths[number].losses);
     snprintf(text, sizeof text, "stage %u has lost its last peer%s; starting new relays", number, again);
     swarm_note(s, text);
     for (uint64_t i = 0; i < (wanted > 0 ? wanted : 1); i++) {
@@ -89,8 +89,8 @@ static bool some_have_ended(const swarm *s) {
 // is already written.
 static void end_without(swarm *s, uint32_t number) {
     uint64_t patience = stage_is_shadowed(s, number) || some_have_ended(s) ? UP_ELECT_MS : UP_LOST_MS;
-    char text[sizeof s->why], way_on[256];
-    if (uv_now(&s->loop) < s->lost_ms[number] + patience) return;
+    char text[sizeof s->finish.why], way_on[256];
+    if (uv_now(&s->loop) < s->stage.lost_ms[number] + patience) return;
     swarm_way_on(s, way_on, sizeof way_on);
     snprintf(text, sizeof text, "stopped by the user; stage %u had no peer left, so the current iteration could not be completed%s", number, way_on);
     swarm_fail(s, text);
@@ -99,20 +99,20 @@ static void end_without(swarm *s, uint32_t number) {
 static void stage_look(swarm *s, uint32_t number) {
     char who[48];
     if (stage_works(s, number, NULL)) {
-        s->bereft_ms[number] = s->lost_ms[number] = 0;
+        s->stage.bereft_ms[number] = s->stage.lost_ms[number] = 0;
         return;
     }
-    if (s->lost_ms[number] == 0) s->lost_ms[number] = uv_now(&s->loop);
-    if (s->draining) {
+    if (s->stage.lost_ms[number] == 0) s->stage.lost_ms[number] = uv_now(&s->loop);
+    if (s->finish.draining) {
         end_without(s, number);
         return;
     }
-    if (s->iteration >= s->iterations || some_are_coming(s, number)) return;
-    if (s->bereft_ms[number] == 0) stage_bereft(s, number);
+    if (s->progress.iteration >= s->settings.iterations || some_are_coming(s, number)) return;
+    if (s->stage.bereft_ms[number] == 0) stage_bereft(s, number);
     snprintf(who, sizeof who, "relays of stage %u", number);
-    if (restart_is_hopeless(&s->deaths[number])) give_up(s, &s->deaths[number], who, s->last_dead[number]);
-    if (s->ending || uv_now(&s->loop) < s->bereft_ms[number]) return;
-    s->bereft_ms[number] = 0;
+    if (restart_is_hopeless(&s->stage.deaths[number])) give_up(s, &s->stage.deaths[number], who, s->stage.last_dead[number]);
+    if (s->finish.ending || uv_now(&s->loop) < s->stage.bereft_ms[number]) return;
+    s->stage.bereft_ms[number] = 0;
     restart_stage(s, number);
 }
 
@@ -120,18 +120,18 @@ static void stage_look(swarm *s, uint32_t number) {
 
 // The only peer with its text. One that never joined would not join the next time either.
 void text_bereft(swarm *s, child *c) {
-    char text[sizeof s->why];
+    char text[sizeof s->finish.why];
     uint64_t delay = restart_note_loss(&c->text_deaths);
     bool hopeless = restart_is_hopeless(&c->text_deaths);
     if (c->member != 0 && !hopeless) {
         c->return_ms = uv_now(&s->loop) + delay;
-    } else if (s->elastic && hopeless) {
+    } else if (s->settings.elastic && hopeless) {
         record_text(&c->text_deaths, c->name, c, text, sizeof text - 48);
         strncat(text, "; it is not restarted", sizeof text - strlen(text) - 1);
         swarm_note(s, text);
     } else if (hopeless) {
         give_up(s, &c->text_deaths, c->name, c);
-    } else if (!s->elastic) {
+    } else if (!s->settings.elastic) {
         snprintf(text, sizeof text, "the only data peer with its text cannot be restarted: %s %s", c->name, c->cause);
         swarm_fail(s, text);
     }
@@ -141,7 +141,7 @@ void text_bereft(swarm *s, child *c) {
 // impossible until that peer is back, so the wait has a limit. A peer that returns before the log
 // contains its loss would never be reported as awaited.
 bool swarm_may_return(const swarm *s, const child *c) {
-    bool missed = s->leading && !c->listed;
+    bool missed = s->progress.leading && !c->listed;
     return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (missed ? 0 : UP_ELECT_MS);
 }
 
@@ -149,7 +149,7 @@ static void return_texts(swarm *s) {
     char text[160];
     braid_error error;
     uint32_t count = s->child_count;
-    for (uint32_t i = 0; i < count && !s->ending; i++) {
+    for (uint32_t i = 0; i < count && !s->finish.ending; i++) {
         child *c = s->children[i];
         if (!swarm_may_return(s, c)) continue;
         c->return_ms = 0;
@@ -161,6 +161,6 @@ static void return_texts(swarm *s) {
 }
 
 void stages_tick(swarm *s) {
-    for (uint32_t i = 1; i < s->stages && s->started && !s->ending; i++) stage_look(s, i);
+    for (uint32_t i = 1; i < s->settings.stages && s->progress.started && !s->finish.ending; i++) stage_look(s, i);
     return_texts(s);
 }

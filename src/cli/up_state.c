@@ -15,16 +15,16 @@ void swarm_kill_all(swarm *s) {
 }
 
 void swarm_fail(swarm *s, const char *why) {
-    if (!s->failed) snprintf(s->why, sizeof s->why, "%s", why);
-    s->failed = s->ending = true;
+    if (!s->finish.failed) snprintf(s->finish.why, sizeof s->finish.why, "%s", why);
+    s->finish.failed = s->finish.ending = true;
     swarm_kill_all(s);
 }
 
 void swarm_spawn_others(swarm *s) {
     braid_error error;
     braid_err err = BRAID_OK;
-    for (uint64_t i = 1; i < s->data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
-    for (uint64_t i = 0; i < s->relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
+    for (uint64_t i = 1; i < s->settings.data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
+    for (uint64_t i = 0; i < s->settings.relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
     if (err) swarm_fail(s, error.text);
 }
 
@@ -33,13 +33,13 @@ bool stage_works(const swarm *s, uint64_t number, const child *but) {
         const child *c = s->children[i];
         if (c != but && c->alive && c->joined && c->stage == number) return true;
     }
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (!s->guests[i].shadow && s->guests[i].stage == number) return true;
+    for (uint32_t i = 0; i < s->progress.guest_count; i++)
+        if (!s->progress.guests[i].shadow && s->progress.guests[i].stage == number) return true;
     return false;
 }
 
 bool stage_is_shadowed(const swarm *s, uint64_t number) {
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (s->guests[i].shadow && s->guests[i].stage == number) return true;
+    for (uint32_t i = 0; i < s->progress.guest_count; i++)
+        if (s->progress.guests[i].shadow && s->progress.guests[i].stage == number) return true;
     return false;
 }

@@ -21,13 +21,13 @@ static child *child_of_member(swarm *s, uint64_t member) {
 
 static void note_guest(swarm *s, const report_event *news) {
     uint32_t i = 0;
-    if (news->kind == REPORT_JOINED && s->guest_count < WIRE_MAX_MEMBERS) {
-        guest *g = &s->guests[s->guest_count++];
+    if (news->kind == REPORT_JOINED && s->progress.guest_count < WIRE_MAX_MEMBERS) {
+        guest *g = &s->progress.guests[s->progress.guest_count++];
         *g = (guest){.member = news->member, .stage = news->stage, .shadow = strcmp(news->role, "shadow") == 0};
         snprintf(g->peer, sizeof g->peer, "%s", news->peer);
     } else if (news->kind != REPORT_JOINED) {
-        while (i < s->guest_count && s->guests[i].member != news->member) i++;
-        if (i < s->guest_count) s->guests[i] = s->guests[--s->guest_count];
+        while (i < s->progress.guest_count && s->progress.guests[i].member != news->member) i++;
+        if (i < s->progress.guest_count) s->progress.guests[i] = s->progress.guests[--s->progress.guest_count];
     }
 }
 
@@ -49,26 +49,26 @@ static void note_child(swarm *s, child *c, const report_event *ready) {
     const char *id = ready->peer;
     snprintf(c->peer, sizeof c->peer, "%s", id);
     snprintf(c->ticket, sizeof c->ticket, "%s", ready->ticket);
-    for (uint32_t i = 0; i < s->guest_count; i++) {
-        if (strcmp(s->guests[i].peer, id) != 0) continue;
+    for (uint32_t i = 0; i < s->progress.guest_count; i++) {
+        if (strcmp(s->progress.guests[i].peer, id) != 0) continue;
         c->joined = c->listed = true;
-        c->member = s->guests[i].member;
-        c->stage = s->guests[i].stage;
-        s->guests[i] = s->guests[--s->guest_count];
+        c->member = s->progress.guests[i].member;
+        c->stage = s->progress.guests[i].stage;
+        s->progress.guests[i] = s->progress.guests[--s->progress.guest_count];
         return;
     }
 }
 
 static bool is_member(swarm *s, uint64_t member) {
     if (child_of_member(s, member)) return true;
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (s->guests[i].member == member) return true;
+    for (uint32_t i = 0; i < s->progress.guest_count; i++)
+        if (s->progress.guests[i].member == member) return true;
     return false;
 }
 
 static guest *shadow_find(swarm *s, uint64_t member) {
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (s->guests[i].shadow && s->guests[i].member == member) return &s->guests[i];
+    for (uint32_t i = 0; i < s->progress.guest_count; i++)
+        if (s->progress.guests[i].shadow && s->progress.guests[i].member == member) return &s->progress.guests[i];
     return NULL;
 }
 
@@ -78,10 +78,10 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     if (swarm_has_one_voter(s)) return c->role == CHILD_LEADER;
     switch (news->kind) {
     case REPORT_READY: return c->role == CHILD_LEADER;
-    case REPORT_STARTED: return !s->started;
-    case REPORT_ITERATION: return s->started && c->generation == s->generation && news->iteration > s->iteration;
-    case REPORT_ROLLED_BACK: return news->generation > s->generation;
-    case REPORT_JOINED: return news->member > s->newest_member;
+    case REPORT_STARTED: return !s->progress.started;
+    case REPORT_ITERATION: return s->progress.started && c->generation == s->progress.generation && news->iteration > s->progress.iteration;
+    case REPORT_ROLLED_BACK: return news->generation > s->progress.generation;
+    case REPORT_JOINED: return news->member > s->progress.newest_member;
     case REPORT_EXPELLED:
     case REPORT_LEFT: return is_member(s, news->member);
     case REPORT_PROMOTED: return shadow_find(s, news->member) != NULL;
@@ -89,7 +89,7 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     case REPORT_LEADER: return strcmp(c->peer, news->peer) == 0;  // only a leader's report about itself is certain
     case REPORT_EVAL:
     case REPORT_CHECKPOINT: return true;  // reported by the leader only
-    default: return c == s->leading;
+    default: return c == s->progress.leading;
     }
 }
 
@@ -102,32 +102,32 @@ static void end_others(const swarm *s, const child *who) {
 // All members end by themselves when the log reports the divergence. The first leader writes the
 // checkpoints and knows the newest.
 static void note_diverged(swarm *s, child *c, const report_event *news) {
-    bool better = s->end.kind != REPORT_END || (*news->path && !*s->end.path);
-    c->told_end = s->ending = s->failed = true;
-    if (better) s->end = *news;
-    if (better) snprintf(s->why, sizeof s->why, "%s", news->text);
-    s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+    bool better = s->finish.event.kind != REPORT_END || (*news->path && !*s->finish.event.path);
+    c->told_end = s->finish.ending = s->finish.failed = true;
+    if (better) s->finish.event = *news;
+    if (better) snprintf(s->finish.why, sizeof s->finish.why, "%s", news->text);
+    s->finish.leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
 }
 
 // The run is over once a child has its weights. A peer that left, or was not admitted, ends without
 // weights. A failed leader's error is the reason if no other child completes the run.
 static void child_ended(swarm *s, child *c, const report_event *news) {
-    bool alone = swarm_has_one_voter(s) || !s->started;
+    bool alone = swarm_has_one_voter(s) || !s->progress.started;
     if (strcmp(news->reason, REPORT_DIVERGED) == 0) {
         note_diverged(s, c, news);
         return;
     }
     if (alone ? c->role != CHILD_LEADER : news->failed || !*news->weights) {
-        if (c == s->leading && news->failed && !*s->why) snprintf(s->why, sizeof s->why, "%s", news->text);
+        if (c == s->progress.leading && news->failed && !*s->finish.why) snprintf(s->finish.why, sizeof s->finish.why, "%s", news->text);
         return;
     }
-    s->end = *news;
+    s->finish.event = *news;
     if (!alone) {
-        s->end.tokens = s->tokens;
-        s->end.seconds = (double)(uv_now(&s->loop) - s->start_ms) / 1e3;
+        s->finish.event.tokens = s->progress.tokens;
+        s->finish.event.seconds = (double)(uv_now(&s->loop) - s->progress.start_ms) / 1e3;
     }
-    s->ending = true;
-    s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+    s->finish.ending = true;
+    s->finish.leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
     if (news->failed) end_others(s, c);
 }
 
@@ -138,32 +138,32 @@ static void note_promoted(swarm *s, const report_event *news) {
 
 static void note_checkpoint(swarm *s, const report_event *news) {
     if (news->failed) return;
-    s->saved = news->iteration;
-    snprintf(s->saved_path, sizeof s->saved_path, "%s", news->path);
+    s->progress.saved = news->iteration;
+    snprintf(s->progress.saved_path, sizeof s->progress.saved_path, "%s", news->path);
 }
 
 static void note_progress(swarm *s, child *c, const report_event *news) {
     switch (news->kind) {
     case REPORT_STARTED:
-        s->started = true;
-        s->start_ms = uv_now(&s->loop);
-        s->first = s->iteration = s->furthest = news->iteration;
+        s->progress.started = true;
+        s->progress.start_ms = uv_now(&s->loop);
+        s->progress.first = s->progress.iteration = s->progress.furthest = news->iteration;
         break;
     case REPORT_ITERATION:
-        s->iteration = news->iteration;
-        s->tokens += news->tokens;
-        if (news->iteration > s->furthest) s->furthest = news->iteration;
-        if (s->measure) measure_iteration_over(s);
+        s->progress.iteration = news->iteration;
+        s->progress.tokens += news->tokens;
+        if (news->iteration > s->progress.furthest) s->progress.furthest = news->iteration;
+        if (s->settings.measure) measure_iteration_over(s);
         break;
     case REPORT_LEADER:
-        s->leading = c;
-        snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
+        s->progress.leading = c;
+        snprintf(s->progress.ticket, sizeof s->progress.ticket, "%s", news->ticket);
         break;
     case REPORT_PROMOTED: note_promoted(s, news); break;
     case REPORT_CHECKPOINT: note_checkpoint(s, news); break;
     case REPORT_ROLLED_BACK:
-        s->iteration = news->iteration;
-        s->generation = news->generation;
+        s->progress.iteration = news->iteration;
+        s->progress.generation = news->generation;
         break;
     case REPORT_JOINED:
     case REPORT_EXPELLED:
@@ -171,7 +171,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
     default: break;
     }
     if (news->kind == REPORT_LEFT) swarm_stage_left(s, news->stage);
-    if (news->kind == REPORT_JOINED) s->newest_member = news->member;
+    if (news->kind == REPORT_JOINED) s->progress.newest_member = news->member;
     if (news->kind == REPORT_EXPELLED) losses_note(s, news);
     if (news->kind == REPORT_TAKEOVER) losses_note_takeover(s, news);
 }
@@ -179,28 +179,25 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
 // Each process reports its computed work after every iteration, so a killed process lacks its last
 // iteration.
 static void note_work(child *c, const report_event *news) {
-    c->idle = news->computed_seconds > c->computed_seconds ? 0 : c->idle + 1;
-    c->wasted = news->wasted;
-    c->carried = news->carried;
-    c->carried_bytes = news->carried_bytes;
-    c->computed_seconds = news->computed_seconds;
-    c->wasted_seconds = news->wasted_seconds;
+    c->idle = news->work.computed_seconds > c->work.computed_seconds ? 0 : c->idle + 1;
+    c->work = news->work;
 }
 
 void story_sum_work(const swarm *s, report_event *news) {
-    news->wasted = news->carried = news->carried_bytes = 0;
-    news->computed_seconds = news->wasted_seconds = 0;
+    report_work *sum = &news->work;
+    *sum = (report_work){0};
     for (uint32_t i = 0; i < s->child_count; i++) {
-        news->wasted += s->children[i]->wasted;
-        news->carried += s->children[i]->carried;
-        news->carried_bytes += s->children[i]->carried_bytes;
-        news->computed_seconds += s->children[i]->computed_seconds;
-        news->wasted_seconds += s->children[i]->wasted_seconds;
+        const report_work *own = &s->children[i]->work;
+        sum->wasted += own->wasted;
+        sum->carried += own->carried;
+        sum->carried_bytes += own->carried_bytes;
+        sum->computed_seconds += own->computed_seconds;
+        sum->wasted_seconds += own->wasted_seconds;
     }
 }
 
 static void story_go_on(swarm *s, child *c, const report_event *news) {
-    if (news->kind == REPORT_READY) snprintf(s->ticket, sizeof s->ticket, "%s", c->ticket);
+    if (news->kind == REPORT_READY) snprintf(s->progress.ticket, sizeof s->progress.ticket, "%s", c->ticket);
     note_progress(s, c, news);
     report_event all = *news;
     if (news->kind == REPORT_ITERATION) story_sum_work(s, &all);
@@ -215,8 +212,8 @@ static void story_unled(swarm *s, const report_event *news) {
     char text[256];
     uint64_t dead = 0;
     for (uint32_t i = 0; i < s->child_count; i++) dead += s->children[i]->exited && s->children[i]->voted && s->children[i]->listed;
-    if (s->ending) return;
-    if (s->private_data || dead <= (news->total - 1) / 2) {
+    if (s->finish.ending) return;
+    if (s->settings.private_data || dead <= (news->total - 1) / 2) {
         report_tell(s->report, news);
         return;
     }
@@ -240,7 +237,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_ITERATION) note_work(c, news);
     if (news->kind == REPORT_ROLLED_BACK) c->generation = news->generation;
     if (news->kind == REPORT_REPAIR) {
-        s->repairs++;
+        s->progress.repairs++;
         losses_note(s, news);
     }
     if (news->kind == REPORT_END) child_ended(s, c, news);

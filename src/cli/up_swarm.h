@@ -39,6 +39,33 @@ typedef enum child_role { CHILD_LEADER, CHILD_DATA, CHILD_RELAY } child_role;
 
 typedef struct swarm swarm;
 
+// up_children.c: the pipes' contents that are not processed yet.
+typedef struct child_output {
+    char line[REPORT_MAX_LINE];  // of its standard output, incomplete
+    size_t bytes;
+    char complaint[512];         // the last line on its standard error
+    size_t complaint_bytes;
+    char input[4096];            // room for the next read
+} child_output;
+
+// up_chaos.c: the ordered death of a child.
+typedef struct child_order {
+    bool armed;            // has a fault set and will die soon
+    bool takes_stage;      // all other peers of its stage die with it
+    bool spared;           // had a fault set; the command to live may not have arrived yet
+    uint64_t spared_version;  // its version when that command was sent
+    fault_point armed_at;
+    uint64_t armed_iteration;
+    uint32_t index;        // of the action that set the fault
+} child_order;
+
+// up_measure.c
+typedef struct child_measure {
+    bool known;            // `figures` have been reported
+    double processor_s;    // processor time at the latest reading
+    node_figures figures;  // the latest ones
+} child_measure;
+
 typedef struct child {
     swarm *swarm;
     child_role role;
@@ -49,14 +76,6 @@ typedef struct child {
     uint32_t open_handles;
     pid_t pid;
     bool alive, killed;    // killed: on purpose
-    bool armed;            // has a fault set and will die soon
-    bool takes_stage;      // all other peers of its stage die with it
-    bool spared;           // had a fault set; the command to live may not have arrived yet
-    uint64_t spared_version;  // its version when that command was sent
-    fault_point armed_at;
-    uint64_t armed_iteration;
-    uint32_t order;        // index of the action that set the fault
-    uint32_t idle;         // iterations since its last computation, by its latest report
     bool told_end;
     bool exited, heard_out;  // its exit is known; its output is read to the end
     int64_t status;
@@ -73,17 +92,12 @@ typedef struct child {
     bool listed;           // still a member in the log, dead or not
     uint64_t member, stage, version;
     uint64_t generation;   // of the run, by its latest report
-    char line[REPORT_MAX_LINE];
-    size_t line_bytes;
-    bool measured;
-    double processor_s;    // processor time at the latest reading
-    double computed_seconds, wasted_seconds;  // by its latest report
-    uint64_t wasted, carried, carried_bytes;
-    node_figures figures;  // the latest ones, if `measured`
-    char complaint[512];   // the last line on its standard error
     char cause[CAUSE_TEXT];  // the cause of its death, "": requested
-    size_t complaint_bytes;
-    char input[4096];
+    child_output output;
+    child_order order;
+    uint32_t idle;         // iterations since its last computation
+    report_work work;      // by its latest report
+    child_measure measure;
 } child;
 
 typedef enum action_kind { ACTION_KILL, ACTION_ARM, ACTION_SPAWN } action_kind;
@@ -158,71 +172,106 @@ typedef struct swarm_hooks {
     void (*gone)(swarm *s, child *c, int64_t status, int signal);
 } swarm_hooks;
 
+// The parameters of the run and of its children, set before the start.
+typedef struct swarm_settings {
+    report_style style;
+    const char *run_path, *resume, *log, *trace, *measure;
+    bool private_data;
+    bool elastic;               // ... and the run continues without a data peer after a while
+    bool anew;                  // newer checkpoints are set aside
+    bool continues;             // continue from the run's newest checkpoint
+    uint32_t stages;
+    uint64_t iterations;
+    uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
+    uint64_t stop_within_ns;
+    char program[1024];
+} swarm_settings;
+
+// up_keys.c, with private data: a directory for the data peers' identities and, without --log, their
+// logs, which a restarted peer uses again.
+typedef struct swarm_keys {
+    char path[UP_MAX_KEY_PATH];
+    int fd;                      // ... its lock
+} swarm_keys;
+
+// up_chaos.c and up_orders.c
+typedef struct swarm_orders {
+    action action[UP_MAX_ACTIONS];
+    uint32_t count, kills;
+    rng random;
+} swarm_orders;
+
+// up_losses.c
+typedef struct swarm_losses {
+    loss list[UP_MAX_LOSSES];
+    uint32_t count;
+    struct {
+        uint64_t gone, heir;  // members
+    } takeover[UP_MAX_LOSSES];  // takeovers already reported
+    uint32_t takeover_count;
+} swarm_losses;
+
+// up_story.c: the run, by its peers' reports.
+typedef struct swarm_progress {
+    bool started;
+    char ticket[512];
+    guest guests[WIRE_MAX_MEMBERS];  // members that joined by the ticket
+    uint32_t guest_count;
+    child *leading;             // NULL: no known leader
+    uint64_t newest_member;     // largest member number reported
+    uint64_t iteration, first;  // reported versions
+    uint64_t furthest;          // furthest iteration that the run has reached
+    uint64_t generation;        // number of rollbacks plus one; 0: none yet
+    uint64_t tokens, start_ms;
+    uint64_t saved;             // version of the newest checkpoint
+    char saved_path[1024];      // its path, "": none was written
+    uint32_t repairs;
+} swarm_progress;
+
+// up_stages.c: stages without a peer.
+typedef struct swarm_stages {
+    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for an empty stage, 0: it is not empty
+    uint64_t lost_ms[WIRE_MAX_STAGES];    // when it became empty
+    restart_record deaths[WIRE_MAX_STAGES];  // of each stage's relays
+    const child *last_dead[WIRE_MAX_STAGES]; // the latest of them
+} swarm_stages;
+
+// up.c and swarm_fail: the end of the run.
+typedef struct swarm_finish {
+    bool draining, ending, failed;
+    bool dropped;               // ... without waiting for the current iteration
+    uint64_t stop_ms;           // when the orderly end was requested
+    uint64_t leave_deadline_ms;
+    report_event event;         // the last line of a child with the weights
+    char why[512];
+} swarm_finish;
+
 struct swarm {
     swarm_hooks hooks;
     uv_loop_t loop;
     uv_timer_t tick;
     uv_poll_t signals;
     report *report;
-    report_style style;
     child *children[UP_MAX_CHILDREN];
     uint32_t child_count, relay_count, alive;
-    action actions[UP_MAX_ACTIONS];
-    uint32_t action_count, kills, repairs;
-    loss losses[UP_MAX_LOSSES];
-    uint32_t loss_count;
-    struct {
-        uint64_t gone, heir;  // members
-    } takeover[UP_MAX_LOSSES];  // takeovers already reported
-    uint32_t takeover_count;
-    rng random;
 
-    // Parameters of the children.
-    const char *run_path, *resume, *log, *trace, *measure;
-    bool private_data;
-    bool elastic;               // ... and the run continues without a data peer after a while
-    bool anew;                  // newer checkpoints are set aside
-    bool continues;             // continue from the run's newest checkpoint
-    // With private data: a directory for the data peers' identities and, without --log, their logs,
-    // which a restarted peer uses again.
-    char keys[UP_MAX_KEY_PATH];
-    int keys_fd;                 // ... its lock
-    uint32_t stages;
-    uint64_t iterations;
-    uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
-    char program[1024];
-    char ticket[512];
+    swarm_settings settings;
+    swarm_keys keys;
+    swarm_orders orders;
+    swarm_losses losses;
+    swarm_progress progress;
+    swarm_stages stage;
+    swarm_finish finish;
+
     char run_copy[32];  // path of the copy, if the description can be read only once
     machine machine;
     char memory_note[512];  // printed at the start; "": none
-
-    guest guests[WIRE_MAX_MEMBERS];  // members that joined by the ticket
-    uint32_t guest_count;
-    child *leading;             // NULL: no known leader
-    uint64_t newest_member;     // largest member number reported
-    uint64_t iteration, first;  // reported versions
-    uint64_t generation;        // number of rollbacks plus one; 0: none yet
-    uint64_t tokens, start_ms;
-    bool started, draining, ending, failed;
-    bool dropped;               // ... without waiting for the current iteration
-    uint64_t stop_ms;           // when the orderly end was requested
-    uint64_t stop_within_ns;
-    uint64_t leave_deadline_ms;
-    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for an empty stage, 0: it is not empty
-    uint64_t lost_ms[WIRE_MAX_STAGES];    // when it became empty
-    restart_record deaths[WIRE_MAX_STAGES];  // of each stage's relays
-    const child *last_dead[WIRE_MAX_STAGES]; // the latest of them
-    uint64_t furthest;          // furthest iteration that the run has reached
-    uint64_t saved;             // version of the newest checkpoint
-    char saved_path[1024];      // its path, "": none was written
-    cause_memory memory;        // of this container, at the latest death of a child
-    report_event end;           // the last line of a child with the weights
-    up_clock clock;             // with --measure
-    char why[512];
+    cause_memory memory;    // of this container, at the latest death of a child
+    up_clock clock;         // with --measure
 };
 
 // Whether the first leader is the only voter: the run ends with it.
-static inline bool swarm_has_one_voter(const swarm *s) { return s->voters <= 1; }
+static inline bool swarm_has_one_voter(const swarm *s) { return s->settings.voters <= 1; }
 
 // up_children.c
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);

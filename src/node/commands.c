@@ -14,7 +14,7 @@ static void on_signal(uv_poll_t *handle, int status, int events) {
 static void command_do(node *n, const char *text) {
     braid_error error;
     if (strcmp(text, "drain") == 0) node_drain(n);
-    else if (strcmp(text, "stop") == 0) n->parent_stops = true;
+    else if (strcmp(text, "stop") == 0) n->ending.parent_stops = true;
     else if (strcmp(text, "end") == 0) node_end_run(n, false);
     else if (strcmp(text, "drop") == 0) node_end_run(n, true);
     else if (strcmp(text, "save") == 0) node_save(n, true);
@@ -26,19 +26,19 @@ static void command_do(node *n, const char *text) {
 static void command_take(node *n, const char *bytes, size_t count) {
     for (size_t i = 0; i < count && n->phase != NODE_STOPPED; i++) {
         if (bytes[i] != '\n') {
-            if (n->command_bytes + 1 < sizeof n->command) n->command[n->command_bytes++] = bytes[i];
+            if (n->command.bytes + 1 < sizeof n->command.line) n->command.line[n->command.bytes++] = bytes[i];
             continue;
         }
-        n->command[n->command_bytes] = 0;
-        n->command_bytes = 0;
-        command_do(n, n->command);
+        n->command.line[n->command.bytes] = 0;
+        n->command.bytes = 0;
+        command_do(n, n->command.line);
     }
 }
 
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room) {
     node *n = handle->data;
     (void)wanted;
-    *room = uv_buf_init(n->command_input, sizeof n->command_input);
+    *room = uv_buf_init(n->command.input, sizeof n->command.input);
 }
 
 static void on_command(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes) {
@@ -57,9 +57,9 @@ static bool watch_signals(node *n) {
 }
 
 static bool watch_supervisor(node *n) {
-    if (uv_pipe_init(&n->loop, &n->commands, 0) != 0) return false;
-    n->commands.data = n;
-    return uv_pipe_open(&n->commands, STDIN_FILENO) == 0 && uv_read_start((uv_stream_t *)&n->commands, on_room, on_command) == 0;
+    if (uv_pipe_init(&n->loop, &n->command.pipe, 0) != 0) return false;
+    n->command.pipe.data = n;
+    return uv_pipe_open(&n->command.pipe, STDIN_FILENO) == 0 && uv_read_start((uv_stream_t *)&n->command.pipe, on_room, on_command) == 0;
 }
 
 braid_err node_watch(node *n, braid_error *error) {

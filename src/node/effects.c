@@ -4,11 +4,10 @@
 #include "node/trace.h"
 #include "train/diverged.h"
 
-#include <malloc.h>
 #include <string.h>
 
 static void effect_send(node *n, const effect *e) {
-    if (n->mute) return;
+    if (n->due.mute) return;
     uint64_t bytes = 0;
     const void *data = NULL;
     if (e->blob) {
@@ -29,7 +28,7 @@ static void effect_dial(node *n, const effect *e) {
     braid_error error;
     if (!net_dial(n->net, &e->id, e->address, &error)) return;
     node_note(n, "cannot dial %s: %s", e->address, error.text);
-    if (n->failed_dial_count < NODE_MAX_FAILED_DIALS) n->failed_dials[n->failed_dial_count++] = e->id;
+    if (n->due.failed_dial_count < NODE_MAX_FAILED_DIALS) n->due.failed_dials[n->due.failed_dial_count++] = e->id;
 }
 
 static void tell_figures(node *n) {
@@ -51,7 +50,7 @@ static void effect_tell(node *n, const tell *t) {
     if (t->kind == TELL_LEADER) node_leader_is(n, &t->id, t->text);
     if (t->kind == TELL_DIVERGED) diverged(n, t);
     if (t->kind == TELL_ALONE) {
-        n->alone = t->stage;
+        n->ending.alone = t->stage;
         node_note(n, "no other peer has the state of stage %u: this peer leaves after the leader has saved a checkpoint, or after another peer has that state", t->stage);
     }
     if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader refused this peer");
@@ -61,12 +60,12 @@ static void effect_tell(node *n, const tell *t) {
 
 static void effect_exit(node *n, const effect *e) {
     if (e->failed && !n->error.code) braid_fail(&n->error, BRAID_STATE, "the run ended before it was complete");
-    n->end_wanted = true;
+    n->ending.end_wanted = true;
 }
 
 // A job holds a reference to each of its input blobs until it ends, so a release by the core cannot
 // free them.
-static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
+void node_job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
     if (work->in) each(n->blobs, work->in);
     for (uint32_t i = 0; i < work->inputs; i++)
         if (work->input[i] != JOB_OWN_SUM) each(n->blobs, work->input[i]);
@@ -89,8 +88,8 @@ static void effect_do(node *n, const effect *e) {
     case EFFECT_DIAL: effect_dial(n, e); break;
     case EFFECT_CLOSE: net_close(n->net, &e->id, "the protocol closed the link"); break;
     case EFFECT_JOB:
-        n->worked = true;
-        job_blobs(n, e->job, blobs_hold);
+        n->idle.worked = true;
+        node_job_blobs(n, e->job, blobs_hold);
         compute_post(n->compute, e->job);
         break;
     case EFFECT_APPEND: effect_append(n, e->entry); break;
@@ -106,9 +105,9 @@ static void effect_do(node *n, const effect *e) {
 // fault has been ruled out.
 static bool effect_defer(node *n, const effect *e) {
     if (n->die_at.point != FAULT_COMPLETE_SENT || e->kind != EFFECT_SEND || !e->blob) return false;
-    if (n->deferred_count == NODE_MAX_DEFERRED) return false;
+    if (n->due.deferred_count == NODE_MAX_DEFERRED) return false;
     blobs_hold(n->blobs, e->blob);
-    n->deferred[n->deferred_count++] = *e;
+    n->due.deferred[n->due.deferred_count++] = *e;
     return true;
 }
 
@@ -119,29 +118,29 @@ static void effects_drain(node *n) {
         fault_verdict verdict = fault_at_effect(&n->die_at, &e, &n->scratch);
         if (verdict == FAULT_DIE_NOW) fault_die();
         if (!effect_defer(n, &e)) effect_do(n, &e);
-        if (verdict == FAULT_DIE_WHEN_SENT) n->mute = true;
+        if (verdict == FAULT_DIE_WHEN_SENT) n->due.mute = true;
     }
-    for (uint32_t i = 0; i < n->deferred_count; i++) {
-        effect_do(n, &n->deferred[i]);
-        blobs_release(n->blobs, n->deferred[i].blob);
+    for (uint32_t i = 0; i < n->due.deferred_count; i++) {
+        effect_do(n, &n->due.deferred[i]);
+        blobs_release(n->blobs, n->due.deferred[i].blob);
     }
-    n->deferred_count = 0;
+    n->due.deferred_count = 0;
 }
 
 static bool all_sent(node *n) {
     net_stats stats;
-    for (uint32_t i = 0; i < n->link_count; i++)
-        if (net_link_stats(n->net, &n->links[i], &stats) && stats.control_queued > 0) return false;
+    for (uint32_t i = 0; i < n->links.count; i++)
+        if (net_link_stats(n->net, &n->links.id[i], &stats) && stats.control_queued > 0) return false;
     return true;
 }
 
 static void deadline_passed(uv_timer_t *timer) {
     node *n = timer->data;
-    if (n->mute && all_sent(n)) fault_die();
-    uint32_t failed = n->failed_dial_count;
+    if (n->due.mute && all_sent(n)) fault_die();
+    uint32_t failed = n->due.failed_dial_count;
     braid_id ids[NODE_MAX_FAILED_DIALS];
-    memcpy(ids, n->failed_dials, failed * sizeof ids[0]);
-    n->failed_dial_count = 0;
+    memcpy(ids, n->due.failed_dials, failed * sizeof ids[0]);
+    n->due.failed_dial_count = 0;
     for (uint32_t i = 0; i < failed && n->phase == NODE_RUNNING; i++)
         if (!net_linked(n->net, &ids[i])) node_feed(n, &(event){.kind = EVENT_LINK_DOWN, .id = ids[i]});
     node_feed(n, &(event){.kind = EVENT_TICK});
@@ -151,9 +150,9 @@ static void deadline_passed(uv_timer_t *timer) {
 static void deadline_arm(node *n) {
     if (n->phase != NODE_RUNNING) return;
     uint64_t now = clock_now_ns(), at = peer_deadline(n->core), wait_ms = 1;
-    if (at > now && !n->mute) wait_ms = (at - now) / 1000000 + 1;
+    if (at > now && !n->due.mute) wait_ms = (at - now) / 1000000 + 1;
     if (wait_ms > NODE_TICK_MS) wait_ms = NODE_TICK_MS;
-    if (n->failed_dial_count && wait_ms > NODE_REDIAL_MS) wait_ms = NODE_REDIAL_MS;
+    if (n->due.failed_dial_count && wait_ms > NODE_REDIAL_MS) wait_ms = NODE_REDIAL_MS;
     uv_update_time(&n->loop);
     uv_timer_start(&n->deadline, deadline_passed, wait_ms, 0);
 }
@@ -161,101 +160,32 @@ static void deadline_arm(node *n) {
 static void advance_look(node *n) {
     peer_view view;
     peer_look(n->core, &view);
-    if (!view.ready || (n->advanced_told && view.version == n->advanced_version)) return;
-    n->advanced_told = true;
-    n->advanced_version = view.version;
+    if (!view.ready || (n->due.advanced_told && view.version == n->due.advanced_version)) return;
+    n->due.advanced_told = true;
+    n->due.advanced_version = view.version;
     if (n->callbacks.advanced) n->callbacks.advanced(n->callbacks.context, view.version);
+}
+
+void node_unlogged(node *n) {
+    if (n->ending.dropped || n->phase != NODE_RUNNING) return;
+    n->ending.dropped = true;
+    if (n->ending.stop_ns == 0) n->ending.stop_ns = clock_now_ns();
+    node_note(n, "%s; saving the state before this iteration", n->error.text);
+    node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true, .unlogged = true});
 }
 
 void node_feed(node *n, const event *e) {
     if (n->phase != NODE_RUNNING) return;
-    BRAID_ASSERT(!n->stepping);
-    n->stepping = true;
+    BRAID_ASSERT(!n->due.stepping);
+    n->due.stepping = true;
     uint64_t now = clock_now_ns();
     if (n->trace) trace_event(n->trace, n->start_ns, now, e);
     peer_step(n->core, now, e);
     effects_drain(n);
-    n->stepping = false;
+    n->due.stepping = false;
     if (e->kind == EVENT_JOB_DONE) advance_look(n);
-    if (!n->end_wanted) log_writer_deliver(n->log);
-    if (n->end_wanted) node_end(n);
+    if (!n->ending.end_wanted) log_writer_deliver(n->log);
+    if (n->ending.end_wanted) node_end(n);
     else deadline_arm(n);
-    if (n->unlogged && !n->dropped) node_unlogged(n);
-}
-
-void node_tick(node *n) {
-    n->idle_ticks = n->worked ? 0 : n->idle_ticks + 1;
-    n->worked = n->compute && compute_busy(n->compute);
-    if (n->idle_ticks == NODE_IDLE_TICKS) {
-        blobs_trim(n->blobs);
-        malloc_trim(0);
-    }
-    if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
-    if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
-    node_ending_tick(n);
-    if (n->phase == NODE_RUNNING) node_enquire_again(n);
-    bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
-    if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
-        braid_error error;
-        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s%s%s", n->config.leader.address, (double)n->config.patience_ns * 1e-9, *n->leader_lost ? ": " : "",
-                   n->leader_lost);
-        node_fail(n, &error);
-    }
-}
-
-void node_job_run(void *context, const job *work, job_result *result) {
-    node *n = context;
-    uint64_t start = clock_thread_ns();
-    jobs_run(n->jobs, work, result);
-    n->measure.job_ns = clock_thread_ns() - start;
-}
-
-static void tell_saved(node *n, bool failed) {
-    const braid_error *why = jobs_save_error(n->jobs);
-    uint32_t removed = failed ? 0 : jobs_saved_removed(n->jobs);
-    if (removed > 0) node_note(n, "the disk is full: %u older checkpoint%s removed to save this one", removed, removed == 1 ? " was" : "s were");
-    if (n->callbacks.saved) n->callbacks.saved(n->callbacks.context, jobs_saved_path(n->jobs), failed && why ? why->text : NULL);
-}
-
-void node_job_done(void *context, const job *work, const job_result *result) {
-    node *n = context;
-    job_blobs(n, work, blobs_release);
-    measure_job(&n->measure, work);
-    const braid_error *broken = jobs_worker_error(n->jobs);
-    if (broken && jobs_text_lost(n->jobs)) {
-        node_text_lost(n, broken);
-    } else if (broken) {
-        node_fail(n, broken);
-        return;
-    }
-    if (work->kind == JOB_SAVE_END) tell_saved(n, result->failed);
-    if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_JOB_DONE, .result = result});
-    else if (result->out) blobs_release(n->blobs, result->out);
-}
-
-void node_committed(void *context, const log_entry *entry) {
-    node *n = context;
-    if (n->base_left > 0) {
-        if (--n->base_left > 0) return;
-        entry = &n->base;
-    } else if (entry->kind == LOG_BASE && entry->u.base.entries > 0) {
-        n->base = *entry;
-        n->base_left = entry->u.base.entries;
-        return;
-    }
-    node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
-}
-
-// A failed log disk of the only voter, or of one of two, ends all decisions, so the state before
-// this iteration is saved. With more voters the others continue without this one.
-void node_log_failed(void *context, const braid_error *error) {
-    node *n = context;
-    peer_view view;
-    peer_look(n->core, &view);
-    n->error = *error;
-    if (view.leads && view.voters <= 2 && n->phase == NODE_RUNNING) n->unlogged = true;
-    else n->end_wanted = true;
-    if (n->stepping) return;
-    if (n->end_wanted) node_end(n);
-    else node_unlogged(n);
+    if (n->ending.unlogged && !n->ending.dropped) node_unlogged(n);
 }

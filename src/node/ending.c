@@ -10,13 +10,13 @@
 static uint64_t within_ns(const node *n) {
     uint64_t own = n->config.stop_within_ns ? n->config.stop_within_ns : STOP_WITHIN_NS;
     uint64_t most = NODE_ORPHAN_MS * UINT64_C(1000000);
-    return n->orphaned && own > most ? most : own;
+    return n->ending.orphaned && own > most ? most : own;
 }
 
 static double seconds_of(uint64_t ns) { return (double)ns * 1e-9; }
 
 const char *node_stopped_by(const node *n) {
-    if (!n->draining) return NULL;
+    if (!n->ending.draining) return NULL;
     return n->config.signals && stop_requested() ? stop_signal_name(stop_requested()) : "its supervisor";
 }
 
@@ -34,7 +34,7 @@ static bool leads(node *n) {
 // ---- the orderly end ----------------------------------------------------------------------------
 
 static void begin_limit(node *n) {
-    if (n->stop_ns == 0) n->stop_ns = clock_now_ns();
+    if (n->ending.stop_ns == 0) n->ending.stop_ns = clock_now_ns();
 }
 
 static void note_drain(node *n) {
@@ -49,8 +49,8 @@ static void note_drain(node *n) {
 // May be called in any phase. Before the run is known nothing can be lost; after the run's end the
 // node ends by itself.
 void node_drain(node *n) {
-    bool again = n->draining;
-    n->draining = true;
+    bool again = n->ending.draining;
+    n->ending.draining = true;
     if (again || n->phase >= NODE_STOPPING) return;
     begin_limit(n);
     if (n->phase != NODE_RUNNING) {
@@ -70,8 +70,8 @@ void node_request(node *n) {
     if (stop_at_once()) {
         if (!n->error.code) braid_fail(&n->error, BRAID_STATE, "stopped by the user: a second request ended it at once");
         node_stop_now(n);
-    } else if (stop_requested() && n->config.supervised && !n->orphaned) {
-        if (n->held_ns == 0) n->held_ns = clock_now_ns();
+    } else if (stop_requested() && n->config.supervised && !n->ending.orphaned) {
+        if (n->ending.held_ns == 0) n->ending.held_ns = clock_now_ns();
     } else if (stop_requested()) {
         node_drain(n);
     }
@@ -80,8 +80,8 @@ void node_request(node *n) {
 // Only the leader saves the run, and the leader may change meanwhile, so node_ending_tick repeats
 // the request.
 void node_orphan(node *n) {
-    if (n->orphaned || n->phase >= NODE_STOPPING) return;
-    n->orphaned = n->draining = true;
+    if (n->ending.orphaned || n->phase >= NODE_STOPPING) return;
+    n->ending.orphaned = n->ending.draining = true;
     begin_limit(n);
     stop_limit();
     if (n->phase == NODE_RUNNING) node_end_run(n, false);
@@ -96,7 +96,7 @@ static void fail_late(node *n) {
     look(n, &view);
     for (uint16_t s = 1; view.leads && s < n->plan.stages; s++)
         if (peer_members(n->core, s, &any, 1) == 0) snprintf(why, sizeof why, ": no peer has the state of stage %u, so it cannot be saved; resume from the newest checkpoint", s);
-    if (n->alone) snprintf(why, sizeof why, ": no other peer has the state of stage %u, and the leader has saved no checkpoint of it (has it a checkpoint.dir?)", n->alone);
+    if (n->ending.alone) snprintf(why, sizeof why, ": no other peer has the state of stage %u, and the leader has saved no checkpoint of it (has it a checkpoint.dir?)", n->ending.alone);
     braid_fail(&late, BRAID_STATE, "did not end within %.3g s (--stop-within)%s", seconds_of(within_ns(n)), why);
     node_fail(n, &late);
 }
@@ -106,21 +106,21 @@ static void fail_late(node *n) {
 static void look_if_last(node *n) {
     member_id any;
     bool last = n->config.role == NODE_DATA && n->run.private_data == 0 && leads(n) && peer_members(n->core, 0, &any, 1) == 1;
-    if (!last || n->last_data) return;
-    n->last_data = true;
+    if (!last || n->ending.last_data) return;
+    n->ending.last_data = true;
     node_note(n, "this is the last data peer, so the run ends with it");
 }
 
 // Without a leader a peer cannot leave in order. A peer without state loses nothing by
 // ending if its log is empty or in a file.
 static bool has_nothing(const node *n, const peer_view *view) {
-    bool unled = n->leader_lost_ns || n->by_log;
+    bool unled = n->leader.lost_ns || n->start.by_log;
     bool kept = n->config.log_path || view->log_position == 0;
     return n->config.role != NODE_LEADER && unled && kept && !view->ready && !view->stands_again && view->left == 0;
 }
 
 static void stop_tick(node *n, uint64_t now) {
-    uint64_t passed = now - n->stop_ns;
+    uint64_t passed = now - n->ending.stop_ns;
     peer_view view;
     look(n, &view);
     if (has_nothing(n, &view) && passed >= NODE_UNLED_MS * UINT64_C(1000000)) {
@@ -133,22 +133,22 @@ static void stop_tick(node *n, uint64_t now) {
         return;
     }
     look_if_last(n);
-    bool ends_run = n->orphaned || n->last_data || n->config.role == NODE_LEADER;
-    bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && ends_run && leads(n);
+    bool ends_run = n->ending.orphaned || n->ending.last_data || n->config.role == NODE_LEADER;
+    bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->ending.dropped && ends_run && leads(n);
     if (drop) {
-        n->dropped = true;
+        n->ending.dropped = true;
         node_note(n, "the current iteration takes too long; saving the state before it");
     }
-    if (n->orphaned || n->last_data || drop) node_end_run(n, drop);
+    if (n->ending.orphaned || n->ending.last_data || drop) node_end_run(n, drop);
 }
 
 void node_ending_tick(node *n) {
     uint64_t now = clock_now_ns();
-    bool held = n->held_ns && !n->draining && now - n->held_ns >= NODE_HELD_MS * UINT64_C(1000000);
-    if (held && !n->parent_stops) node_drain(n);
+    bool held = n->ending.held_ns && !n->ending.draining && now - n->ending.held_ns >= NODE_HELD_MS * UINT64_C(1000000);
+    if (held && !n->ending.parent_stops) node_drain(n);
     if (n->phase != NODE_RUNNING) return;
-    if (n->broken_ns && !n->dropped && now - n->broken_ns >= NODE_BROKEN_MS * UINT64_C(1000000)) node_end(n);
-    else if (n->stop_ns) stop_tick(n, clock_now_ns());
+    if (n->ending.broken_ns && !n->ending.dropped && now - n->ending.broken_ns >= NODE_BROKEN_MS * UINT64_C(1000000)) node_end(n);
+    else if (n->ending.stop_ns) stop_tick(n, clock_now_ns());
 }
 
 // ---- an immediate checkpoint
@@ -176,18 +176,10 @@ void node_save(node *n, bool quiet) {
 // the leader may be about to find the same error.
 void node_text_lost(node *n, const braid_error *error) {
     if (n->error.code == BRAID_OK) n->error = *error;
-    if (n->broken_ns == 0) n->broken_ns = clock_now_ns();
-    if (n->phase != NODE_RUNNING || n->dropped || !leads(n)) return;
-    n->dropped = true;
+    if (n->ending.broken_ns == 0) n->ending.broken_ns = clock_now_ns();
+    if (n->phase != NODE_RUNNING || n->ending.dropped || !leads(n)) return;
+    n->ending.dropped = true;
     begin_limit(n);
     node_note(n, "%s", error->text);
     node_end_run(n, true);
-}
-
-void node_unlogged(node *n) {
-    if (n->dropped || n->phase != NODE_RUNNING) return;
-    n->dropped = true;
-    begin_limit(n);
-    node_note(n, "%s; saving the state before this iteration", n->error.text);
-    node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true, .unlogged = true});
 }

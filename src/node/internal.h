@@ -56,6 +56,68 @@ typedef enum node_phase {
     NODE_STOPPED,
 } node_phase;
 
+// ending.c
+typedef struct node_ending {
+    bool draining;
+    // The supervisor ends the run; a signal to this process repeats the same request.
+    bool parent_stops;
+    bool orphaned, dropped, unlogged;
+    bool last_data;          // this peer is to leave and is the last data peer: the run ends
+    bool end_wanted;         // the node stops once the core's effects are done
+    // The stage for which this peer, though asked to leave, is the only one; 0: none.
+    uint16_t alone;
+    uint64_t held_ns;        // when SIGTERM arrived and the supervisor's decision is awaited, 0: not
+    uint64_t stop_ns;        // when an orderly end was requested
+    uint64_t broken_ns;      // when this peer's text was found to be changed
+} node_ending;
+
+// own_log.c: the start of the run, by the log and the checkpoint.
+typedef struct node_start {
+    log_file *log_file;      // until the writer owns it
+    uint64_t log_store;      // the name of the log store
+    uint64_t generation;     // of this start of the run, with its first version: NODE_START_VERSIONS
+    bool by_log;             // this peer continues by its log and knows no leader yet
+    bool log_told;           // the log's fault was reported
+    bool goes_on;            // NODE_LEADER: the run of the log that was found continues
+    bool nothing;            // NODE_LEADER: the checkpoint to continue from already completes the run
+    char resume[FILES_MAX_PATH];  // the checkpoint that `continues` found
+} node_start;
+
+// links.c: the search for the leader.
+typedef struct node_leader {
+    ticket named;            // the ticket that the user gave; config.leader is the leader as far as is known
+    uint64_t enquire_ns, retry_ms;
+    uint64_t lost_ns;        // 0: the leader is linked
+    char lost[NET_MAX_REASON];  // why the leader is not linked
+} node_leader;
+
+// links.c: connections that were refused.
+typedef struct node_refused {
+    uint32_t max_links;      // set if the descriptor limit allows fewer links than NET_MAX_LINKS; else 0
+    bool full_told;
+    uint32_t count;          // since since_ns
+    uint64_t since_ns;
+} node_refused;
+
+// effects.c: what is still to be done for the core.
+typedef struct node_due {
+    braid_id failed_dials[NODE_MAX_FAILED_DIALS];
+    uint32_t failed_dial_count;
+    effect deferred[NODE_MAX_DEFERRED];  // sends delayed because a fault may be due
+    uint32_t deferred_count;
+    bool mute;           // a fault is due: no message is sent any more
+    bool stepping;
+    bool advanced_told;
+    uint64_t advanced_version;
+} node_due;
+
+// commands.c: the supervisor's commands.
+typedef struct node_command {
+    uv_pipe_t pipe;
+    char line[NODE_MAX_COMMAND], input[NODE_MAX_COMMAND];
+    size_t bytes;
+} node_command;
+
 struct node {
     node_config config;
     node_callbacks callbacks;
@@ -65,21 +127,20 @@ struct node {
     split split;
     braid_hash run_hash;
     braid_hash kernels;      // this machine's kernel class in a reproducible run, else zero
-    char description[WIRE_MAX_DESCRIPTION_BYTES];
-    size_t description_bytes;
-    char address[WIRE_MAX_ADDRESS];
-    bool only_v4;            // it listens on every IPv4 address and on no IPv6 address
-    bool address_guessed;    // the route to the leader was not yet known, so the address is valid on this machine only
+    struct {
+        char text[WIRE_MAX_DESCRIPTION_BYTES];
+        size_t bytes;
+    } description;
+    struct {
+        char address[WIRE_MAX_ADDRESS];
+        bool only_v4;            // it listens on every IPv4 address and on no IPv6 address
+        bool guessed;            // the route to the leader was not yet known, so the address is valid on this machine only
+    } own;
     uint32_t capacity;
 
     uv_loop_t loop;
-    uint32_t max_links;      // set if the descriptor limit allows fewer links than NET_MAX_LINKS; else 0
-    bool full_told;
     uv_timer_t deadline, ticking, retry;
     uv_poll_t signals;
-    uv_pipe_t commands;
-    char command[NODE_MAX_COMMAND], command_input[NODE_MAX_COMMAND];
-    size_t command_bytes;
 
     net *net;
     train_data *data;
@@ -87,65 +148,73 @@ struct node {
     jobs *jobs;
     compute *compute;
     log_writer *log;
-    log_file *log_file;      // until the writer owns it
-    uint64_t log_store;      // the name of the log store
-    uint64_t generation;     // of this start of the run, with its first version: NODE_START_VERSIONS
-    bool by_log;             // this peer continues by its log and knows no leader yet
-    bool log_told;           // the log's fault was reported
-    ticket named;            // the ticket that the user gave; config.leader is the leader as far as is known
-    bool goes_on;            // NODE_LEADER: the run of the log that was found continues
-    char resume[FILES_MAX_PATH];  // the checkpoint that `continues` found
-    bool nothing;            // NODE_LEADER: the checkpoint to continue from already completes the run
     int lock;                // on the checkpoint directory, -1: none
-    log_entry base;          // a LOG_BASE that is being stored
-    uint32_t base_left;      // and the number of its entries that are still missing
     peer *core;
-    void *core_memory;
-    size_t core_bytes;
-    braid_id *links;  // links that are up
-    uint32_t link_count, link_room;
+    struct {
+        void *start;
+        size_t bytes;
+    } memory;                // of the core
+    struct {
+        braid_id *id;        // links that are up
+        uint32_t count, room;
+    } links;
+    struct {
+        log_entry entry;     // a LOG_BASE that is being stored
+        uint32_t left;       // and the number of its entries that are still missing
+    } base;
+    struct {
+        uint32_t ticks;
+        bool worked;         // since the last tick
+    } idle;
 
-    braid_id failed_dials[NODE_MAX_FAILED_DIALS];
-    uint32_t failed_dial_count;
-    effect deferred[NODE_MAX_DEFERRED];  // sends delayed because a fault may be due
-    uint32_t deferred_count;
-    bool mute;           // a fault is due: no message is sent any more
-    bool stepping, draining;
-    // The supervisor ends the run; a signal to this process repeats the same request.
-    bool parent_stops;
-    bool orphaned, dropped, unlogged;
-    bool last_data;          // this peer is to leave and is the last data peer: the run ends
-    uint64_t held_ns;        // when SIGTERM arrived and the supervisor's decision is awaited, 0: not
-    uint64_t stop_ns;        // when an orderly end was requested
-    uint64_t broken_ns;      // when this peer's text was found to be changed
-    // The stage for which this peer, though asked to leave, is the only one; 0: none.
-    uint16_t alone;
+    node_ending ending;
+    node_start start;
+    node_leader leader;
+    node_refused refused;
+    node_due due;
+    node_command command;
+    waiting waiting;         // for peers that the run cannot proceed without
+
     fault die_at;
     FILE *trace;
+    uint64_t start_ns;
     measure measure;
-    uint64_t start_ns, enquire_start_ns, retry_ms;
-    uint64_t leader_lost_ns;  // 0: the leader is linked
-    char leader_lost[NET_MAX_REASON];  // why the leader is not linked
-    uint32_t turned;          // connections refused since turned_since_ns
-    uint64_t turned_since_ns;
-    waiting waiting;          // for peers that the run cannot proceed without
-    uint64_t advanced_version;
-    bool advanced_told;
-    uint32_t idle_ticks;
-    bool worked;         // since the last tick
-    bool end_wanted;     // the node stops once the core's effects are done
     braid_error error;   // the reason for the end; BRAID_OK: a regular end
     message msg;         // decoded for the current event; too large for the stack
     message scratch;
 };
 
+static inline member_kind node_kind(const node *n) {
+    return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY;
+}
+
+// shutdown.c
+void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void node_fail(node *n, const braid_error *error);  // keeps the first error, and ends the node
+// Sends the last messages, then stops. May be called inside a link's callback.
+void node_end(node *n);
+void node_stop_now(node *n);  // must not be called inside a link's callback
+
+// announce.c
+braid_err node_announce(node *n, braid_error *error);
+void node_leader_is(node *n, const braid_id *id, const char *address);
+
 // effects.c
 void node_feed(node *n, const event *e);
-void node_tick(node *n);
+// Calls `each` for every input blob of the job.
+void node_job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id));
+void node_unlogged(node *n);  // the log cannot be written, and the cluster can decide nothing without this peer
+
+// results.c
 void node_job_run(void *context, const job *work, job_result *result);
 void node_job_done(void *context, const job *work, const job_result *result);
 void node_committed(void *context, const log_entry *entry);
 void node_log_failed(void *context, const braid_error *error);
+
+// begin.c
+braid_err node_try_kernels(node *n, braid_error *error);
+braid_err node_prepare(node *n, braid_error *error);  // all that depends on the run's description alone
+braid_err node_begin(node *n, braid_error *error);
 
 // links.c
 void node_net_callbacks(node *n, net_callbacks *out);
@@ -153,15 +222,6 @@ braid_err node_listen(node *n, braid_error *error);
 void node_enquire(node *n);
 void node_enquire_again(node *n);
 void node_enquiry_failed(node *n, const char *reason);
-
-// node.c
-braid_err node_try_kernels(node *n, braid_error *error);
-braid_err node_begin(node *n, braid_error *error);
-void node_end(node *n);
-void node_fail(node *n, const braid_error *error);
-void node_stop_now(node *n);
-void node_leader_is(node *n, const braid_id *id, const char *address);
-void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // own_log.c
 braid_err node_open_log(node *n, braid_error *error);
@@ -191,6 +251,5 @@ void node_end_run(node *n, bool drop);    // ends the run if this peer leads it;
 void node_save(node *n, bool quiet);      // writes a checkpoint if this peer leads; quiet: no message if it does not
 void node_ending_tick(node *n);           // enforces the limits of orderly ends
 void node_text_lost(node *n, const braid_error *error);
-void node_unlogged(node *n);              // the log cannot be written, and the cluster can decide nothing without this peer
 
 #endif

@@ -14,23 +14,23 @@ enum { TURNED_TOLD = 10, TURNED_PERIOD_S = 60 };
 static const uint64_t MILLISECOND = 1000000;
 
 static void links_add(node *n, const braid_id *id) {
-    if (n->link_count == n->link_room) {
-        uint32_t room = n->link_room ? n->link_room * 2 : 16;
-        braid_id *larger = realloc(n->links, room * sizeof *larger);
+    if (n->links.count == n->links.room) {
+        uint32_t room = n->links.room ? n->links.room * 2 : 16;
+        braid_id *larger = realloc(n->links.id, room * sizeof *larger);
         if (!larger) {
             node_fail(n, &(braid_error){BRAID_MEMORY, "no memory for another link"});
             return;
         }
-        n->links = larger;
-        n->link_room = room;
+        n->links.id = larger;
+        n->links.room = room;
     }
-    n->links[n->link_count++] = *id;
+    n->links.id[n->links.count++] = *id;
 }
 
 static bool links_remove(node *n, const braid_id *id) {
-    for (uint32_t i = 0; i < n->link_count; i++) {
-        if (!id_equal(&n->links[i], id)) continue;
-        n->links[i] = n->links[--n->link_count];
+    for (uint32_t i = 0; i < n->links.count; i++) {
+        if (!id_equal(&n->links.id[i], id)) continue;
+        n->links.id[i] = n->links.id[--n->links.count];
         return true;
     }
     return false;
@@ -45,8 +45,8 @@ static void on_link_up(void *context, const braid_id *id, const net_peer *other)
     (void)other;
     links_add(n, id);
     if (is_leader(n, id)) {
-        n->leader_lost_ns = 0;
-        n->by_log = false;
+        n->leader.lost_ns = 0;
+        n->start.by_log = false;
     }
     node_feed(n, &(event){.kind = EVENT_LINK_UP, .id = *id});
 }
@@ -62,14 +62,14 @@ static void all_down(uv_timer_t *timer) {
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     node *n = context;
     bool was_up = links_remove(n, id);
-    if (is_leader(n, id)) snprintf(n->leader_lost, sizeof n->leader_lost, "%s", reason);
-    if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns && !n->by_log) {
-        n->leader_lost_ns = clock_now_ns();
+    if (is_leader(n, id)) snprintf(n->leader.lost, sizeof n->leader.lost, "%s", reason);
+    if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader.lost_ns && !n->start.by_log) {
+        n->leader.lost_ns = clock_now_ns();
         node_note(n, "lost the leader at %s: %s; reconnecting", n->config.leader.address, reason);
     }
     if (n->phase == NODE_ENQUIRING && is_leader(n, id)) node_enquiry_failed(n, reason);
     else if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused && !was_up});
-    else if (n->phase == NODE_STOPPING && n->link_count == 0) uv_timer_start(&n->deadline, all_down, 0, 0);
+    else if (n->phase == NODE_STOPPING && n->links.count == 0) uv_timer_start(&n->deadline, all_down, 0, 0);
 }
 
 // The payload of an unknown peer is discarded without a buffer: it may claim a gigabyte.
@@ -134,7 +134,7 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
 static braid_err describe(node *n, const net_run *told, braid_error *error) {
     run_config run;
     braid_hash data;
-    if (!told->description || told->description_bytes > sizeof n->description)
+    if (!told->description || told->description_bytes > sizeof n->description.text)
         return braid_fail(error, BRAID_FORMAT, "the leader sent no description of the run");
     braid_error why;
     if (run_config_from_description(told->description, told->description_bytes, &run, &data, &why))
@@ -142,10 +142,10 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
     n->run_hash = run_config_hash(&run, &data);
     if (!hash_equal(&n->run_hash, &told->hash))
         return braid_fail(error, BRAID_FORMAT, "the leader's description of the run does not match its hash");
-    memcpy(n->description, told->description, told->description_bytes);
-    n->description_bytes = told->description_bytes;
+    memcpy(n->description.text, told->description, told->description_bytes);
+    n->description.bytes = told->description_bytes;
     if (told->generation % NODE_START_VERSIONS == 0) return braid_fail(error, BRAID_FORMAT, "the leader did not send the version that the run starts from");
-    n->generation = told->generation;
+    n->start.generation = told->generation;
     if (n->config.role == NODE_RELAY) n->run = run;
     return BRAID_OK;
 }
@@ -167,12 +167,12 @@ static braid_err compare_kernels(node *n, const net_run *told, braid_error *erro
 static bool find_own_addresses(node *n, bool only_v4) {
     own_hosts hosts;
     bool leads = n->config.role == NODE_LEADER, local = !leads && address_list_is_local(n->config.leader.address);
-    n->address[0] = 0;
+    n->own.address[0] = 0;
     if (!local) own_hosts_find(leads ? NULL : n->config.leader.address, only_v4, &hosts);
-    for (uint32_t i = 0; !local && i < hosts.count; i++) address_list_add(n->address, hosts.host[i], net_port(n->net));
-    bool found = n->address[0] != 0;
+    for (uint32_t i = 0; !local && i < hosts.count; i++) address_list_add(n->own.address, hosts.host[i], net_port(n->net));
+    bool found = n->own.address[0] != 0;
     // A leader at a loopback address means that all peers of the run are on this machine.
-    if (!found) address_list_add(n->address, "127.0.0.1", net_port(n->net));
+    if (!found) address_list_add(n->own.address, "127.0.0.1", net_port(n->net));
     return found || local;
 }
 
@@ -180,8 +180,8 @@ static bool find_own_addresses(node *n, bool only_v4) {
 // resolved, or the network was down.
 static void guess_again(node *n) {
     braid_error error;
-    if (!n->address_guessed || !find_own_addresses(n, n->only_v4)) return;
-    if (!net_advertise(n->net, n->address, &error)) n->address_guessed = false;
+    if (!n->own.guessed || !find_own_addresses(n, n->own.only_v4)) return;
+    if (!net_advertise(n->net, n->own.address, &error)) n->own.guessed = false;
 }
 
 static void describe_begin(node *n, const net_run *told) {
@@ -197,9 +197,9 @@ static void describe_begin(node *n, const net_run *told) {
 // this one.
 static void compare_start(node *n, const net_run *told) {
     char log[300] = "";
-    if (hash_equal(&told->hash, &n->run_hash) && told->generation == n->generation) return;
-    if (n->by_log) snprintf(log, sizeof log, " of the log %s", n->config.log_path);
-    braid_fail(&n->error, BRAID_STATE, "the run%s no longer exists: %s has started a new one; restart this peer to join that", log, n->named.address);
+    if (hash_equal(&told->hash, &n->run_hash) && told->generation == n->start.generation) return;
+    if (n->start.by_log) snprintf(log, sizeof log, " of the log %s", n->config.log_path);
+    braid_fail(&n->error, BRAID_STATE, "the run%s no longer exists: %s has started a new one; restart this peer to join that", log, n->leader.named.address);
     node_end(n);
 }
 
@@ -208,7 +208,7 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
     static const braid_id nobody;
     const braid_id self = identity_id(n->config.identity);
     (void)id;
-    if (n->phase == NODE_RUNNING && (n->by_log || n->leader_lost_ns)) compare_start(n, told);
+    if (n->phase == NODE_RUNNING && (n->start.by_log || n->leader.lost_ns)) compare_start(n, told);
     if (n->phase != NODE_ENQUIRING) return;
     if (n->config.role == NODE_DATA && !hash_equal(&told->hash, &n->run_hash)) {
         braid_fail(&n->error, BRAID_CONFIG, "the leader at %s trains another run: its description or its text is not that of `%s` here; "
@@ -228,24 +228,24 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
 static void on_turned_away(void *context, const char *endpoint, const char *reason) {
     node *n = context;
     uint64_t now = clock_now_ns();
-    if (n->max_links && net_links(n->net) >= n->max_links) {
-        if (!n->full_told) node_note(n, "no more peers are admitted: the limit on open files (ulimit -n) allows %u links; existing links stay", n->max_links);
-        n->full_told = true;
+    if (n->refused.max_links && net_links(n->net) >= n->refused.max_links) {
+        if (!n->refused.full_told) node_note(n, "no more peers are admitted: the limit on open files (ulimit -n) allows %u links; existing links stay", n->refused.max_links);
+        n->refused.full_told = true;
         return;
     }
-    if (now - n->turned_since_ns > TURNED_PERIOD_S * 1000 * MILLISECOND) {
-        if (n->turned > TURNED_TOLD) node_note(n, "refused %u more connections", n->turned - TURNED_TOLD);
-        n->turned = 0;
-        n->turned_since_ns = now;
+    if (now - n->refused.since_ns > TURNED_PERIOD_S * 1000 * MILLISECOND) {
+        if (n->refused.count > TURNED_TOLD) node_note(n, "refused %u more connections", n->refused.count - TURNED_TOLD);
+        n->refused.count = 0;
+        n->refused.since_ns = now;
     }
-    if (n->turned++ < TURNED_TOLD) node_note(n, "refused %s: %s%s", endpoint, reason, n->turned == TURNED_TOLD ? "; further refusals are only counted for a while" : "");
+    if (n->refused.count++ < TURNED_TOLD) node_note(n, "refused %s: %s%s", endpoint, reason, n->refused.count == TURNED_TOLD ? "; further refusals are only counted for a while" : "");
 }
 
 static void retry_passed(uv_timer_t *timer) { node_enquire(timer->data); }
 
 static void begin_by_log(node *n) {
     braid_error error = {0};
-    n->by_log = true;
+    n->start.by_log = true;
     braid_err err = node_try_kernels(n, &error);
     if (!err) err = node_begin(n, &error);
     if (err) node_fail(n, &error);
@@ -253,7 +253,7 @@ static void begin_by_log(node *n) {
 
 void node_enquiry_failed(node *n, const char *reason) {
     const char *address = n->config.leader.address;
-    uint64_t spent = clock_now_ns() - n->enquire_start_ns;
+    uint64_t spent = clock_now_ns() - n->leader.enquire_ns;
     if (spent > NODE_ENQUIRE_MS * MILLISECOND && node_remembers_run(n)) {
         node_note(n, "continuing from the log %.200s, because the leader at %s cannot be reached: %.120s", n->config.log_path, address, reason);
         begin_by_log(n);
@@ -269,16 +269,16 @@ void node_enquiry_failed(node *n, const char *reason) {
         node_end(n);
         return;
     }
-    n->retry_ms = n->retry_ms ? n->retry_ms * 2 : NODE_RETRY_FIRST_MS;
-    if (n->retry_ms > NODE_RETRY_MOST_MS) n->retry_ms = NODE_RETRY_MOST_MS;
+    n->leader.retry_ms = n->leader.retry_ms ? n->leader.retry_ms * 2 : NODE_RETRY_FIRST_MS;
+    if (n->leader.retry_ms > NODE_RETRY_MOST_MS) n->leader.retry_ms = NODE_RETRY_MOST_MS;
     uint64_t left_ms = patience ? (patience - spent) / MILLISECOND + 1 : UINT64_MAX;  // the last attempt is at the end of the timeout
-    if (n->retry_ms > left_ms) n->retry_ms = left_ms;
-    node_note(n, "cannot reach the leader at %s: %s; retrying in %.1f s", address, reason, (double)n->retry_ms / 1000);
-    uv_timer_start(&n->retry, retry_passed, n->retry_ms, 0);
+    if (n->leader.retry_ms > left_ms) n->leader.retry_ms = left_ms;
+    node_note(n, "cannot reach the leader at %s: %s; retrying in %.1f s", address, reason, (double)n->leader.retry_ms / 1000);
+    uv_timer_start(&n->retry, retry_passed, n->leader.retry_ms, 0);
 }
 
 void node_enquire(node *n) {
-    if (n->phase == NODE_STARTING) n->enquire_start_ns = clock_now_ns();
+    if (n->phase == NODE_STARTING) n->leader.enquire_ns = clock_now_ns();
     n->phase = NODE_ENQUIRING;
     braid_error error;
     if (net_enquire(n->net, &n->config.leader.leader, n->config.leader.address, &error)) node_enquiry_failed(n, error.text);
@@ -288,12 +288,12 @@ void node_enquire(node *n) {
 // refuses links of the older start, so only an enquiry shows that.
 void node_enquire_again(node *n) {
     braid_error ignored;
-    bool lost = n->leader_lost_ns && n->config.role != NODE_LEADER;
-    uint64_t pause_ms = n->by_log ? NODE_ENQUIRE_AGAIN_MS : NODE_ENQUIRE_LOST_MS, since_ns = n->enquire_start_ns;
-    if (!n->by_log && n->leader_lost_ns > since_ns) since_ns = n->leader_lost_ns;
-    if ((!n->by_log && !lost) || net_linked(n->net, &n->named.leader) || clock_now_ns() < since_ns + pause_ms * MILLISECOND) return;
-    n->enquire_start_ns = clock_now_ns();
-    net_enquire(n->net, &n->named.leader, n->named.address, &ignored);
+    bool lost = n->leader.lost_ns && n->config.role != NODE_LEADER;
+    uint64_t pause_ms = n->start.by_log ? NODE_ENQUIRE_AGAIN_MS : NODE_ENQUIRE_LOST_MS, since_ns = n->leader.enquire_ns;
+    if (!n->start.by_log && n->leader.lost_ns > since_ns) since_ns = n->leader.lost_ns;
+    if ((!n->start.by_log && !lost) || net_linked(n->net, &n->leader.named.leader) || clock_now_ns() < since_ns + pause_ms * MILLISECOND) return;
+    n->leader.enquire_ns = clock_now_ns();
+    net_enquire(n->net, &n->leader.named.leader, n->leader.named.address, &ignored);
 }
 
 void node_net_callbacks(node *n, net_callbacks *out) {
@@ -315,11 +315,11 @@ braid_err node_listen(node *n, braid_error *error) {
     if (err) return err;
     if (n->config.public_address) {
         if (!address_split_public(n->config.public_address, host, &port, error)) return BRAID_ARGUMENT;
-        if (address_join(host, port ? port : net_port(n->net), n->address)) return net_advertise(n->net, n->address, error);
+        if (address_join(host, port ? port : net_port(n->net), n->own.address)) return net_advertise(n->net, n->own.address, error);
         return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
     }
-    n->only_v4 = address_is_wildcard_v4(host);
-    if (address_is_wildcard(host)) n->address_guessed = !find_own_addresses(n, n->only_v4);
-    else if (!address_join(host, net_port(n->net), n->address)) return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
-    return net_advertise(n->net, n->address, error);
+    n->own.only_v4 = address_is_wildcard_v4(host);
+    if (address_is_wildcard(host)) n->own.guessed = !find_own_addresses(n, n->own.only_v4);
+    else if (!address_join(host, net_port(n->net), n->own.address)) return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
+    return net_advertise(n->net, n->own.address, error);
 }

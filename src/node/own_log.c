@@ -12,16 +12,16 @@ enum { SHOWN_ID = 4 };  // bytes
 
 braid_err node_open_log(node *n, braid_error *error) {
     log_file_found found;
-    braid_err err = n->config.log_path ? log_file_open(n->config.log_path, &n->run_hash, n->generation, &n->log_file, &found, error)
-                                       : log_file_open_unkept(&n->log_file, &found, error);
-    n->log_store = found.store;
+    braid_err err = n->config.log_path ? log_file_open(n->config.log_path, &n->run_hash, n->start.generation, &n->start.log_file, &found, error)
+                                       : log_file_open_unkept(&n->start.log_file, &found, error);
+    n->start.log_store = found.store;
     return err;
 }
 
 static braid_err name_start(node *n, braid_error *error) {
     uint64_t name;
     if (getrandom(&name, sizeof name, 0) != sizeof name) return braid_fail(error, BRAID_STATE, "the system provides no random numbers");
-    n->generation = name % (UINT64_MAX / NODE_START_VERSIONS) * NODE_START_VERSIONS + jobs_start_version(n->jobs) + 1;
+    n->start.generation = name % (UINT64_MAX / NODE_START_VERSIONS) * NODE_START_VERSIONS + jobs_start_version(n->jobs) + 1;
     return BRAID_OK;
 }
 
@@ -79,13 +79,13 @@ static bool weights_lie(const node *n, uint64_t version) {
 }
 
 static void recall_past(const node *n, past_run *past) {
-    *past = (past_run){.self = identity_id(n->config.identity), .store = n->log_store};
-    log_file_recall(n->log_file, look_at_entry, past);
+    *past = (past_run){.self = identity_id(n->config.identity), .store = n->start.log_store};
+    log_file_recall(n->start.log_file, look_at_entry, past);
 }
 
 static void close_log(node *n) {
-    log_file_close(n->log_file);
-    n->log_file = NULL;
+    log_file_close(n->start.log_file);
+    n->start.log_file = NULL;
 }
 
 // Without either of these the run cannot continue, whatever its directory contains.
@@ -136,7 +136,7 @@ static braid_err review_log(node *n, uint64_t newest, braid_error *error) {
     close_log(n);
     err = check_past(n, &past, error);
     if (err || !begins_again(n, &past, newest)) return err;
-    n->goes_on = false;
+    n->start.goes_on = false;
     if (past.complete) return BRAID_OK;
     node_note(n, "the run of the log %s %s after iteration %llu; it continues as a new start, from iteration %llu", n->config.log_path,
               past.ended ? "was stopped" : "lacks its newest checkpoint,", (unsigned long long)past.version, (unsigned long long)newest);
@@ -144,20 +144,20 @@ static braid_err review_log(node *n, uint64_t newest, braid_error *error) {
 }
 
 braid_err node_find_newest(node *n, braid_error *error) {
-    uint64_t newest = 0, start = n->generation % NODE_START_VERSIONS;
+    uint64_t newest = 0, start = n->start.generation % NODE_START_VERSIONS;
     if (!n->config.continues) return BRAID_OK;
-    bool found = checkpoint_find_newest(n->run.checkpoint, &n->run_hash, n->resume, &newest);
-    braid_err err = n->goes_on && start > 0 ? review_log(n, newest, error) : BRAID_OK;
+    bool found = checkpoint_find_newest(n->run.checkpoint, &n->run_hash, n->start.resume, &newest);
+    braid_err err = n->start.goes_on && start > 0 ? review_log(n, newest, error) : BRAID_OK;
     if (err) return err;
-    if (n->goes_on) found = start > 0 && checkpoint_find(n->run.checkpoint, &n->run_hash, start - 1, NULL, n->resume);
-    if (found) n->config.resume = n->resume;
+    if (n->start.goes_on) found = start > 0 && checkpoint_find(n->run.checkpoint, &n->run_hash, start - 1, NULL, n->start.resume);
+    if (found) n->config.resume = n->start.resume;
     return BRAID_OK;
 }
 
 static bool open_known_log(node *n, past_run *past, braid_err *err, braid_error *why) {
     bool there = false;
-    *err = log_file_look(n->config.log_path, &n->run_hash, &there, &n->generation, why);
-    if (*err || !there || n->generation % NODE_START_VERSIONS == 0) return false;
+    *err = log_file_look(n->config.log_path, &n->run_hash, &there, &n->start.generation, why);
+    if (*err || !there || n->start.generation % NODE_START_VERSIONS == 0) return false;
     *err = node_open_log(n, why);
     if (!*err) recall_past(n, past);
     return !*err;
@@ -180,11 +180,11 @@ bool node_remembers_run(node *n) {
     braid_error why;
     braid_err err;
     past_run past;
-    if (n->config.role != NODE_DATA || !n->config.log_path || n->log_told) return false;  // a relay's log does not describe the run
+    if (n->config.role != NODE_DATA || !n->config.log_path || n->start.log_told) return false;  // a relay's log does not describe the run
     bool known = open_known_log(n, &past, &err, &why);
     if (err) {
         node_note(n, "this peer cannot continue without the leader: %.400s", why.text);
-        n->log_told = true;
+        n->start.log_told = true;
         return false;
     }
     if (known && past.begun && !past.foreign && !past.ended) return true;
@@ -193,14 +193,14 @@ bool node_remembers_run(node *n) {
 }
 
 braid_err node_find_first_log(node *n, braid_error *error) {
-    return n->config.log_path && !n->config.anew ? log_file_look(n->config.log_path, &n->run_hash, &n->goes_on, &n->generation, error) : BRAID_OK;
+    return n->config.log_path && !n->config.anew ? log_file_look(n->config.log_path, &n->run_hash, &n->start.goes_on, &n->start.generation, error) : BRAID_OK;
 }
 
 braid_err node_open_first_log(node *n, braid_error *error) {
     braid_err err = BRAID_OK;
-    if (n->goes_on && n->generation % NODE_START_VERSIONS == 0)
+    if (n->start.goes_on && n->start.generation % NODE_START_VERSIONS == 0)
         err = braid_fail(error, BRAID_FORMAT, "the log %s lacks the version that its run starts from; restore it or name another file", n->config.log_path);
-    if (!err && !n->goes_on) err = name_start(n, error);
+    if (!err && !n->start.goes_on) err = name_start(n, error);
     if (!err) err = node_open_log(n, error);
-    return err || !n->goes_on ? err : look_back(n, error);
+    return err || !n->start.goes_on ? err : look_back(n, error);
 }

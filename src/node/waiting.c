@@ -68,8 +68,8 @@ void node_look_for_gaps(node *n) {
     uint64_t now = clock_now_ns();
     peer_look(n->core, &view);
     uint16_t empty = view.leads ? empty_stage(n) : n->plan.stages;
-    bool short_of_peers = view.leads && view.generation == 0 && !n->draining;
-    waiting_verdict verdict = waiting_step(&n->waiting, now, empty < n->plan.stages || short_of_peers, n->draining, n->config.wait_ns);
+    bool short_of_peers = view.leads && view.generation == 0 && !n->ending.draining;
+    waiting_verdict verdict = waiting_step(&n->waiting, now, empty < n->plan.stages || short_of_peers, n->ending.draining, n->config.wait_ns);
     if (verdict == WAITING_ON) return;
     missing_text(n, empty, text, sizeof text);
     double seconds = (double)(now - n->waiting.since_ns) * 1e-9;

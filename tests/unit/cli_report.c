@@ -191,7 +191,7 @@ static void tell_run(report *r) {
                            .phase = "forward",
                            .peer = "fedcba9876543210"};
     report_event end = {.kind = REPORT_END, .iteration = 50, .loss = 1.5, .seconds = 75, .weights = "beef",
-                        .wasted = 2, .carried = 3, .carried_bytes = 3 << 20, .computed_seconds = 200, .wasted_seconds = 0.5};
+                        .work = {.wasted = 2, .carried = 3, .carried_bytes = 3 << 20, .computed_seconds = 200, .wasted_seconds = 0.5}};
     report_tell(r, &started);
     report_tell(r, &joined);
     for (uint64_t i = 1; i <= 50; i++) {
@@ -384,12 +384,12 @@ static void test_flows(void **state) {
     assert_non_null(strstr(text, "routing: peer 0a0b0c0d of stage 1 sends 7 to peer 00000001 (20.0 ms)\n"));
     assert_non_null(strstr(text, "routing: peer 00000001 of stage 0 sends 4 to peer 0a0b0c0d (12.3 ms), 3 to peer 80808080 (0.45 ms)\n"));
     // (4 * 12.3 + 3 * 0.45) / 7
-    assert_non_null(strstr(text, "routing at the end: 27.2 ms a microbatch, 0-1 7 at 7.2 ms, 1-home 7 at 20.0 ms, 3 changes in the last minute\n"
+    assert_non_null(strstr(text, "routing at the end: 27.2 ms a microbatch, 0-1 7 at 7.2 ms, 1-owner 7 at 20.0 ms, 3 changes in the last minute\n"
                                  "  stage 0  peer 00000001  4 to peer 0a0b0c0d (12.3 ms), 3 to peer 80808080 (0.45 ms)\n"
                                  "  stage 1  peer 0a0b0c0d  7 to peer 00000001 (20.0 ms)\n"));
     assert_non_null(strstr(text, "routing at the end: 7.2 ms a microbatch, 0-1 7 at 7.2 ms, 3 changes in the last minute\n"));
     text = shown(REPORT_LIVE, tell_flows);
-    assert_non_null(strstr(text, "routing  27.2 ms a microbatch  0-1 7 at 7.2 ms  1-home 7 at 20.0 ms  3 changes"));
+    assert_non_null(strstr(text, "routing  27.2 ms a microbatch  0-1 7 at 7.2 ms  1-owner 7 at 20.0 ms  3 changes"));
     text = shown(REPORT_JSON, tell_flows);
     assert_null(strstr(text, "routing"));
     assert_non_null(strstr(text, "\"cost_us\":500"));

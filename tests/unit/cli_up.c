@@ -32,9 +32,9 @@ static int swarm_begin(void **state) {
         s->children[s->child_count++] = c;
     }
     s->alive = 1;  // nonzero, so that the loop, which was never started, is not stopped
-    s->started = true;
-    s->stages = 4;
-    s->shadows = 1;
+    s->progress.started = true;
+    s->settings.stages = 4;
+    s->settings.shadows = 1;
     *state = s;
     return 0;
 }
@@ -87,7 +87,7 @@ static void test_reports_arrive_in_any_order(void **state) {
         assert_true(relay->joined);
         assert_int_equal(relay->member, 10 + RELAY);
         assert_int_equal(relay->stage, 1);
-        assert_int_equal(s->guest_count, 0);
+        assert_int_equal(s->progress.guest_count, 0);
     }
 }
 
@@ -95,7 +95,7 @@ static void test_the_death_of_a_data_peer_ends_the_run(void **state) {
     swarm *s = *state;
     join(s, DATA, true);
     swarm_child_gone(s, s->children[DATA], 0, SIGKILL);
-    assert_true(s->failed);
+    assert_true(s->finish.failed);
 }
 
 static void test_a_guest_keeps_a_stage_alive(void **state) {
@@ -103,7 +103,7 @@ static void test_a_guest_keeps_a_stage_alive(void **state) {
     join(s, RELAY, true);
     leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
-    assert_false(s->failed);
+    assert_false(s->finish.failed);
 }
 
 static void test_a_guest_that_left_does_not(void **state) {
@@ -111,10 +111,10 @@ static void test_a_guest_that_left_does_not(void **state) {
     join(s, RELAY, false);
     leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
     leader_says(s, REPORT_LEFT, "4444dddd", 20, 1);
-    assert_int_equal(s->guest_count, 0);
+    assert_int_equal(s->progress.guest_count, 0);
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
-    assert_false(s->failed);
-    assert_true(s->bereft_ms[1] > 0);  // replacements are started
+    assert_false(s->finish.failed);
+    assert_true(s->stage.bereft_ms[1] > 0);  // replacements are started
 }
 
 static void leader_says_shadow(swarm *s, const char *id, uint64_t member, uint64_t number) {
@@ -127,21 +127,21 @@ static void leader_says_shadow(swarm *s, const char *id, uint64_t member, uint64
 // rollback.
 static void test_iterations_are_reported_again_after_a_rollback(void **state) {
     swarm *s = *state;
-    s->voters = 3;
+    s->settings.voters = 3;
     report_event told = {.kind = REPORT_ITERATION, .iteration = 7, .loss = NAN}, back = {.kind = REPORT_ROLLED_BACK, .iteration = 4, .total = 3, .stage = 1, .generation = 2, .loss = NAN};
     swarm_event(s, s->children[LEADER], &told);
     swarm_event(s, s->children[DATA], &back);
-    assert_int_equal(s->iteration, 4);
+    assert_int_equal(s->progress.iteration, 4);
     swarm_event(s, s->children[LEADER], &told);  // this child has not read the rollback
-    assert_int_equal(s->iteration, 4);
+    assert_int_equal(s->progress.iteration, 4);
     told.iteration = 5;
     swarm_event(s, s->children[DATA], &told);
-    assert_int_equal(s->iteration, 5);
+    assert_int_equal(s->progress.iteration, 5);
     swarm_event(s, s->children[LEADER], &back);
-    assert_int_equal(s->iteration, 5);
+    assert_int_equal(s->progress.iteration, 5);
     told.iteration = 6;
     swarm_event(s, s->children[LEADER], &told);
-    assert_int_equal(s->iteration, 6);
+    assert_int_equal(s->progress.iteration, 6);
 }
 
 // A standby may take over its stage, so the swarm waits for it; after its promotion it is an
@@ -153,8 +153,8 @@ static void test_the_swarm_waits_for_a_standby(void **state) {
     assert_true(stage_is_shadowed(s, 1));
     assert_false(stage_is_shadowed(s, 2));
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
-    assert_false(s->failed);
-    assert_true(s->bereft_ms[1] > 0);
+    assert_false(s->finish.failed);
+    assert_true(s->stage.bereft_ms[1] > 0);
     leader_says(s, REPORT_PROMOTED, "4444dddd", 20, 1);
     assert_false(stage_is_shadowed(s, 1));
 }
@@ -163,18 +163,18 @@ static void test_kill_orders_are_parsed(void **state) {
     swarm *s = *state;
     braid_error error;
     assert_int_equal(chaos_add_kill(s, "stage:2@iteration:6/backward", &error), BRAID_OK);
-    const action *a = &s->actions[0];
+    const action *a = &s->orders.action[0];
     assert_int_equal(a->kind, ACTION_ARM);
     assert_int_equal(a->stage, 2);
     assert_int_equal(a->role, CHILD_RELAY);
     assert_int_equal(a->iteration, 6);
     assert_int_equal(chaos_add_kill(s, "relay3@iteration:6", &error), BRAID_OK);
-    assert_int_equal(s->actions[1].stage, 0);
+    assert_int_equal(s->orders.action[1].stage, 0);
     static const char *const wrong[] = {"stage:@weight", "stage:0@weight", "stage:x@weight", "stage2@weight", "stage:2", "stage:4@weight"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(chaos_add_kill(s, wrong[i], &error), BRAID_ARGUMENT);
-    s->shadows = 0;
+    s->settings.shadows = 0;
     assert_int_equal(chaos_add_kill(s, "stage:2@weight", &error), BRAID_OK);
-    s->private_data = true;  // with private data, killed data peers are restarted
+    s->settings.private_data = true;  // with private data, killed data peers are restarted
     assert_int_equal(chaos_add_kill(s, "data2@weight", &error), BRAID_OK);
     assert_int_equal(chaos_add_random(s, "data=1", 0, 20, &error), BRAID_OK);
     assert_int_equal(chaos_add_kill(s, "any@weight", &error), BRAID_OK);
@@ -183,7 +183,7 @@ static void test_kill_orders_are_parsed(void **state) {
 
 static uint32_t orders_left(const swarm *s) {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < s->action_count; i++) left += !s->actions[i].came;
+    for (uint32_t i = 0; i < s->orders.count; i++) left += !s->orders.action[i].came;
     return left;
 }
 
@@ -201,7 +201,7 @@ static void test_a_stage_without_a_standby_is_spared(void **state) {
     leader_says_shadow(s, "4444dddd", 20, 1);
     chaos_step(s);
     assert_int_equal(orders_left(s), 0);
-    assert_true(relay->killed && relay->takes_stage);
+    assert_true(relay->killed && relay->order.takes_stage);
 }
 
 // A child without a command pipe.
@@ -218,7 +218,7 @@ static child *one_more(swarm *s, child_role role, uint64_t number) {
 }
 
 static void works(swarm *s, child *c, uint64_t iteration, double computed_seconds) {
-    swarm_event(s, c, &(report_event){.kind = REPORT_ITERATION, .iteration = iteration, .computed_seconds = computed_seconds, .loss = NAN});
+    swarm_event(s, c, &(report_event){.kind = REPORT_ITERATION, .iteration = iteration, .work.computed_seconds = computed_seconds, .loss = NAN});
 }
 
 static void test_an_order_is_due_when_any_peer_reaches_it(void **state) {
@@ -248,14 +248,14 @@ static child *spared_relay(swarm *s, child **other_one) {
     }
     assert_int_equal(chaos_add_kill(s, "any@iteration:0/backward", &error), BRAID_OK);
     chaos_step(s);
-    assert_true(busy->armed && !idle->armed);
+    assert_true(busy->order.armed && !idle->order.armed);
     for (uint64_t i = 1; i <= UP_HURRY_ITERATIONS; i++) {  // the two relays swap roles
-        assert_true(busy->armed);
+        assert_true(busy->order.armed);
         works(s, busy, i, 0);
         works(s, idle, i, (double)i);
         works(s, s->children[LEADER], i, (double)i);
     }
-    assert_true(idle->armed && !busy->armed);
+    assert_true(idle->order.armed && !busy->order.armed);
     assert_int_equal(orders_left(s), 1);
     *other_one = idle;
     return busy;
@@ -265,7 +265,7 @@ static void test_a_relay_without_work_is_spared(void **state) {
     swarm *s = *state;
     child *other, *spared = spared_relay(s, &other);
     swarm_child_gone(s, spared, 0, SIGKILL);  // it had not received the cancellation yet
-    assert_int_equal(s->kills, 1);
+    assert_int_equal(s->orders.kills, 1);
     assert_int_equal(orders_left(s), 0);
 }
 
@@ -274,10 +274,10 @@ static void test_a_spared_relay_is_ordinary_again(void **state) {
     swarm *s = *state;
     child *other, *spared = spared_relay(s, &other);
     swarm_advanced(s, spared, spared->version + 1);
-    assert_true(spared->spared);
+    assert_true(spared->order.spared);
     swarm_advanced(s, spared, spared->version + 1);
     swarm_child_gone(s, spared, 0, SIGKILL);
-    assert_int_equal(s->kills, 0);
+    assert_int_equal(s->orders.kills, 0);
     assert_int_equal(orders_left(s), 1);
 }
 
@@ -285,8 +285,8 @@ static void test_random_deaths_are_early(void **state) {
     swarm *s = *state;
     braid_error error;
     assert_int_equal(chaos_add_random(s, "kills=9,joins=3,within=20,seed=4", 0, 100000, &error), BRAID_OK);
-    assert_int_equal(s->action_count, 12);
-    for (uint32_t i = 0; i < s->action_count; i++) assert_in_range(s->actions[i].iteration, 1, 20);
+    assert_int_equal(s->orders.count, 12);
+    for (uint32_t i = 0; i < s->orders.count; i++) assert_in_range(s->orders.action[i].iteration, 1, 20);
 }
 
 // The only owner of a text is restarted one second after its end, provided that a leader has
@@ -299,11 +299,11 @@ static void test_a_peer_returns_after_its_removal(void **state) {
     c->return_ms = s->loop.time = end_ms;
     c->listed = true;
     assert_false(swarm_may_return(s, c));
-    s->leading = s->children[LEADER];
+    s->progress.leading = s->children[LEADER];
     assert_false(swarm_may_return(s, c));
     c->listed = false;
     assert_true(swarm_may_return(s, c));
-    s->leading = NULL;
+    s->progress.leading = NULL;
     assert_false(swarm_may_return(s, c));
     s->loop.time = end_ms + UP_ELECT_MS;
     assert_true(swarm_may_return(s, c));
@@ -315,9 +315,9 @@ static void lose_relay(swarm *s, uint64_t lived_ms, bool on_order) {
     c->alive = c->joined = true;
     c->exited = c->killed = false;
     stages_tick(s);
-    assert_int_equal(s->bereft_ms[1], 0);
+    assert_int_equal(s->stage.bereft_ms[1], 0);
     c->began_ms = s->loop.time;
-    c->began_at = s->furthest++;
+    c->began_at = s->progress.furthest++;
     s->loop.time += lived_ms;
     c->killed = on_order;
     c->alive = false;
@@ -327,8 +327,8 @@ static void lose_relay(swarm *s, uint64_t lived_ms, bool on_order) {
 }
 
 static void relay_alone(swarm *s) {
-    s->stages = 2;
-    s->iterations = 1000000;
+    s->settings.stages = 2;
+    s->settings.iterations = 1000000;
     s->loop.time = 1000;
     join(s, RELAY, false);
     strcpy(s->children[RELAY]->name, "relay1");
@@ -341,14 +341,14 @@ static void test_repeated_immediate_deaths_end_the_run(void **state) {
     swarm_event(s, s->children[LEADER], &saved);
     for (int i = 1; i < RESTART_MOST; i++) {
         lose_relay(s, 500, false);
-        assert_false(s->ending);
-        assert_int_equal(s->bereft_ms[1], s->loop.time + (UINT64_C(500) << i));
+        assert_false(s->finish.ending);
+        assert_int_equal(s->stage.bereft_ms[1], s->loop.time + (UINT64_C(500) << i));
     }
     lose_relay(s, 500, false);
-    assert_true(s->ending && s->failed);
-    assert_non_null(strstr(s->why, "relays of stage 1 died 5 times in"));
-    assert_non_null(strstr(s->why, "relay1, was ended by signal 9 (SIGKILL)"));
-    assert_non_null(strstr(s->why, "Resume from ck/step-000003 (--resume); iterations 4 to 5 are lost"));
+    assert_true(s->finish.ending && s->finish.failed);
+    assert_non_null(strstr(s->finish.why, "relays of stage 1 died 5 times in"));
+    assert_non_null(strstr(s->finish.why, "relay1, was ended by signal 9 (SIGKILL)"));
+    assert_non_null(strstr(s->finish.why, "Resume from ck/step-000003 (--resume); iterations 4 to 5 are lost"));
 }
 
 static void test_rare_or_ordered_deaths_do_not_end_the_run(void **state) {
@@ -356,8 +356,8 @@ static void test_rare_or_ordered_deaths_do_not_end_the_run(void **state) {
     relay_alone(s);
     for (int i = 0; i < 100; i++) {
         lose_relay(s, i % 2 ? 3600000 : 500, i % 2 == 0);
-        assert_false(s->ending);
-        assert_int_equal(s->bereft_ms[1], s->loop.time + RESTART_FIRST_MS);
+        assert_false(s->finish.ending);
+        assert_int_equal(s->stage.bereft_ms[1], s->loop.time + RESTART_FIRST_MS);
     }
 }
 
@@ -366,22 +366,22 @@ static void test_rare_or_ordered_deaths_do_not_end_the_run(void **state) {
 static void test_a_text_is_given_up_after_repeated_deaths(void **state) {
     swarm *s = *state;
     child *c = s->children[DATA];
-    s->private_data = true;
+    s->settings.private_data = true;
     for (int elastic = 1; elastic >= 0; elastic--) {
-        s->elastic = elastic;
+        s->settings.elastic = elastic;
         *c = (child){.swarm = s, .role = CHILD_DATA, .number = 2, .name = "data2", .member = 11};
         for (int i = 1; i <= RESTART_MOST; i++) {
-            assert_false(s->ending);
+            assert_false(s->finish.ending);
             c->return_ms = 0;
             c->began_ms = s->loop.time;
             s->loop.time += 400;
             swarm_child_gone(s, c, 0, SIGILL);
             assert_int_equal(c->return_ms, i == RESTART_MOST ? 0 : s->loop.time + (UINT64_C(500) << i));
         }
-        assert_int_equal(s->ending, !elastic);
+        assert_int_equal(s->finish.ending, !elastic);
     }
-    assert_non_null(strstr(s->why, "data2 died 5 times"));
-    assert_non_null(strstr(s->why, "SIGILL"));
+    assert_non_null(strstr(s->finish.why, "data2 died 5 times"));
+    assert_non_null(strstr(s->finish.why, "SIGILL"));
 }
 
 // The user requested the end, and the current iteration lacks a stage: no peer is started, and the
@@ -389,16 +389,16 @@ static void test_a_text_is_given_up_after_repeated_deaths(void **state) {
 static void test_a_requested_end_needs_no_complete_stages(void **state) {
     swarm *s = *state;
     relay_alone(s);
-    s->draining = true;
+    s->finish.draining = true;
     lose_relay(s, 500, false);
     s->loop.time += UP_LOST_MS - 1;
     stages_tick(s);
-    assert_false(s->ending);
+    assert_false(s->finish.ending);
     s->loop.time++;
     stages_tick(s);
-    assert_true(s->ending && s->failed);
-    assert_non_null(strstr(s->why, "stopped by the user; stage 1 had no peer left"));
-    assert_non_null(strstr(s->why, "No checkpoint was written; iteration 1 is lost"));
+    assert_true(s->finish.ending && s->finish.failed);
+    assert_non_null(strstr(s->finish.why, "stopped by the user; stage 1 had no peer left"));
+    assert_non_null(strstr(s->finish.why, "No checkpoint was written; iteration 1 is lost"));
 }
 
 // The text that `say` writes at the end for the swarm `s`.
@@ -445,9 +445,9 @@ static void test_the_end_names_unfulfilled_orders(void **state) {
 static void test_impossible_orders_are_refused(void **state) {
     swarm *s = *state;
     braid_error error;
-    s->relays = 4;
-    s->data_peers = s->voters = 3;
-    s->iterations = 20;
+    s->settings.relays = 4;
+    s->settings.data_peers = s->settings.voters = 3;
+    s->settings.iterations = 20;
     static const struct {
         const char *kill;
         braid_err err;
@@ -455,13 +455,13 @@ static void test_impossible_orders_are_refused(void **state) {
                {"any@iteration:19", BRAID_OK}, {"any@iteration:20", BRAID_ARGUMENT}, {"data@weight", BRAID_OK}, {"data1@weight", BRAID_OK}};
     assert_int_equal(chaos_add_late(s, "2@iteration:5", &error), BRAID_OK);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        s->action_count = 1;
+        s->orders.count = 1;
         assert_int_equal(chaos_add_kill(s, all[i].kill, &error), BRAID_OK);
         assert_int_equal(orders_check(s, &error), all[i].err);
     }
-    s->voters = 1;
+    s->settings.voters = 1;
     assert_int_equal(orders_check(s, &error), BRAID_ARGUMENT);  // data1
-    s->action_count = 0;
+    s->orders.count = 0;
     assert_int_equal(chaos_add_late(s, "2@iteration:20", &error), BRAID_OK);
     assert_int_equal(orders_check(s, &error), BRAID_ARGUMENT);
 }
@@ -480,8 +480,8 @@ static void test_the_end_names_losses_and_repairs(void **state) {
     leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
     leader_says(s, REPORT_JOINED, "5555eeee", 21, 1);
     leader_says(s, REPORT_JOINED, "6666ffff", 22, 1);
-    s->children[RELAY]->armed = true;
-    s->children[RELAY]->armed_at = FAULT_BACKWARD;
+    s->children[RELAY]->order.armed = true;
+    s->children[RELAY]->order.armed_at = FAULT_BACKWARD;
     says_repair(s, 10 + RELAY, "forward");  // a repair may be reported before the loss
     swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
     leader_says(s, REPORT_EXPELLED, peers[RELAY], 10 + RELAY, 1);
@@ -508,8 +508,8 @@ static void says(swarm *s, int who, report_event news) {
 // them.
 static void test_events_of_all_voters_count_once(void **state) {
     swarm *s = *state;
-    s->voters = 3;
-    s->leading = s->children[LEADER];
+    s->settings.voters = 3;
+    s->progress.leading = s->children[LEADER];
     for (int who = 0; who < CHILDREN; who++) {
         s->children[who]->alive = true;
         say_ready(s, who);
@@ -519,12 +519,12 @@ static void test_events_of_all_voters_count_once(void **state) {
             says(s, teller, joined);
         }
     }
-    assert_int_equal(s->newest_member, 10 + RELAY);
+    assert_int_equal(s->progress.newest_member, 10 + RELAY);
     says(s, DATA, (report_event){.kind = REPORT_ITERATION, .iteration = 1, .tokens = 7});
     says(s, LEADER, (report_event){.kind = REPORT_ITERATION, .iteration = 1, .tokens = 7});
     says(s, RELAY, (report_event){.kind = REPORT_ITERATION, .iteration = 2, .tokens = 7});
-    assert_int_equal(s->iteration, 2);
-    assert_int_equal(s->tokens, 14);
+    assert_int_equal(s->progress.iteration, 2);
+    assert_int_equal(s->progress.tokens, 14);
 }
 
 // The leader is killed, and the next leader reports the removal later. The run ends with the child
@@ -534,25 +534,25 @@ static void test_reporting_continues_after_the_leaders_death(void **state) {
     test_events_of_all_voters_count_once(state);
     s->children[LEADER]->killed = true;
     swarm_child_gone(s, s->children[LEADER], 0, SIGKILL);
-    assert_false(s->failed);
-    assert_null(s->leading);
+    assert_false(s->finish.failed);
+    assert_null(s->progress.leading);
     report_event leads = {.kind = REPORT_LEADER, .ticket = "new"};
     strcpy(leads.peer, peers[DATA]);
     says(s, RELAY, leads);
-    assert_null(s->leading);  // only the new leader's own report counts
+    assert_null(s->progress.leading);  // only the new leader's own report counts
     says(s, DATA, leads);
-    assert_ptr_equal(s->leading, s->children[DATA]);
-    assert_string_equal(s->ticket, "new");
+    assert_ptr_equal(s->progress.leading, s->children[DATA]);
+    assert_string_equal(s->progress.ticket, "new");
     assert_true(s->children[LEADER]->listed);
     report_event expelled = {.kind = REPORT_EXPELLED, .member = 10 + LEADER};
     strcpy(expelled.peer, peers[LEADER]);
     says(s, DATA, expelled);
     assert_false(s->children[LEADER]->listed);
     says(s, RELAY, (report_event){.kind = REPORT_END});
-    assert_false(s->ending);
+    assert_false(s->finish.ending);
     says(s, DATA, (report_event){.kind = REPORT_END, .weights = "abc", .tokens = 1});
-    assert_true(s->ending);
-    assert_int_equal(s->end.tokens, 14);
+    assert_true(s->finish.ending);
+    assert_int_equal(s->finish.event.tokens, 14);
 }
 
 // Other data peers take over the microbatches of a lost one.
@@ -560,7 +560,7 @@ static void test_the_end_names_takeovers(void **state) {
     swarm *s = *state;
     join(s, DATA, true);
     leader_says(s, REPORT_EXPELLED, peers[DATA], 10 + DATA, 0);
-    s->voters = 3;
+    s->settings.voters = 3;
     for (int who = 0; who < CHILDREN; who++) {  // all of them report it
         says(s, who, (report_event){.kind = REPORT_TAKEOVER, .member = 12, .gone = 10 + DATA, .microbatches = 2});
         says(s, who, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 10 + DATA, .microbatches = 1});
@@ -574,13 +574,13 @@ static void test_the_end_names_takeovers(void **state) {
 static void test_the_leader_may_be_killed_with_other_voters(void **state) {
     swarm *s = *state;
     braid_error error;
-    s->voters = 1;
+    s->settings.voters = 1;
     assert_int_equal(chaos_add_kill(s, "leader@iteration:5", &error), BRAID_ARGUMENT);
     assert_non_null(strstr(error.text, "only vote"));
     assert_int_equal(chaos_add_random(s, "leader=1", 0, 20, &error), BRAID_ARGUMENT);
-    s->voters = 3;
+    s->settings.voters = 3;
     assert_int_equal(chaos_add_kill(s, "leader@iteration:5/final", &error), BRAID_OK);
-    assert_int_equal(s->actions[0].role, CHILD_LEADER);
+    assert_int_equal(s->orders.action[0].role, CHILD_LEADER);
     assert_int_equal(chaos_add_kill(s, "leader2@iteration:5", &error), BRAID_ARGUMENT);
 }
 
