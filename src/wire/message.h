@@ -615,34 +615,37 @@ typedef struct message_uncarried_chunks {
 // not use are zero.
 typedef enum route_kind {
     ROUTE_LABEL,   // side, source, cost; words: split node, low and high half of the remaining cost
-    ROUTE_ADVERT,  // source, cost, units
+    ROUTE_ADVERT,  // source, cost, units (room)
     ROUTE_FLOW,    // why, source, units, taken_back
     ROUTE_FLOW_OF_TOKEN,  // also token, position
-    // as ROUTE_ADVERT; taken_back: the scale of loads (bottleneck objective), or 1: begun
-    ROUTE_ADVERT_OF_LOADS,
+    ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT, and scale
     ROUTE_FLOW_OF_BID,  // also cost: the highest return cost from the receiver at which the units stay
     ROUTE_DENY,    // source, units
     ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
-    // source, units, taken_back, position (units on this route); words: the peers after the
-    // receiver
-    ROUTE_WAY,
-    // words: entries (src/routing/plan/mincost_map.c), or a cycle proposal
-    // (src/routing/plan/mincost_reoptimise.c)
-    ROUTE_MAP,
-    // all fields but side and moved; words
+    ROUTE_WAY,     // source, units, taken_back, on_path; words: the peers after the receiver
+    ROUTE_MAP,     // words: entries (src/routing/plan/mincost_map.c)
+    // gwtf: why, position, source, cost, units, turn, token; words
     ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,
     ROUTE_HOME,    // source, cost: of the sender's cheapest route to that data peer; 0: none known
+    ROUTE_ADVERT_OF_START,  // as ROUTE_ADVERT, and start
+    ROUTE_EPOCH,            // epoch, attempts, plan
+    ROUTE_PROPOSAL,         // words: a cycle proposal (src/routing/plan/mincost_reoptimise.c)
     ROUTE_KINDS
 } route_kind;
 
 typedef struct route_part {
     uint8_t kind, side, why;
+    uint8_t start;     // router_start
     uint16_t position;
+    uint16_t on_path;  // units on the path that the words name
     uint16_t words;    // number of words of this part in message_route.word, after those of earlier parts
     uint32_t source;   // member number, below 2^31
     uint32_t units, taken_back, moved;
+    uint32_t scale;    // of loads (bottleneck objective): steps of the scale and of the heaviest link
+    uint32_t turn;     // gwtf
+    uint32_t epoch, attempts, plan;
     uint32_t origin, serial;  // of the two-phase commit token
     int64_t cost;
 } route_part;

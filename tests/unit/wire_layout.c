@@ -156,7 +156,7 @@ static void test_append_of_voters(void **state) {
 static void test_route(void **state) {
     (void)state;
     message m = header(MESSAGE_ROUTE);
-    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 8,
+    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 12,
                                 .part = {{.kind = ROUTE_LABEL, .side = 1, .source = 6, .cost = -7, .words = 3},
                                          {.kind = ROUTE_FLOW_OF_TOKEN, .why = 3, .position = 8, .source = 6, .units = 9,
                                           .taken_back = 10, .origin = 11, .serial = 12},
@@ -164,21 +164,29 @@ static void test_route(void **state) {
                                           .serial = 12, .cost = 13, .words = 2},
                                          {.kind = ROUTE_COMMIT, .why = 1, .position = 1, .source = 6, .units = 2,
                                           .taken_back = 3, .moved = 4, .origin = 11, .serial = 12},
-                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .taken_back = 0x90009},
+                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .scale = 0x90009},
                                          {.kind = ROUTE_FLOW_OF_BID, .why = 6, .source = 6, .cost = 7, .units = 8, .taken_back = 9},
-                                         {.kind = ROUTE_WAY, .position = 1, .source = 6, .units = 2, .taken_back = 3, .words = 2},
-                                         {.kind = ROUTE_MAP, .words = 3}},
-                                .word = {0x14, 0xfffffff9, 0xffffffff, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c}};
+                                         {.kind = ROUTE_WAY, .on_path = 1, .source = 6, .units = 2, .taken_back = 3, .words = 2},
+                                         {.kind = ROUTE_MAP, .words = 3},
+                                         {.kind = ROUTE_QUERY, .why = 1, .position = 2, .source = 6, .cost = 3, .units = 4, .turn = 5, .origin = 11, .serial = 12},
+                                         {.kind = ROUTE_ADVERT_OF_START, .source = 6, .cost = 7, .units = 8, .start = 2},
+                                         {.kind = ROUTE_EPOCH, .epoch = 9, .attempts = 10, .plan = 11},
+                                         {.kind = ROUTE_PROPOSAL, .words = 1}},
+                                .word = {0x14, 0xfffffff9, 0xffffffff, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "22" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0800"
+                 "22" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0c00"
                  "00 01 06000000 f9ffffffffffffff 0300 14000000 f9ffffff ffffffff"
                  "03 03 0800 06000000 09000000 0a000000 0b000000 0c000000"
                  "07 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
                  "08 01 0100 06000000 02000000 03000000 0b000000 0c000000 04000000"
                  "04 06000000 0700000000000000 08000000 09000900"
                  "05 06 06000000 0700000000000000 08000000 09000000"
-                 "0a 0100 06000000 02000000 03000000 0200 18000000 19000000"
-                 "0b 0300 1a000000 1b000000 1c000000");
+                 "0a 06000000 02000000 03000000 0100 0200 18000000 19000000"
+                 "0b 0300 1a000000 1b000000 1c000000"
+                 "0f 01 0200 06000000 0300000000000000 04000000 05000000 0b000000 0c000000 0000"
+                 "13 06000000 0700000000000000 08000000 02"
+                 "14 09000000 0a000000 0b000000"
+                 "15 0100 1d000000");
 }
 
 static void test_view(void **state) {
