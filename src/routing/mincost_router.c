@@ -252,7 +252,8 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     else if (k >= 0)
         receive_commodity(pl, (uint32_t)k, m, previous, next);
     // these change no counter
-    bool counts = m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT && m->kind != ROUTER_MAP && m->kind != ROUTER_PROPOSAL;
+    bool counts = m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT && m->kind != ROUTER_MAP &&
+                  m->kind != ROUTER_PROPOSAL;
     if (!counts) return;
     mincost_invalidate(&pl->mc);
     mincost_enforce_capacity(&pl->mc);

@@ -74,23 +74,23 @@ static void code_cost(codec *c, int64_t *cost) {
 static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & SIDE) codec_u8_below(c, &p->side, SIDES);
     if (fields & WHY) codec_u8(c, &p->why);
-    if (fields & POSITION) codec_u16_below(c, &p->position, MAX_POSITION);
+    if (fields & POSITION) codec_u16_below(c, &p->token.position, MAX_POSITION);
     if (fields & SOURCE) below(c, &p->source, 1u << 31);
     if (fields & COST) code_cost(c, &p->cost);
     if (fields & UNITS) below(c, &p->units, WIRE_MAX_ROUTE_UNITS + 1);
     if (fields & TAKEN_BACK) below(c, &p->taken_back, 1u << 31);
-    if (fields & SCALE) below(c, &p->scale, 1u << 31);
-    if (fields & START) codec_u8_below(c, &p->start, STARTS);
+    if (fields & SCALE) below(c, &p->sender.scale, 1u << 31);
+    if (fields & START) codec_u8_below(c, &p->sender.start, STARTS);
     if (fields & EPOCH) {
-        below(c, &p->epoch, 1u << 31);
-        codec_u32(c, &p->attempts);
-        codec_u32(c, &p->plan);
+        below(c, &p->epoch.number, 1u << 31);
+        codec_u32(c, &p->epoch.attempts);
+        codec_u32(c, &p->epoch.plan);
     }
     if (fields & ON_PATH) codec_u16_below(c, &p->on_path, WIRE_MAX_ROUTE_UNITS + 1);
     if (fields & TURN) codec_u32(c, &p->turn);
     if (fields & TOKEN) {
-        below(c, &p->origin, 1u << 31);
-        codec_u32(c, &p->serial);
+        below(c, &p->token.origin, 1u << 31);
+        codec_u32(c, &p->token.serial);
     }
     if (fields & MOVED) below(c, &p->moved, WIRE_MAX_ROUTE_UNITS + 1);
 }
@@ -98,9 +98,9 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
 // Fields that the kind does not encode must be zero, else their values would be lost silently.
 static void require_no_other_field(codec *c, const route_part *p, const layout *l) {
     const bool other[] = {
-        p->side != 0,       p->why != 0,   p->position != 0, p->source != 0,
-        p->cost != 0,       p->units != 0, p->taken_back != 0, p->origin != 0 || p->serial != 0,
-        p->moved != 0,      p->scale != 0, p->start != 0,    p->epoch != 0 || p->attempts != 0 || p->plan != 0,
+        p->side != 0,       p->why != 0,   p->token.position != 0, p->source != 0,
+        p->cost != 0,       p->units != 0, p->taken_back != 0, p->token.origin != 0 || p->token.serial != 0,
+        p->moved != 0,      p->sender.scale != 0, p->sender.start != 0, p->epoch.number != 0 || p->epoch.attempts != 0 || p->epoch.plan != 0,
         p->on_path != 0,    p->turn != 0,
     };
     for (uint32_t i = 0; i < sizeof other / sizeof *other; i++) codec_require(c, !other[i] || (l->fields & 1u << i));

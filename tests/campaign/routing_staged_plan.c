@@ -34,8 +34,7 @@ static void test_too_many_relays_for_a_plan(void **state) {
 
 // A peer learns of another flow version, staged or restored, from a neighbour that is gone.
 static void restore_somewhere(net *n, rng *r, uint32_t span) {
-    router_message m = {
-        .from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_EPOCH};
+    router_message m = {.from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_EPOCH};
     while (m.from <= n->peers && !(n->alive[m.from] && net_linked(n, m.from, m.to))) m.from++;
     if (!n->alive[m.to] || m.from > n->peers) return;
     m.epoch = MINCOST_EPOCHS_PER_FLOW * (int64_t)span;

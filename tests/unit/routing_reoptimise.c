@@ -174,8 +174,7 @@ static void test_invalid_proposal_is_ignored(void **state) {
         while (!net_linked(n, m.from, m.to));
         for (uint32_t w = 0; w < m.length; w++)
             m.u.word[w] = (uint32_t)(rng_below(&r, 2) == 0 ? rng_below(&r, 2 * n->peers + 4) : rng_next(&r));
-        if (m.length > 0)
-            m.u.word[0] = (uint32_t)rng_below(&r, rng_below(&r, 4) == 0 ? 1u << 31 : 6);
+        if (m.length > 0) m.u.word[0] = (uint32_t)rng_below(&r, rng_below(&r, 4) == 0 ? 1u << 31 : 6);
         router_receive(n->router[m.to], n->now, &m);
         net_after(n, m.to);
     }

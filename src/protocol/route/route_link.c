@@ -112,21 +112,21 @@ static bool is_gwtf(uint8_t part) { return part >= ROUTE_OFFER && part <= ROUTE_
 // Sets the fields of a part that share a union in the router's message: those of its kind.
 static void put_shared(const router_message *m, route_part *p) {
     switch (p->kind) {
-    case ROUTE_ADVERT_OF_LOADS: p->scale = m->scale; break;
-    case ROUTE_ADVERT_OF_START: p->start = m->start; break;
+    case ROUTE_ADVERT_OF_LOADS: p->sender.scale = m->scale; break;
+    case ROUTE_ADVERT_OF_START: p->sender.start = m->start; break;
     case ROUTE_FLOW: case ROUTE_FLOW_OF_BID: p->taken_back = m->taken_back; break;
     case ROUTE_FLOW_OF_TOKEN: case ROUTE_COMMIT:
-        p->position = m->position;
+        p->token.position = m->position;
         p->taken_back = m->taken_back;
         break;
-    case ROUTE_LOCK: case ROUTE_ABORT: p->position = m->position; break;
+    case ROUTE_LOCK: case ROUTE_ABORT: p->token.position = m->position; break;
     case ROUTE_WAY:
         p->on_path = m->on_path;
         p->taken_back = m->taken_back;
         break;
     default:
         if (!is_gwtf(p->kind)) break;
-        p->position = m->position;
+        p->token.position = m->position;
         p->turn = m->turn;
     }
 }
@@ -135,9 +135,7 @@ static route_part part_of(const router_message *m) {
     route_part p = {.kind = kind_on_the_wire(m), .words = (uint16_t)words_of(m)};
     if (p.kind == ROUTE_MAP || p.kind == ROUTE_PROPOSAL) return p;
     if (p.kind == ROUTE_EPOCH) {
-        p.epoch = (uint32_t)m->epoch;
-        p.attempts = m->attempts;
-        p.plan = m->plan;
+        p.epoch = (route_epoch){(uint32_t)m->epoch, m->attempts, m->plan};
         return p;
     }
     bool gwtf = is_gwtf(p.kind);
@@ -150,8 +148,8 @@ static route_part part_of(const router_message *m) {
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
     if (token) {
-        p.origin = m->token.origin;
-        p.serial = m->token.serial;
+        p.token.origin = m->token.origin;
+        p.token.serial = m->token.serial;
     }
     put_shared(m, &p);
     return p;
@@ -215,17 +213,17 @@ static router_kind kind_of(uint8_t part) {
 static void take_shared(const route_part *part, router_message *m) {
     switch (part->kind) {
     case ROUTE_EPOCH:
-        m->epoch = part->epoch;
-        m->attempts = part->attempts;
-        m->plan = part->plan;
+        m->epoch = part->epoch.number;
+        m->attempts = part->epoch.attempts;
+        m->plan = part->epoch.plan;
         return;
-    case ROUTE_ADVERT_OF_LOADS: m->scale = part->scale; break;
+    case ROUTE_ADVERT_OF_LOADS: m->scale = part->sender.scale; break;
     case ROUTE_WAY:
         m->on_path = part->on_path;
         m->taken_back = part->taken_back;
         break;
     default:
-        m->position = part->position;
+        m->position = part->token.position;
         if (is_gwtf(part->kind)) m->turn = part->turn;
         else m->taken_back = part->taken_back;
     }
@@ -239,10 +237,10 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
-    m->start = part->start;
+    m->start = part->sender.start;
     m->source = part->source;
     take_shared(part, m);
-    m->token = (router_token){part->origin, part->serial};
+    m->token = (router_token){part->token.origin, part->token.serial};
     m->length = part->words;
     if (!cost_in_range(part->cost)) return false;
     if (part->kind == ROUTE_COMMIT) m->u.word[0] = part->moved;

@@ -162,7 +162,7 @@ typedef struct router_token {
 
 // The state of an ADVERT's sender in a run that begins with a plan.
 typedef enum router_start {
-    ROUTER_START_NONE,           // not told, or not started
+    ROUTER_START_NONE,  // not told, or not started
     ROUTER_START_STARTED,
     ROUTER_START_DECENTRALISED,  // started, and no data peer re-optimises
     ROUTER_STARTS
@@ -174,10 +174,10 @@ typedef enum router_start {
 typedef struct router_message {
     router_peer from, to;
     router_kind kind;
-    bool joined;         // travels in the same frame as the message before it: same `to`, same arrival
-    uint8_t side;        // LABEL: router_side of the receiver, as the sender sees it
-    uint8_t why;         // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
-    uint8_t start;       // ADVERT: router_start
+    bool joined;    // travels in the same frame as the message before it: same `to`, same arrival
+    uint8_t side;   // LABEL: router_side of the receiver, as the sender sees it
+    uint8_t why;    // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
+    uint8_t start;  // ADVERT: router_start
     union {
         uint16_t position;  // LOCK, COMMIT, ABORT: on the cycle; gwtf: of a place
         uint16_t on_path;   // WAY: units on this path

@@ -113,7 +113,8 @@ void mincost_decentralise(mincost_planner *pl) {
 
 // Neighbours that came while this router waited have not been told.
 void mincost_initial_receive(mincost_planner *pl, const router_message *m) {
-    bool decentralises = m->kind == ROUTER_LABEL || (m->kind == ROUTER_ADVERT && m->start == ROUTER_START_DECENTRALISED);
+    bool decentralises = m->kind == ROUTER_LABEL ||
+                         (m->kind == ROUTER_ADVERT && m->start == ROUTER_START_DECENTRALISED);
     if (decentralises && mincost_is_centralised(&pl->mc)) mincost_decentralise(pl);
     if (!mincost_is_waiting(&pl->mc) || m->kind == ROUTER_MAP || m->kind == ROUTER_PROPOSAL ||
         (m->kind == ROUTER_ADVERT && m->start != ROUTER_START_STARTED))
