@@ -32,14 +32,21 @@ typedef struct router_neighbour {
 // sent.
 typedef struct router_outgoing {
     router_peer to;
-    uint8_t kind, side, why, k;
-    uint16_t position;
-    uint32_t units;
-    union {  // the union of router_message
+    uint8_t kind, side, why, k, start;
+    // the unions of router_message
+    union {
+        uint16_t position, on_path;
+    };
+    union {
+        uint32_t units, attempts;
+    };
+    union {
         uint32_t taken_back, scale, plan, turn;
     };
     uint32_t extra;  // free for the algorithm
-    int64_t cost;
+    union {
+        int64_t cost, epoch;
+    };
     router_token token;
 } router_outgoing;
 
