@@ -1,5 +1,6 @@
 // The side of llama.cpp in tools/bench-infer and tools/check-infer, by its C API:
 //     bench-infer-llama MODEL THREADS FLASH CONTEXT < commands     FLASH: on or off; CONTEXT: tokens
+// With CACHE_F32 in the environment, keys and values are fp32, which needs FLASH off to have an effect.
 // Commands as in tools/bench-infer-braid.c, and before them, with an argument more,
 //     bench-infer-llama MODEL THREADS FLASH CONTEXT PROMPT         prints the text of the likeliest token and ends
 #include "llama.h"

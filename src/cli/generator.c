@@ -9,7 +9,8 @@
 
 enum { BYTES = 256 };
 
-// A checkpoint's files are verified before its weights are used. `step` is its path, or the path as given.
+// A checkpoint's files are verified before its weights are used. `step` is its path, or the path as
+// given.
 static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_checkpoint, braid_error *error) {
     struct stat info;
     *is_checkpoint = stat(path, &info) == 0 && S_ISDIR(info.st_mode) && !checkpoint_locate(path, step, NULL) &&
@@ -35,7 +36,8 @@ static bool is_of_bytes(const tokenizer *t) {
     return true;
 }
 
-// A checkpoint without a tokenizer is one of bytes, for which the file is only a help to other programs.
+// A checkpoint without a tokenizer is one of bytes, for which the file is only a help to other
+// programs.
 static braid_err open_tokenizer(generator *g, bool is_checkpoint, braid_error *error) {
     braid_err err = model_file_tokenizer(g->file, &g->tokenizer, error);
     if (is_checkpoint && (err == BRAID_CONFIG || (!err && is_of_bytes(g->tokenizer)))) {

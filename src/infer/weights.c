@@ -1,9 +1,14 @@
-// The tensors of an engine's layers, found by name. Matrices stay in the form of their file; vectors
-// become fp32, and matrices stored [in, out] are transposed once.
+// The tensors of an engine's layers, found by name. Matrices stay in the form of their file;
+// vectors become fp32, and matrices stored [in, out] are transposed once.
 #include "infer/inside.h"
+
+#include "tensor/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum { REGION_BYTES = 16 << 20, LARGE_PAGE = 2 << 20 };
 
 typedef struct loader {
     engine *e;
@@ -14,19 +19,35 @@ typedef struct loader {
 
 const model_config *engine_config(const engine *e) { return &e->config; }
 
+// A new region of memory for copies. Large pages make the first touch and the products of one row
+// faster.
+static bool region_new(engine *e, size_t least) {
+    size_t bytes = size_up(least > REGION_BYTES ? least : REGION_BYTES, LARGE_PAGE);
+    void **more = realloc(e->owned, (e->owned_count + 1) * sizeof *more);
+    if (!more) return false;
+    e->owned = more;
+    void *region = aligned_alloc(LARGE_PAGE, bytes);
+    if (!region) return false;
+#ifdef MADV_HUGEPAGE
+    madvise(region, bytes, MADV_HUGEPAGE);
+#endif
+    e->owned[e->owned_count++] = region;
+    e->region_at = region;
+    e->region_left = bytes;
+    return true;
+}
+
 // Memory that the engine frees.
 static void *own(loader *l, size_t bytes) {
     engine *e = l->e;
-    void *memory = NULL, **more = realloc(e->owned, (e->owned_count + 1) * sizeof *more);
-    if (more) {
-        e->owned = more;
-        memory = aligned_alloc(INFER_ALIGNMENT, (bytes + INFER_ALIGNMENT - 1) / INFER_ALIGNMENT * INFER_ALIGNMENT);
-    }
-    if (!memory) {
+    bytes = size_up(bytes, INFER_ALIGNMENT);
+    if (bytes > e->region_left && !region_new(e, bytes)) {
         l->err = braid_fail(l->error, BRAID_MEMORY, "no memory for this model's weights");
         return NULL;
     }
-    e->owned[e->owned_count++] = memory;
+    void *memory = e->region_at;
+    e->region_at += bytes;
+    e->region_left -= bytes;
     e->owned_bytes += bytes;
     return memory;
 }

@@ -52,7 +52,8 @@ typedef struct model_rope {
     uint32_t original_context;                // llama3, yarn: original_max_position_embeddings
 } model_rope;
 
-// Zero means absent in every member below `tied`, so that a plain LLaMA or GPT-2 needs only those above.
+// Zero means absent in every member below `tied`, so that a plain LLaMA or GPT-2 needs only those
+// above.
 typedef struct model_config {
     model_arch arch;
     uint32_t dim, layers, heads, kv_heads;  // kv_heads == heads for GPT
@@ -64,7 +65,7 @@ typedef struct model_config {
     uint32_t head_dim;                // 0: dim / heads
     bool qkv_bias, o_bias, mlp_bias;  // GPT has all of them without these flags
     model_rope rope;
-    float local_rope_theta;  // Gemma 3: of the layers with a window, whose rope is not scaled
+    float local_rope_theta;  // Gemma 3: of the layers with a window; not scaled
     uint32_t window;         // keys that a token of a windowed layer sees, itself included; 0: all
     // Bit i % 64 of word i / 64 is layer i.
     uint64_t windowed[MODEL_MAX_LAYERS / 64];   // layers with the window
@@ -90,7 +91,8 @@ typedef struct model_difference {
 } model_difference;
 bool model_config_differ(const model_config *a, const model_config *b, model_difference *out);
 
-// The n of an attention_scale that is 1 / sqrt(n), as config.json of Gemma has it; 0: there is none.
+// The n of an attention_scale that is 1 / sqrt(n), as config.json of Gemma has it; 0: there is
+// none.
 uint32_t model_query_scalar(const model_config *c);
 
 static inline uint32_t model_head_dim(const model_config *c) { return c->head_dim ? c->head_dim : c->dim / c->heads; }

@@ -1,5 +1,5 @@
-// Rotary positions of a model, with the scalings of Hugging Face's rope_parameters: linear (positions
-// are divided), llama3 (LLaMA 3.1) and yarn (Peng et al. 2023).
+// Rotary positions of a model, with the scalings of Hugging Face's rope_parameters: linear
+// (positions are divided), llama3 (LLaMA 3.1) and yarn (Peng et al. 2023).
 #ifndef BRAID_MODEL_ROPE_H
 #define BRAID_MODEL_ROPE_H
 

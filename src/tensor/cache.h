@@ -47,8 +47,8 @@ typedef struct tensor_cache_attention {
 // For queries at positions below `end`.
 size_t tensor_cache_scratch(const tensor_pool *pool, const tensor_cache_attention *a, size_t end);
 // out[rows, heads * width] = attention of queries[rows, heads * width] at positions first .. first +
-// rows - 1, whose keys and values are in the cache. Strides are of rows, in floats. out may be
-// queries.
+// rows - 1. The cache has the keys and values of these positions. Strides are of rows, in floats;
+// `out` may be `queries`.
 void tensor_cache_attend(tensor_pool *pool, const tensor_cache_attention *a, const float *queries, size_t query_stride,
                          size_t first, size_t rows, float *out, size_t out_stride);
 

@@ -49,8 +49,8 @@ typedef struct tensor_quantised_product {
 
 // Scratch bytes for a call with m rows, for any types; align the scratch to TENSOR_QUANTISED_ALIGN.
 size_t tensor_quantised_scratch(const tensor_pool *pool, size_t m, size_t cols);
-// Computes `count` products with the same x[m, cols], whose rows are x_stride apart, in one loop of
-// the pool. All matrices have `cols` columns. No y overlaps x, a matrix or another y.
+// Computes `count` products with the same x[m, cols] in one loop of the pool. Rows of x are x_stride
+// apart. All matrices have `cols` columns. Outputs overlap neither x nor weights nor each other.
 void tensor_quantised_run(tensor_pool *pool, const float *x, size_t x_stride, size_t m, size_t cols,
                           const tensor_quantised_product *products, size_t count, void *scratch);
 

@@ -402,6 +402,31 @@ static void test_few(void **state) {
 #endif
 }
 
+// All fp16 and bf16 numbers.
+static void test_widening(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    enum { COUNT = 1 << 16 };
+    uint16_t *from = malloc(COUNT * sizeof *from);
+    float *to = malloc(2 * COUNT * sizeof *to);
+    assert_true(from && to);
+    for (size_t i = 0; i < COUNT; i++) from[i] = (uint16_t)i;
+    for (size_t k = 0; k < Q_FEW_KERNELS; k++) {
+        if (!q_few_all[k]->works_here()) continue;
+        q_few_all[k]->widen_f16((const uint8_t *)from, COUNT - 3, to);
+        q_few_all[k]->widen_bf16((const uint8_t *)from, COUNT - 3, to + COUNT);
+        for (size_t i = 0; i < COUNT - 3; i++) {
+            float half = q_half((uint16_t)i);
+            uint32_t bits;
+            memcpy(&bits, &to[COUNT + i], sizeof bits);
+            assert_int_equal(bits, i << 16);
+            assert_true(isnan(half) ? isnan(to[i]) : memcmp(&half, &to[i], sizeof half) == 0);
+        }
+    }
+    free(from), free(to);
+#endif
+}
+
 static void test_fits(void **state) {
     (void)state;
     assert_true(tensor_quantised_fits(WEIGHT_F32, 7) && tensor_quantised_fits(WEIGHT_BF16, 1));
@@ -447,8 +472,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_formats), cmocka_unit_test(test_all_rows),   cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_rounding),    cmocka_unit_test(test_not_finite), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_floats),      cmocka_unit_test(test_few),        cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_few),        cmocka_unit_test(test_widening),
+        cmocka_unit_test(test_fits),        cmocka_unit_test(test_halves),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

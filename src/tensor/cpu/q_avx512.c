@@ -266,6 +266,13 @@ VNNI INLINE void store_sums(const kind k, const sums *from, size_t rows, float *
         _mm512_storeu_ps(y + r * y_stride, k.minimum ? _mm512_add_ps(from[r].dots, from[r].mins) : from[r].dots);
 }
 
+// Asks for what follows in memory, which processors do not do well by themselves at the ends of
+// strips and pages: as many lines a block as a block has.
+VNNI INLINE void prefetch_block(const unsigned bits, const uint8_t *strip, size_t b) {
+    const size_t lines = bits + 1, ahead = 4096;  // bits vectors hold the integers, about one the scales
+    UNROLL for (size_t i = 0; i < lines; i++) __builtin_prefetch(strip + ahead + (b * lines + i) * Q_LINE, 0, 2);
+}
+
 // Rows [first, first + count) from a packed strip.
 VNNI INLINE void direct(const kind k, const q_format *f, const q_rows *x, size_t first, const size_t count,
                         const uint8_t *strip, float *y, size_t y_stride) {
@@ -275,6 +282,7 @@ VNNI INLINE void direct(const kind k, const q_format *f, const q_rows *x, size_t
     for (size_t b = 0; b < x->blocks; b++) {
         __m512i g[Q_GROUPS];
         block_scales s;
+        prefetch_block(k.bits, strip, b);
         load_groups(k.bits, strip + b * f->value_bytes, g);
         load_scales(k, scales, b, &s);
         UNROLL for (size_t r = 0; r < count; r++) add_block(k, g, &s, x, b * x->rows + first + r, &all[r]);

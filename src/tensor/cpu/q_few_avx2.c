@@ -43,7 +43,7 @@ VECTOR_INLINE void load_columns(const float *const *at, size_t stride, const siz
 
 static bool avx2_works(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-const q_few_kernels q_few_avx2 = {"AVX2", avx2_works, avx2_product};
+const q_few_kernels q_few_avx2 = {"AVX2", avx2_works, avx2_product, q_widen_f16, q_widen_bf16};
 
 #else
 typedef int q_few_avx2_needs_x86;

@@ -42,9 +42,30 @@ VECTOR_INLINE void load_columns(const float *const *at, size_t stride, const siz
 
 #include "tensor/cpu/q_few_loops.h"
 
+enum { AHEAD = 4096 };  // bytes
+
+TARGET static void avx512_widen_f16(const uint8_t *from, size_t count, float *to) {
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __builtin_prefetch(from + 2 * i + AHEAD, 0, 2);
+        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + 2 * i))));
+    }
+    q_widen_f16(from + 2 * i, count - i, to + i);
+}
+
+TARGET static void avx512_widen_bf16(const uint8_t *from, size_t count, float *to) {
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __builtin_prefetch(from + 2 * i + AHEAD, 0, 2);
+        __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from + 2 * i)));
+        _mm512_storeu_si512(to + i, _mm512_slli_epi32(wide, 16));
+    }
+    q_widen_bf16(from + 2 * i, count - i, to + i);
+}
+
 static bool avx512_works(void) { return __builtin_cpu_supports("avx512f"); }
 
-const q_few_kernels q_few_avx512 = {"AVX-512", avx512_works, avx512_product};
+const q_few_kernels q_few_avx512 = {"AVX-512", avx512_works, avx512_product, avx512_widen_f16, avx512_widen_bf16};
 const q_few_kernels *const q_few_all[Q_FEW_KERNELS] = {&q_few_avx512, &q_few_avx2};
 
 #else

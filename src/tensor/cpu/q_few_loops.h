@@ -34,7 +34,8 @@ TARGET INLINE void few_step(const few_block *b, const float *const *at, size_t c
     }
 }
 
-// The chains of columns [first, end). Meanwhile the next rows' same columns are prefetched.
+// The chains of columns [first, end). Meanwhile an equal share of the next rows is prefetched, in
+// order of addresses.
 TARGET INLINE void few_chain(const few_block *b, size_t first, size_t end, size_t ahead, const size_t m,
                              VECTOR sums[GROUPS][MOST_M]) {
     const float *at[GROUPS * QUADS];  // every fourth row, at the current column
@@ -42,8 +43,8 @@ TARGET INLINE void few_chain(const few_block *b, size_t first, size_t end, size_
     UNROLL for (size_t i = 0; i < GROUPS * QUADS; i++) at[i] = b->w + 4 * i * b->stride + first;
     UNROLL for (size_t g = 0; g < GROUPS; g++) UNROLL for (size_t r = 0; r < m; r++) sums[g][r] = vector_zero();
     for (; col + COLUMNS <= end; col += COLUMNS) {
-        if (ahead > 0 && col / COLUMNS % (LINE / COLUMNS) == 0)
-            for (size_t i = 0; i < GROUPS * LANES; i++) __builtin_prefetch(b->w + ahead + i * b->stride + col, 0, 2);
+        const float *next = b->w + ahead + col * GROUPS * LANES;
+        for (size_t i = 0; ahead > 0 && i < COLUMNS * GROUPS * LANES; i += LINE) __builtin_prefetch(next + i, 0, 2);
         few_step(b, at, col, COLUMNS, m, sums);
         UNROLL for (size_t i = 0; i < GROUPS * QUADS; i++) at[i] += COLUMNS;
     }

@@ -9,7 +9,7 @@
 enum { BF16_SHIFT = 16 };
 
 TENSOR_WIDE
-static void widen_bf16(const uint8_t *from, size_t count, float *to) {
+void q_widen_bf16(const uint8_t *from, size_t count, float *to) {
     for (size_t i = 0; i < count; i++) {
         uint16_t bits;
         memcpy(&bits, from + i * sizeof bits, sizeof bits);
@@ -21,7 +21,7 @@ static void widen_bf16(const uint8_t *from, size_t count, float *to) {
 // Branches would prevent vectors: the exponent's change is a multiplication, which is exact and
 // right for subnormal numbers, too. What is left are infinity and NaN.
 TENSOR_WIDE
-static void widen_f16(const uint8_t *from, size_t count, float *to) {
+void q_widen_f16(const uint8_t *from, size_t count, float *to) {
     for (size_t i = 0; i < count; i++) {
         uint16_t bits;
         memcpy(&bits, from + i * sizeof bits, sizeof bits);
@@ -62,6 +62,16 @@ static void multiply(const q_call *call, const tensor_quantised_product *p, size
     tensor_gemm_tile(&g);
 }
 
+static void widen(weight_type type, const uint8_t *from, size_t count, float *to) {
+    const q_few_kernels *few = few_here();
+    if (type == WEIGHT_F32)
+        memcpy(to, from, count * sizeof *to);
+    else if (type == WEIGHT_F16)
+        (few ? few->widen_f16 : q_widen_f16)(from, count, to);
+    else
+        (few ? few->widen_bf16 : q_widen_bf16)(from, count, to);
+}
+
 void q_float_product(const q_call *call, const tensor_quantised_product *p, size_t first, size_t count, float *wide) {
     const tensor_quantised *w = p->w;
     const uint8_t *at = w->at;
@@ -70,15 +80,10 @@ void q_float_product(const q_call *call, const tensor_quantised_product *p, size
         return;
     }
     size_t bytes = w->type == WEIGHT_F32 ? sizeof(float) : sizeof(uint16_t);
-    for (size_t done = 0; done < count; done += Q_FLOAT_ROWS) {
-        size_t rows = size_least(Q_FLOAT_ROWS, count - done), numbers = rows * w->cols;
+    for (size_t done = 0; done < count; done += q_float_rows(call->m)) {
+        size_t rows = size_least(q_float_rows(call->m), count - done), numbers = rows * w->cols;
         const uint8_t *from = at + (first + done) * w->cols * bytes;
-        if (w->type == WEIGHT_F16)
-            widen_f16(from, numbers, wide);
-        else if (w->type == WEIGHT_BF16)
-            widen_bf16(from, numbers, wide);
-        else
-            memcpy(wide, from, numbers * bytes);
+        widen(w->type, from, numbers, wide);
         multiply(call, p, first + done, rows, wide);
     }
 }

@@ -5,9 +5,13 @@
 #include "tensor/cpu/q_product.h"
 
 enum {
-    Q_FLOAT_ROWS = 48,  // outputs that are widened to fp32 at a time
-    Q_FEW_ROWS = 8,     // rows of x up to which loops for few rows are faster than products of matrices
+    Q_FLOAT_ROWS = 48,   // the most outputs that are widened to fp32 at a time
+    Q_FEW_OUTPUTS = 32,  // a multiple of the outputs that loops for few rows compute at a time
+    Q_FEW_ROWS = 8,      // rows of x up to which these are faster than products of matrices
 };
+
+// Outputs of a part of a product with m rows: a multiple of this.
+static inline size_t q_float_rows(size_t m) { return m <= Q_FEW_ROWS ? Q_FEW_OUTPUTS : Q_FLOAT_ROWS; }
 
 // Outputs [first, first + count) of a product, on the calling thread. wide[Q_FLOAT_ROWS, cols] is
 // scratch.
@@ -21,11 +25,18 @@ typedef struct q_few {
     bool add;
 } q_few;
 
+// Exactly, with plain C.
+void q_widen_f16(const uint8_t *from, size_t count, float *to);
+void q_widen_bf16(const uint8_t *from, size_t count, float *to);
+
 typedef struct q_few_kernels {
     const char *name;
     bool (*works_here)(void);
     // computes the first outputs, as many as fit its groups; returns their number
     size_t (*product)(const q_few *job);
+    // fp16 and bf16 to fp32, exactly; `from` has any alignment
+    void (*widen_f16)(const uint8_t *from, size_t count, float *to);
+    void (*widen_bf16)(const uint8_t *from, size_t count, float *to);
 } q_few_kernels;
 
 // In order of speed. There may be none: a processor without them uses products of matrices.

@@ -96,17 +96,6 @@ typedef struct row_block {
     uint8_t values[Q_BLOCK];
 } row_block;
 
-static void spread_nibbles(const uint8_t *from, row_block *to) {
-    for (size_t i = 0; i < Q_BLOCK / 2; i++) {
-        to->values[i] = from[i] & LOW;
-        to->values[i + Q_BLOCK / 2] = from[i] >> NIBBLE;
-    }
-}
-
-static void spread_high(const uint8_t high[4], row_block *to) {
-    for (size_t i = 0; i < Q_BLOCK; i++) to->values[i] |= (uint8_t)((high[i / 8] >> i % 8 & 1) << NIBBLE);
-}
-
 // Block b of a super block with 4-bit values: blocks 2 c and 2 c + 1 are the nibbles of 32 bytes.
 static void super_nibbles(const uint8_t *values, size_t b, row_block *to) {
     const uint8_t *from = values + b / 2 * Q_BLOCK;
@@ -121,41 +110,27 @@ static void block_of_q6_k(const block_q6_k *q, size_t b, row_block *to) {
     }
 }
 
-// Columns [32 b, 32 b + 32) of a row.
+// Columns [32 b, 32 b + 32) of a row of a type with blocks of 256.
 static void read_block(weight_type type, const uint8_t *row, size_t b, row_block *to) {
-    const uint8_t *at = row + b * Q_BLOCK / formats[type].elements * formats[type].bytes;
-    switch (type) {
-    case WEIGHT_Q8_0: memcpy(to->values, ((const block_q8_0 *)at)->values, Q_BLOCK); break;
-    case WEIGHT_Q4_0: spread_nibbles(((const block_q4_0 *)at)->values, to); break;
-    case WEIGHT_Q4_1: spread_nibbles(((const block_q4_1 *)at)->values, to); break;
-    case WEIGHT_Q5_0:
-        spread_nibbles(((const block_q5_0 *)at)->values, to);
-        spread_high(((const block_q5_0 *)at)->high, to);
-        break;
-    case WEIGHT_Q5_1:
-        spread_nibbles(((const block_q5_1 *)at)->values, to);
-        spread_high(((const block_q5_1 *)at)->high, to);
-        break;
-    case WEIGHT_Q4_K: super_nibbles(((const block_q4_k *)at)->values, b % BLOCKS, to); break;
-    case WEIGHT_Q5_K:
-        super_nibbles(((const block_q5_k *)at)->values, b % BLOCKS, to);
-        for (size_t i = 0; i < Q_BLOCK; i++)
-            to->values[i] |= (uint8_t)((((const block_q5_k *)at)->high[i] >> b % BLOCKS & 1) << NIBBLE);
-        break;
-    case WEIGHT_Q6_K: block_of_q6_k((const block_q6_k *)at, b % BLOCKS, to); break;
-    default: break;
+    const uint8_t *at = row + b / BLOCKS * formats[type].bytes;
+    if (type == WEIGHT_Q6_K) {
+        block_of_q6_k((const block_q6_k *)at, b % BLOCKS, to);
+        return;
     }
+    if (type == WEIGHT_Q4_K) {
+        super_nibbles(((const block_q4_k *)at)->values, b % BLOCKS, to);
+        return;
+    }
+    super_nibbles(((const block_q5_k *)at)->values, b % BLOCKS, to);
+    for (size_t i = 0; i < Q_BLOCK; i++)
+        to->values[i] |= (uint8_t)((((const block_q5_k *)at)->high[i] >> b % BLOCKS & 1) << NIBBLE);
 }
 
-// Writes row r's 32 columns into a block of a strip.
+// Writes row r's 32 columns into a block of a strip, which is zero.
 static void write_block(unsigned bits, const row_block *from, size_t r, uint8_t *to) {
     uint8_t *high = to + Q_BLOCK / 2 * Q_STRIP;
     for (size_t i = 0; i < Q_BLOCK; i++) {
         size_t group = i / Q_GROUP, byte = r * Q_GROUP + i % Q_GROUP, value = from->values[i];
-        if (bits == 8) {
-            to[group * Q_LINE + byte] = (uint8_t)value;
-            continue;
-        }
         to[group % 4 * Q_LINE + byte] |= (uint8_t)((value & LOW) << group / 4 * NIBBLE);
         if (bits == 5) high[byte] |= (uint8_t)(value >> NIBBLE << group);
         if (bits == 6) high[group / 4 * Q_LINE + byte] |= (uint8_t)(value >> NIBBLE << 2 * (group % 4));
@@ -191,13 +166,42 @@ static void write_scales(weight_type type, const uint8_t *block, size_t r, uint8
                       &factors[(2 * b + 1) * Q_STRIP + r]);
 }
 
+// Words of four bytes, one to each vector: the low nibbles of a file's block of 32 are its first
+// half, as in a strip, and groups of 8 bits have four bytes.
+static void write_words(const uint8_t *from, size_t count, size_t r, uint8_t *to) {
+    for (size_t i = 0; i < count; i++) memcpy(to + i * Q_LINE + r * Q_GROUP, from + i * Q_GROUP, Q_GROUP);
+}
+
+// From bit i for column i to bit g of byte c for column 4 g + c.
+static void write_high(const uint8_t high[4], size_t r, uint8_t *to) {
+    uint32_t all = (uint32_t)high[0] | (uint32_t)high[1] << 8 | (uint32_t)high[2] << 16 | (uint32_t)high[3] << 24;
+    for (size_t c = 0; c < Q_GROUP; c++) {
+        uint32_t x = all >> c & 0x11111111u;
+        x = (x | x >> 3) & 0x03030303u;
+        x = (x | x >> 6) & 0x000f000fu;
+        to[r * Q_GROUP + c] = (uint8_t)(x | x >> 12);
+    }
+}
+
+// Columns [32 b, 32 b + 32) of row r.
+static void pack_block(const q_format *f, weight_type type, const uint8_t *row, size_t b, size_t r, uint8_t *to) {
+    const uint8_t *at = row + b * f->bytes, *high = NULL;
+    const size_t words = f->bits == 8 ? Q_GROUPS : Q_GROUPS / 2;
+    if (f->elements == Q_SUPER) {
+        row_block block;
+        read_block(type, row, b, &block);
+        write_block(f->bits, &block, r, to);
+        return;
+    }
+    write_words(at + f->bytes - words * Q_GROUP, words, r, to);
+    if (type == WEIGHT_Q5_0) high = ((const block_q5_0 *)at)->high;
+    if (type == WEIGHT_Q5_1) high = ((const block_q5_1 *)at)->high;
+    if (high) write_high(high, r, to + Q_BLOCK / 2 * Q_STRIP);
+}
+
 static void pack_row(const q_format *f, const weight_matrix *w, const uint8_t *row, size_t r, uint8_t *strip) {
     uint8_t *scales = strip + q_scales_at(f, w->cols);
-    row_block block;
-    for (size_t b = 0; b < w->cols / Q_BLOCK; b++) {
-        read_block(w->type, row, b, &block);
-        write_block(f->bits, &block, r, strip + b * f->value_bytes);
-    }
+    for (size_t b = 0; b < w->cols / Q_BLOCK; b++) pack_block(f, w->type, row, b, r, strip + b * f->value_bytes);
     for (size_t b = 0; b < w->cols / f->elements; b++)
         write_scales(w->type, row + b * f->bytes, r, scales + b * f->scale_bytes);
 }

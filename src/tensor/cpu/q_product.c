@@ -13,8 +13,7 @@ enum {
     OWN_ROWS = 4,  // up to here each thread makes its own integers of x, which saves a loop of the pool
     TASKS_PER_THREAD = 8,
     STRIPS_MOST = 16,
-    FLOAT_STRIPS = Q_FLOAT_ROWS / Q_STRIP,
-    FLOAT_STRIPS_MOST = 8 * FLOAT_STRIPS,
+    FLOAT_STRIPS_MOST = 24,
     PACK_STRIPS = 4
 };
 
@@ -200,7 +199,7 @@ void q_run_by(const q_kernels *kernels, tensor_pool *pool, const q_call *call, v
         integers |= !is_float(call->products[i].w->type);
     }
     job.strips = size_clamp(strips / (threads * TASKS_PER_THREAD), 1, STRIPS_MOST);
-    job.float_strips = size_clamp(size_up(job.strips, FLOAT_STRIPS), FLOAT_STRIPS, FLOAT_STRIPS_MOST);
+    job.float_strips = size_least(size_up(job.strips, q_float_rows(call->m) / Q_STRIP), FLOAT_STRIPS_MOST);
     for (size_t i = 0; i < call->count; i++)
         tasks += size_pieces(strips_of(&call->products[i]), task_strips(&job, &call->products[i]));
     if (call->m == 0) return;
