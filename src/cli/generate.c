@@ -36,7 +36,8 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// A terminal would obey control characters, of which a model may produce any. C1 ones have two bytes in UTF-8.
+// A terminal would obey control characters, of which a model may produce any. C1 ones have two
+// bytes in UTF-8.
 static void put_text(const char *text, size_t length, bool terminal) {
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)text[i], next = i + 1 < length ? (unsigned char)text[i + 1] : 0;

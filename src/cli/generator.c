@@ -14,7 +14,8 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-// A checkpoint's files are verified before its weights are used. `step` is its path, or the path as given.
+// A checkpoint's files are verified before its weights are used. `step` is its path, or the path as
+// given.
 static braid_err verify(const char *path, char step[FILES_MAX_PATH], bool *is_checkpoint, braid_error *error) {
     struct stat info;
     // `latest` may be a link, a file with the name of the step, or missing in a copy
@@ -41,7 +42,8 @@ static bool is_of_bytes(const tokenizer *t) {
     return true;
 }
 
-// A checkpoint without a tokenizer is one of bytes, for which the file is only a help to other programs.
+// A checkpoint without a tokenizer is one of bytes, for which the file is only a help to other
+// programs.
 static braid_err open_tokenizer(generator *g, bool is_checkpoint, braid_error *error) {
     braid_err err = model_file_tokenizer(g->file, &g->tokenizer, error);
     if (is_checkpoint && (err == BRAID_CONFIG || (!err && is_of_bytes(g->tokenizer)))) {

@@ -19,13 +19,13 @@ typedef struct generator {
     generation *text;
 } generator;
 
-// `path`: a directory of Hugging Face, a checkpoint of braid (DIR, or the directory of one step), verified by its hashes,
-// or a GGUF file. A model without a tokenizer is refused unless it is a checkpoint. Close with
-// generator_close, also after a failure.
+// `path`: a directory of Hugging Face, a checkpoint of braid (DIR, or the directory of one step),
+// verified by its hashes, or a GGUF file. A model without a tokenizer is refused unless it is a
+// checkpoint. Close with generator_close, also after a failure.
 braid_err generator_open(generator *g, const char *path, const generator_settings *settings, braid_error *error);
 void generator_close(generator *g);
-// Appends the tokens of a text with those that the tokenizer adds around it; for an empty one, the token that
-// begins a text (for bytes, a new line).
+// Appends the tokens of a text with those that the tokenizer adds around it; for an empty one, the
+// token that begins a text (for bytes, a new line).
 braid_err generator_encode(generator *g, const char *text, size_t length, tokenizer_ids *ids, braid_error *error);
 
 #endif

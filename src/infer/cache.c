@@ -1,5 +1,5 @@
-// Keys and values of sequences. The capacity of a sequence doubles as its text grows; memory beyond the
-// text is not touched.
+// Keys and values of sequences. The capacity of a sequence doubles as its text grows; memory beyond
+// the text is not touched.
 #include "infer/inside.h"
 
 #include <stdlib.h>
@@ -82,8 +82,8 @@ static braid_err no_memory(const engine *e, uint32_t tokens, braid_error *error)
         engine_token_bytes(e));
 }
 
-// One layer after the other, so that only one is in memory twice. After a failure the sequence is as before,
-// except that some layers have more room.
+// One layer after the other, so that only one is in memory twice. After a failure the sequence is
+// as before, except that some layers have more room.
 braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error) {
     engine *e = s->engine;
     uint32_t wanted = s->length + tokens, capacity = capacity_for(e, wanted);

@@ -1,5 +1,5 @@
-// The forward pass. Tokens pass through the layers in chunks of rows; a row's result does not depend on the
-// other rows, so the chunks change no bit.
+// The forward pass. Tokens pass through the layers in chunks of rows; a row's result does not
+// depend on the other rows, so the chunks change no bit.
 #include "infer/inside.h"
 
 #include "tensor/kernels.h"

@@ -1,10 +1,10 @@
-// Inference on one machine. An engine has the weights of some layers of a model, in the form of their
-// file; a sequence has the keys and values of one text's tokens. Several sequences, and any number of
-// tokens of each, are read in one call.
+// Inference on one machine. An engine has the weights of some layers of a model, in the form of
+// their file; a sequence has the keys and values of one text's tokens. Several sequences, and any
+// number of tokens of each, are read in one call.
 //
-// The bits of every output depend on the weights and on the tokens before it alone: not on the other
-// sequences of a call, on the split of a text into calls, on the number of threads, or on the split of
-// the layers between engines.
+// The bits of every output depend on the weights and on the tokens before it alone: not on the
+// other sequences of a call, on the split of a text into calls, on the number of threads, or on the
+// split of the layers between engines.
 //
 // An engine is used by one thread at a time. It computes on the threads of its pool.
 #ifndef BRAID_INFER_ENGINE_H
@@ -32,7 +32,8 @@ typedef struct engine_source {
     const model_config *config;
     const model_file_tensor *(*find)(const void *context, const char *name);
     const void *context;
-    // NULL, or called for bytes of a tensor that the engine has a copy of; it may still read them later.
+    // NULL, or called for bytes of a tensor that the engine has a copy of; it may still read them
+    // later.
     void (*release)(const void *context, const void *at, size_t bytes);
 } engine_source;
 
@@ -49,8 +50,8 @@ typedef struct engine_settings {
     bool narrow;                      // F32, F16 and BF16 matrices become Q8_0 in memory of the engine
 } engine_settings;
 
-// Refuses a model that lacks a tensor, or has one of another shape (BRAID_FORMAT), with its name. Free
-// with engine_free, after all sequences.
+// Refuses a model that lacks a tensor, or has one of another shape (BRAID_FORMAT), with its name.
+// Free with engine_free, after all sequences.
 braid_err engine_new(const engine_source *source, const engine_settings *settings, engine **out, braid_error *error);
 void engine_free(engine *e);
 const model_config *engine_config(const engine *e);
@@ -64,8 +65,8 @@ size_t engine_cache_bytes(const engine *e);
 
 // An empty sequence. Its memory grows as tokens are read.
 braid_err sequence_new(engine *e, sequence **out, braid_error *error);
-// A sequence that begins with the first `tokens` tokens of another one: a copy of their keys and values
-// costs far less than reading them again.
+// A sequence that begins with the first `tokens` tokens of another one: a copy of their keys and
+// values costs far less than reading them again.
 braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, braid_error *error);
 void sequence_free(sequence *s);
 uint32_t sequence_length(const sequence *s);  // tokens read
@@ -79,15 +80,16 @@ typedef struct engine_part {
     const uint32_t *tokens;  // [count]; NULL for engine_layers
 } engine_part;
 
-// Reads all parts, on an engine with all layers and the ends. logits[parts, vocab] follow the last token
-// of each part; NULL: none. BRAID_LIMIT: a text is longer than the context; BRAID_ARGUMENT: a token is
-// not in the vocabulary; then nothing was read. BRAID_MEMORY: some sequences may have been read further.
+// Reads all parts, on an engine with all layers and the ends. logits[parts, vocab] follow the last
+// token of each part; NULL: none. BRAID_LIMIT: a text is longer than the context; BRAID_ARGUMENT: a
+// token is not in the vocabulary; then nothing was read. BRAID_MEMORY: some sequences may have been
+// read further.
 braid_err engine_read(engine *e, const engine_part *parts, uint32_t count, float *logits, braid_error *error);
 // The same with logits[tokens of all parts, vocab].
 braid_err engine_read_all(engine *e, const engine_part *parts, uint32_t count, float *logits, braid_error *error);
 
-// The three steps of engine_read, for engines of some layers. x[rows, dim] is in memory of the caller;
-// rows are the tokens of all parts, in order.
+// The three steps of engine_read, for engines of some layers. x[rows, dim] is in memory of the
+// caller; rows are the tokens of all parts, in order.
 //
 // The embedding of each token at its sequence's next positions. Sequences do not change.
 braid_err engine_embed(engine *e, const engine_part *parts, uint32_t count, float *x, braid_error *error);

@@ -115,8 +115,8 @@ static bool reach(generation *g, size_t count) {
     return true;
 }
 
-// The sequence keeps the tokens that both have; at least one token is left to read, because its logits are
-// needed.
+// The sequence keeps the tokens that both have; at least one token is left to read, because its
+// logits are needed.
 static void keep_common(generation *g, const uint32_t *tokens, size_t count) {
     size_t same = 0, read = sequence_length(g->sequence);
     while (same < read && same + 1 < count && g->tokens[same] == tokens[same]) same++;

@@ -1,5 +1,5 @@
-// A text that a model continues: its tokens and their cache, the sampler, stop ids and stop strings, and the
-// text in pieces of whole characters.
+// A text that a model continues: its tokens and their cache, the sampler, stop ids and stop
+// strings, and the text in pieces of whole characters.
 #ifndef BRAID_INFER_GENERATION_H
 #define BRAID_INFER_GENERATION_H
 
@@ -16,8 +16,8 @@ typedef struct generation_settings {
     uint32_t stop_count;
     bool ignore_stop_ids;  // the ids of tokenizer_stops do not end the text
     bool show_special;     // special tokens are part of the text
-    // When the context is full, the older half of the tokens is dropped and the rest is read again at new
-    // positions; otherwise the text ends there.
+    // When the context is full, the older half of the tokens is dropped and the rest is read again
+    // at new positions; otherwise the text ends there.
     bool shift;
     uint32_t top_logprobs;  // with each token, the likeliest (infer/sampler.h)
 } generation_settings;
@@ -41,22 +41,22 @@ typedef struct generation_step {
     generation_end end;  // with the last step, `text` includes everything that was held back
 } generation_step;
 
-// `engine` has all layers and the ends. `t` NULL: tokens are bytes, for a model with at least 256 of them.
-// Both are borrowed. Free with generation_free.
+// `engine` has all layers and the ends. `t` NULL: tokens are bytes, for a model with at least 256
+// of them. Both are borrowed. Free with generation_free.
 braid_err generation_new(engine *e, const tokenizer *t, const generation_settings *settings, generation **out,
                          braid_error *error);
 void generation_free(generation *g);
 
-// Sets all tokens before the text that is to come. Of the tokens that were read before, the common beginning
-// is not read again, so a conversation passes its whole history. Begins a new text: penalties, max_tokens, stop
-// strings and the seed start anew. Refuses no token, and more than the context (BRAID_LIMIT) unless `shift`.
-// Tokens are copied and below the vocabulary.
+// Sets all tokens before the text that is to come. Of the tokens that were read before, the common
+// beginning is not read again, so a conversation passes its whole history. Begins a new text:
+// penalties, max_tokens, stop strings and the seed start anew. Refuses no token, and more than the
+// context (BRAID_LIMIT) unless `shift`. Tokens are copied and below the vocabulary.
 braid_err generation_prompt(generation *g, const uint32_t *tokens, size_t count, braid_error *error);
 // Reads what is unread and draws the next token. Not after a step with an end.
 braid_err generation_next(generation *g, generation_step *step, braid_error *error);
 
-// The two halves of generation_next, for a caller that reads several texts in one call of engine_read: the
-// unread tokens, and the draw from logits[vocab] after them, which it changes.
+// The two halves of generation_next, for a caller that reads several texts in one call of
+// engine_read: the unread tokens, and the draw from logits[vocab] after them, which it changes.
 braid_err generation_unread(generation *g, engine_part *part, braid_error *error);
 braid_err generation_draw(generation *g, float *logits, generation_step *step, braid_error *error);
 

@@ -35,8 +35,8 @@ typedef struct engine_block {
     engine_mlp *experts;  // [config.experts] or NULL
 } engine_block;
 
-// Cosines and sines of the rotation, extended as texts grow. There are two where windowed layers have
-// a base of their own.
+// Cosines and sines of the rotation, extended as texts grow. There are two where windowed layers
+// have a base of their own.
 typedef struct engine_rotation {
     double *rates;  // [head_dim / 2], radians per position
     double scale;   // of cosines and sines
@@ -92,9 +92,9 @@ braid_err rotation_new(engine *e, braid_error *error);
 void rotation_free(engine *e);
 // Extends the tables to at least this many positions.
 braid_err rotation_reach(engine *e, uint32_t positions, braid_error *error);
-// to[head_dim] = from[head_dim], rotated to a position of layer `layer`; a copy where the layer has no
-// rotation. `pairs`: elements 2i and 2i + 1 of `from` become i and i + head_dim / 2. The arrays do not
-// overlap.
+// to[head_dim] = from[head_dim], rotated to a position of layer `layer`; a copy where the layer has
+// no rotation. `pairs`: elements 2i and 2i + 1 of `from` become i and i + head_dim / 2. The arrays
+// do not overlap.
 void rotation_apply(const engine *e, uint32_t layer, uint32_t position, bool pairs, const float *from, float *to);
 
 // --- cache.c

@@ -59,8 +59,8 @@ static void set_shares(const model_config *c, const float *scores, const uint32_
     for (uint32_t k = 0; k < c->experts_used; k++) shares[k] = (float)(weight_of(scores[chosen[k]], top) / sum);
 }
 
-// The experts with the highest scores, in ascending order of index, and their shares. Of equal scores the
-// lower index is used.
+// The experts with the highest scores, in ascending order of index, and their shares. Of equal
+// scores the lower index is used.
 static void choose(const model_config *c, const float *scores, uint32_t *chosen, float *shares) {
     uint32_t used = c->experts_used;
     for (uint32_t k = 0; k < used; k++) {
@@ -88,7 +88,8 @@ static size_t gather(const engine *e, uint32_t expert, const float *x, size_t ro
     return count;
 }
 
-// Adds the expert's outputs, times their shares. Experts come in ascending order, so the sums do too.
+// Adds the expert's outputs, times their shares. Experts come in ascending order, so the sums do
+// too.
 static void scatter(const engine *e, uint32_t expert, size_t rows, float *y) {
     const engine_scratch *s = &e->scratch;
     uint32_t used = e->config.experts_used, dim = e->config.dim;

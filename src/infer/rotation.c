@@ -1,5 +1,5 @@
-// Rotary positions. The tables are extended as texts grow, because those of a whole context would take longer
-// than a short prompt. Their values are those of model_rope_tables.
+// Rotary positions. The tables are extended as texts grow, because those of a whole context would
+// take longer than a short prompt. Their values are those of model_rope_tables.
 #include "infer/inside.h"
 
 #include "model/rope.h"

@@ -128,7 +128,8 @@ static uint32_t largest(const float *logits, uint32_t count) {
 
 // --- selection
 
-// e^x for x <= 0 with additions and multiplications alone, so that the bits are the same everywhere.
+// e^x for x <= 0 with additions and multiplications alone, so that the bits are the same
+// everywhere.
 static double power_of_e(double x) {
     if (!(x > -700)) return 0;
     static const double inverse[] = {1.0 / 6227020800,
@@ -166,8 +167,8 @@ static void swap(choice *a, choice *b) {
     *b = c;
 }
 
-// Moves the first `count` in the order of `before` to the front, in any order (quickselect with the median
-// of three). The order is total, so the set does not depend on how it is found.
+// Moves the first `count` in the order of `before` to the front, in any order (quickselect with the
+// median of three). The order is total, so the set does not depend on how it is found.
 static void select_first(choice *c, uint32_t total, uint32_t count) {
     uint32_t begin = 0, end = total;
     while (end - begin > 1 && count > begin && count < end) {

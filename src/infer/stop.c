@@ -6,8 +6,8 @@
 typedef struct stop_string {
     char *at;
     size_t length;
-    // The number of bytes that match at the end of the text so far, and for each such number the next shorter
-    // one that matches, too (Knuth, Morris, Pratt 1977).
+    // The number of bytes that match at the end of the text so far, and for each such number the
+    // next shorter one that matches, too (Knuth, Morris, Pratt 1977).
     size_t matched;
     uint16_t *shorter;
 } stop_string;

@@ -1,5 +1,5 @@
-// The tensors of an engine's layers, found by name. Matrices stay in the form of their file; vectors
-// become fp32, and matrices stored [in, out] are transposed once.
+// The tensors of an engine's layers, found by name. Matrices stay in the form of their file;
+// vectors become fp32, and matrices stored [in, out] are transposed once.
 #include "infer/inside.h"
 
 #include "tensor/sizes.h"
@@ -19,7 +19,8 @@ typedef struct loader {
 
 const model_config *engine_config(const engine *e) { return &e->config; }
 
-// A new region of memory for copies. Large pages make the first touch and the products of one row faster.
+// A new region of memory for copies. Large pages make the first touch and the products of one row
+// faster.
 static bool region_new(engine *e, size_t least) {
     size_t bytes = size_up(least > REGION_BYTES ? least : REGION_BYTES, LARGE_PAGE);
     void **more = realloc(e->owned, (e->owned_count + 1) * sizeof *more);

@@ -1,6 +1,6 @@
 // The engine's logits for every architecture compared with transformers in fp32, on the fixtures of
-// tools/make-row-fixtures.py and its formula for the parameters. Texts are read in pieces, and both of a
-// fixture in one call.
+// tools/make-row-fixtures.py and its formula for the parameters. Texts are read in pieces, and both
+// of a fixture in one call.
 #include "format/hf_config.h"
 #include "infer/engine.h"
 #include "model/rows.h"

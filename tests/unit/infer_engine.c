@@ -1,4 +1,5 @@
-// The engine's promises: its bits depend on a text alone, and its results are those of the older decoder.
+// The engine's promises: its bits depend on a text alone, and its results are those of the older
+// decoder.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

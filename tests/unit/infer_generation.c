@@ -225,8 +225,8 @@ static void test_pieces_are_whole_characters(void **state) {
     free(expected);
 }
 
-// A second prompt that begins as the first text does is read from where they differ, with the same text as a
-// generation of its own.
+// A second prompt that begins as the first text does is read from where they differ, with the same
+// text as a generation of its own.
 static void test_a_common_beginning_is_not_read_again(void **state) {
     static told first, again, fresh;
     fixture *f = *state;
