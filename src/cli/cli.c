@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "node/run_data.h"
 #include "train/run.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ int cli_complain(int code, const char *verb, const char *format, ...) {
 }
 
 braid_err cli_load_run(const char *path, run_config *out, braid_error *error) {
-    return cli_this_program.baselines ? run_config_load_with_baselines(path, out, error) : run_config_load(path, out, error);
+    return cli_this_program.baselines ? run_config_load_with_baselines(path, &run_data_readers, out, error)
+                                      : run_config_load(path, &run_data_readers, out, error);
 }
 
 // 0, or the error number that prevents writing.

@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "node/clock.h"
+#include "node/run_data.h"
 #include "node/stop.h"
 #include "train/run.h"
 #include "train/run_notes.h"
@@ -128,9 +129,8 @@ static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
 
-static int train_run(const run_config *run, const train_data *data, const train_flags *flags) {
-    train_view view = {.run = run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
-    if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
+static int train_run(train_view *view, const train_data *data, const train_flags *flags) {
+    const run_config *run = view->run;
     solo_config config = {.run = run,
                           .data = data,
                           .threads = (unsigned)flags->threads,
@@ -139,40 +139,40 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .continues = flags->continues,
                           .until = flags->iterations,
                           .usable_bytes = flags->machine.memory_bytes,
-                          .context = &view,
+                          .context = view,
                           .tell = show,
                           .wish = wish};
     solo_result result = {0};
     braid_error error = {0};
-    allowance_tell(view.report, &flags->machine, run->max_memory);
-    run_notes(run, train_data_bytes(data), show_note, &view);
+    allowance_tell(view->report, &flags->machine, run->max_memory);
+    run_notes(run, train_data_size(data), show_note, view);
     double start = seconds_now();
     braid_err err = run->checkpoint[0] ? allowance_files(&flags->machine, ALLOWANCE_SOLO_FILES, &error) : BRAID_OK;
     if (!err) err = solo_run(&config, &result, &error);
-    if (!err || result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_now() - start);
-    report_free(view.report);
+    if (!err || result.begun) show_end(view, &result, err ? error.text : NULL, seconds_now() - start);
+    report_free(view->report);
     if (err) return cli_complain(code_of(err), "train", "%s", error.text);
     if (result.abandoned) return cli_complain(CLI_FAILED, "train", "a second request ended it at once; nothing was saved after the newest checkpoint");
-    return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view.unsaved) : CLI_OK;
+    return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view->unsaved) : CLI_OK;
 }
 
 static int train_file(const char *path, const train_flags *flags) {
     static run_config run;  // too large for the stack
     braid_error error = {0};
-    const char *texts[RUN_MAX_TEXTS];
     train_data *data = NULL;
     braid_err err = cli_load_run(path, &run, &error);
     if (!err && flags->save &&
         snprintf(run.checkpoint, sizeof run.checkpoint, "%s", flags->save) >= (int)sizeof run.checkpoint)
         err = braid_fail(&error, BRAID_LIMIT, "the path given to --save is too long");
     if (flags->max_memory) run.max_memory = flags->max_memory;
-    for (uint32_t i = 0; i < run.text_count && !err; i++) texts[i] = run.text[i];
     if (!err) err = run_config_has_all_texts(&run, &error);
-    const train_shares shares = {run.slots, run.microbatches};
-    if (!err && run.private_data > 0) err = train_data_open_shares(texts, run.text_count, &shares, run.holdout, run.tokens, &data, &error);
-    else if (!err) err = train_data_open(texts, run.text_count, run.holdout, run.tokens, &data, &error);
     if (err) return cli_complain(CLI_USAGE, "train", "%s", error.text);
-    int code = train_run(&run, data, flags);
+    train_view view = {.run = &run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
+    if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
+    const run_data_config texts = {.run = &run, .threads = (unsigned)flags->threads, .describes = true, .context = &view, .note = show_note};
+    err = run_data_open(&texts, &data, &error);
+    if (err) report_free(view.report);
+    int code = err ? cli_complain(CLI_USAGE, "train", "%s", error.text) : train_run(&view, data, flags);
     train_data_free(data);
     return code;
 }

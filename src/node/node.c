@@ -8,6 +8,7 @@
 #include "node/internal.h"
 #include "node/log_thread.h"
 #include "node/plan.h"
+#include "node/run_data.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_claim.h"
 #include "train/kernel_class.h"
@@ -30,18 +31,19 @@ void node_note(node *n, const char *format, ...) {
     if (n->callbacks.note) n->callbacks.note(n->callbacks.context, text);
 }
 
+static void say_note(void *context, const char *text) { node_note(context, "%s", text); }
+
 static braid_err open_data(node *n, braid_error *error) {
-    const char *paths[RUN_MAX_TEXTS];
     uint32_t count = n->run.text_count, own = n->config.share;
-    for (uint32_t i = 0; i < count; i++) paths[i] = n->run.text[i];
     if (n->run.private_data == 0 && own != 0)
         return braid_fail(error, BRAID_ARGUMENT, "all data peers of this run have the same text; leave out --share, or set data.private");
     if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share is %u, and data.private is %u", own, n->run.private_data);
-    if (n->run.private_data > 1 && count > 1) {  // one text per data peer
-        if (own == 0) return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; say with --share which is this one's, 1 to %u", count);
-        return train_data_open(&paths[own - 1], 1, n->run.holdout, n->run.tokens, &n->data, error);
-    }
-    return train_data_open(paths, count, n->run.holdout, n->run.tokens, &n->data, error);
+    if (n->run.private_data > 1 && count > 1 && own == 0)  // one text per data peer
+        return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; say with --share which is this one's, 1 to %u", count);
+    // this peer's own text, also when it is the only one that is named
+    const run_data_config texts = {.run = &n->run, .own = n->run.private_data > 0 && own == 0 ? 1 : own, .threads = n->config.threads,
+                                   .describes = n->config.role == NODE_LEADER && !n->config.supervised, .context = n, .note = say_note};
+    return run_data_open(&texts, &n->data, error);
 }
 
 // The first leader must be able to save. Another data peer may run without a checkpoint directory:
@@ -287,12 +289,10 @@ braid_err node_try_kernels(node *n, braid_error *error) {
     return run->recipe.reproducible ? kernel_class_of(&run->model, run_multiplies_fastest(run), &n->kernels, error) : BRAID_OK;
 }
 
-static void say_note(void *context, const char *text) { node_note(context, "%s", text); }
-
 static void tell_notes(node *n) {
     char text[RUN_NOTE];
     if (n->goes_on) return;
-    run_notes(&n->run, train_data_bytes(n->data), say_note, n);
+    run_notes(&n->run, train_data_size(n->data), say_note, n);
     if (jobs_rate_jumps(n->jobs, text)) node_note(n, "%s", text);
 }
 

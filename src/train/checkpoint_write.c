@@ -386,6 +386,17 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
     return BRAID_OK;
 }
 
+static braid_err write_copies(checkpoint_writer *c, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < c->config.file_count && !err; i++) {
+        const files_text *f = &c->config.files[i];
+        char *copy = malloc(f->length + 1);
+        if (copy) memcpy(copy, f->text, f->length);
+        err = write_text(c, f->name, copy, f->length, error);
+    }
+    return err;
+}
+
 // Writes the files that other programs need. Users may edit them later, so the manifest does not
 // list them.
 static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
@@ -396,6 +407,7 @@ static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
     text = index_text(c, &length);
     err = write_text(c, "model.safetensors.index.json", text, length, error);
     if (err) return err;
+    if (c->config.file_count > 0) return write_copies(c, error);
     text = hf_tokenizer_write(&length);
     err = write_text(c, "tokenizer.json", text, length, error);
     if (err) return err;

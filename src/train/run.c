@@ -2,7 +2,7 @@
 
 #include "format/yaml.h"
 #include "train/run_fields.h"
-#include "train/text_check.h"
+#include "format/text_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +23,7 @@ typedef struct run_reader {
     const char *base_dir;
     bool travelled;  // reading the canonical text, not a user's file
     bool baselines;  // the file may select the routing of a baseline
+    const run_readers *readers;  // NULL: none
     run_config *run;
     braid_error *error;
 } run_reader;
@@ -98,19 +99,57 @@ static braid_err read_path(const run_reader *r, const yaml_node *node, const cha
     return yaml_fail(r->file, node, r->error, "%s is longer than %d bytes", name, RUN_MAX_PATH - 1);
 }
 
-static braid_err read_texts(const run_reader *r, const yaml_node *node) {
+// Adds the texts of `name`: a path or a list of them.
+static braid_err read_texts(const run_reader *r, const yaml_node *node, const char *name) {
     run_config *run = r->run;
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
     size_t count = node->kind == YAML_LIST ? node->children : 1;
     if (count == 0)
-        return yaml_fail(r->file, node, r->error, "data.text is an empty list: name a plain text file to learn from");
-    if (count > RUN_MAX_TEXTS)
-        return yaml_fail(r->file, node, r->error, "data.text names more than %d files: join some", RUN_MAX_TEXTS);
-    for (run->text_count = 0; run->text_count < count; item = item->next) {
-        braid_err code = read_path(r, item, "data.text", run->text[run->text_count++]);
+        return yaml_fail(r->file, node, r->error, "%s is an empty list: name a plain text file to learn from", name);
+    if (count > RUN_MAX_TEXTS - run->text_count)
+        return yaml_fail(r->file, node, r->error, "%s names more than %d files: join some, or with data.tokenizer name their directory", name, RUN_MAX_TEXTS);
+    for (; item != NULL && count-- > 0; item = item->next) {
+        braid_err code = read_path(r, item, name, run->text[run->text_count++]);
         if (code != BRAID_OK) return code;
     }
     return BRAID_OK;
+}
+
+static braid_err read_tokenizer(const run_reader *r, const yaml_node *node, const char *name, char out[RUN_MAX_PATH]) {
+    if (node->text == NULL || strcmp(node->text, "bytes") != 0) return read_path(r, node, name, out);
+    strcpy(out, "bytes");
+    return BRAID_OK;
+}
+
+// One source of data.mix: {text: ..., weight: ..., field: ...}.
+static braid_err read_source(const run_reader *r, const yaml_node *node, run_source *s) {
+    static const char *const keys[] = {"text", "weight", "field"};
+    char name[RUN_MAX_NAME + 16];
+    snprintf(s->name, sizeof s->name, "%.*s", RUN_MAX_NAME - 1, node->key);
+    snprintf(name, sizeof name, "data.mix.%.*s", RUN_MAX_NAME - 1, node->key);
+    braid_err code = yaml_read_map(r->file, node, name, r->error);
+    if (code == BRAID_OK) code = yaml_check_keys(r->file, node, name, keys, 3, r->error);
+    if (code != BRAID_OK) return code;
+    const yaml_node *text = yaml_find(node, "text"), *weight = yaml_find(node, "weight"), *field = yaml_find(node, "field");
+    if (text == NULL) return yaml_fail(r->file, node, r->error, "%s.text is missing: name files, directories or patterns", name);
+    s->weight = 1;
+    s->first = r->run->text_count;
+    code = read_texts(r, text, name);
+    s->count = r->run->text_count - s->first;
+    if (code == BRAID_OK && weight != NULL) code = yaml_read_real(r->file, weight, "a weight in data.mix", 1e-6, 1e9, &s->weight, r->error);
+    if (code == BRAID_OK && field != NULL) code = yaml_read_text(r->file, field, "a field in data.mix", s->field, sizeof s->field, r->error);
+    return code;
+}
+
+static braid_err read_mix(const run_reader *r, const yaml_node *node) {
+    run_config *run = r->run;
+    braid_err code = yaml_read_map(r->file, node, "data.mix", r->error);
+    if (code != BRAID_OK) return code;
+    if (node->children == 0 || node->children > RUN_MAX_SOURCES)
+        return yaml_fail(r->file, node, r->error, "data.mix has %zu sources, and must have 1 to %d", (size_t)node->children, RUN_MAX_SOURCES);
+    for (const yaml_node *item = node->first; item != NULL && code == BRAID_OK; item = item->next)
+        code = read_source(r, item, &run->source[run->source_count++]);
+    return code;
 }
 
 static braid_err read_choice(const run_reader *r, const yaml_node *node, const char *name, const char *const names[2],
@@ -158,7 +197,9 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_SIZE: return yaml_read_size(r->file, node, name, place, r->error);
     case FIELD_BETAS: return read_betas(r, f, node, place);
     case FIELD_STAGES: return read_stages(r, f, node);
-    case FIELD_TEXTS: return read_texts(r, node);
+    case FIELD_TEXTS: return read_texts(r, node, name);
+    case FIELD_MIX: return read_mix(r, node);
+    case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
     case FIELD_ARCH:
         code = read_choice(r, node, name, run_arch_names, &choice);
         if (code == BRAID_OK) *(model_arch *)place = (model_arch)choice;
@@ -339,6 +380,43 @@ static braid_err check_private(const run_reader *r) {
     return BRAID_OK;
 }
 
+static braid_err check_data(const run_reader *r) {
+    const run_config *run = r->run;
+    const yaml *file = r->file;
+    const yaml_node *data = yaml_find(yaml_root(file), "data"), *text = data ? yaml_find(data, "text") : NULL, *mix = data ? yaml_find(data, "mix") : NULL;
+    if (r->travelled) return BRAID_OK;
+    if (!text && !mix)
+        return yaml_fail(file, place_of(file, "data", "text"), r->error, "data.text is missing: add 'text: FILE' under 'data:', a plain text file to learn from");
+    if (text && mix) return yaml_fail(file, mix, r->error, "data.text and data.mix are both set: name all texts in one of them");
+    if (mix && !run->tokenizer[0])
+        return yaml_fail(file, mix, r->error, "data.mix needs tokenised texts: set data.tokenizer to a tokenizer's path, or to bytes");
+    if (mix && run->private_data > 0)
+        return yaml_fail(file, mix, r->error, "data.mix and data.private cannot be combined: each data peer has one text of its own");
+    for (size_t i = 0; !run->tokenizer[0] && i < 3; i++) {
+        static const char *const keys[] = {"field", "end", "cache"};
+        const yaml_node *node = yaml_find(data, keys[i]);
+        if (node) return yaml_fail(file, node, r->error, "data.%s is for tokenised texts: set data.tokenizer, too, or leave it out", keys[i]);
+    }
+    return BRAID_OK;
+}
+
+// The model knows at least the tokens of the tokenizer.
+static braid_err fill_vocabulary(const run_reader *r) {
+    run_config *run = r->run;
+    uint32_t tokens = 256;
+    braid_error why = {0};
+    if (!run->tokenizer[0]) return BRAID_OK;
+    const yaml_node *at = place_of(r->file, "data", "tokenizer");
+    if (strcmp(run->tokenizer, "bytes") != 0) {
+        if (!r->readers) return yaml_fail(r->file, at, r->error, "data.tokenizer: this program reads no tokenizers; leave it out");
+        braid_err code = r->readers->vocabulary(r->readers->context, run->tokenizer, &tokens, &why);
+        if (code != BRAID_OK) return yaml_fail(r->file, at, r->error, "data.tokenizer: %.300s", why.text);
+    }
+    if (run->model.vocab == 0) run->model.vocab = tokens;
+    if (run->model.vocab >= tokens) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "model", "vocab"), r->error, "model.vocab is %u and the tokenizer has %u tokens: raise it, or leave it out", run->model.vocab, tokens);
+}
+
 braid_err run_config_has_all_texts(const run_config *run, braid_error *error) {
     if (run->private_data == 0 || run->text_count == run->private_data) return BRAID_OK;
     return braid_fail(error, BRAID_CONFIG, "data.private is %u and data.text names %u file%s: name one for each data peer", run->private_data, run->text_count,
@@ -362,6 +440,8 @@ static braid_err check_run(const run_reader *r) {
 static braid_err read_run(const run_reader *r) {
     run_set_defaults(r->run);
     braid_err code = read_fields(r);
+    if (code == BRAID_OK) code = check_data(r);
+    if (code == BRAID_OK) code = fill_vocabulary(r);
     if (code != BRAID_OK) return code;
     run_fill_defaults(r->run);
     return check_run(r);
@@ -379,6 +459,7 @@ braid_err run_config_parse(const char *text, size_t length, const char *origin, 
 
 // Reports a missing text, or a file that is no text, early and with its line.
 static braid_err check_texts(const run_reader *r) {
+    if (r->run->tokenizer[0]) return BRAID_OK;  // checked when they are tokenised
     const yaml_node *node = place_of(r->file, "data", "text");
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
     for (uint32_t i = 0; i < r->run->text_count; i++, item = item->next) {
@@ -410,7 +491,7 @@ static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_er
     return braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
 }
 
-static braid_err load(const char *path, bool baselines, run_config *out, braid_error *error) {
+static braid_err load(const char *path, bool baselines, const run_readers *readers, run_config *out, braid_error *error) {
     char directory[RUN_MAX_PATH];
     yaml *file = NULL;
     braid_err code = yaml_load(path, &file, error);
@@ -420,17 +501,19 @@ static braid_err load(const char *path, bool baselines, run_config *out, braid_e
         yaml_free(file);
         return code;
     }
-    run_reader reader = {.file = file, .base_dir = directory, .baselines = baselines, .run = out, .error = error};
+    run_reader reader = {.file = file, .base_dir = directory, .baselines = baselines, .readers = readers, .run = out, .error = error};
     code = read_run(&reader);
     if (code == BRAID_OK) code = check_texts(&reader);
     yaml_free(file);
     return code;
 }
 
-braid_err run_config_load(const char *path, run_config *out, braid_error *error) { return load(path, false, out, error); }
+braid_err run_config_load(const char *path, const run_readers *readers, run_config *out, braid_error *error) {
+    return load(path, false, readers, out, error);
+}
 
-braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error) {
-    return load(path, true, out, error);
+braid_err run_config_load_with_baselines(const char *path, const run_readers *readers, run_config *out, braid_error *error) {
+    return load(path, true, readers, out, error);
 }
 
 // ---- reading the canonical text ----

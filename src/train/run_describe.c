@@ -57,6 +57,8 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
         break;
     case FIELD_PATH:
     case FIELD_SIZE:
+    case FIELD_MIX:
+    case FIELD_TOKENIZER:
     case FIELD_TEXTS: BRAID_ASSERT(f->local); break;
     }
 }

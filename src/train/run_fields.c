@@ -27,7 +27,12 @@ const run_field run_fields[] = {
     {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 1, .to = 1e9},
     {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
     {"model", "tied", FIELD_SWITCH, AT(model.tied)},
-    {"data", "text", FIELD_TEXTS, AT(text), .local = true, .missing = "add 'text: FILE' under 'data:', a plain text file to learn from"},
+    {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
+    {"data", "field", FIELD_NAME, AT(field), .local = true},
+    {"data", "end", FIELD_NAME, AT(end), .local = true},
+    {"data", "cache", FIELD_PATH, AT(cache), .local = true},
+    {"data", "mix", FIELD_MIX, AT(source), .local = true},
+    {"data", "text", FIELD_TEXTS, AT(text), .local = true},
     {"data", "private", FIELD_COUNT, AT(private_data), 0, WIRE_MAX_STAGE_MEMBERS},
     {"data", "holdout", FIELD_REAL, AT(holdout), .from = 0, .to = 0.5},
     {"train", "iterations", FIELD_LONG, AT(recipe.iterations), 1, RUN_MAX_ITERATIONS},
@@ -76,7 +81,8 @@ void run_set_defaults(run_config *run) {
         .name = "run",
         .seed = 1,
         .model =
-            {.arch = MODEL_LLAMA, .vocab = 256, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
+            {.arch = MODEL_LLAMA, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
+        .field = "text",
         .holdout = 0.02,
         .recipe = {.iterations = 1000,
                    .warmup = unset_long,
@@ -110,9 +116,21 @@ static void fill_stages(run_config *run) {
         run->blocks[i + 1] = run->model.layers / relays + (i < run->model.layers % relays);
 }
 
+// Without data.mix the texts are one source.
+static void fill_sources(run_config *run) {
+    for (uint32_t i = 0; i < run->source_count; i++)
+        if (!run->source[i].field[0]) memcpy(run->source[i].field, run->field, sizeof run->field);
+    if (run->source_count > 0 || run->text_count == 0) return;
+    run->source_count = 1;
+    run->source[0] = (run_source){.weight = 1, .count = run->text_count};
+    memcpy(run->source[0].field, run->field, sizeof run->field);
+}
+
 void run_fill_defaults(run_config *run) {
     model_config *model = &run->model;
     train_recipe *recipe = &run->recipe;
+    fill_sources(run);
+    if (model->vocab == 0) model->vocab = 256;
     if (model->kv_heads == 0) model->kv_heads = model->heads;
     if (model->ffn_dim == 0)
         model->ffn_dim = model->arch == MODEL_GPT ? 4 * model->dim : (8 * model->dim / 3 + 31) / 32 * 32;

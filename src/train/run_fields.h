@@ -27,6 +27,8 @@ typedef enum run_field_kind {
     FIELD_BETAS,   // two floats
     FIELD_STAGES,  // run_config.stages and .blocks
     FIELD_TEXTS,   // run_config.text_count and .text
+    FIELD_MIX,     // run_config.source_count, .source and its texts
+    FIELD_TOKENIZER,  // char[RUN_MAX_PATH], relative to the file, or "bytes"
 } run_field_kind;
 
 typedef struct run_field {

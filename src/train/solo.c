@@ -259,6 +259,7 @@ static braid_err save_once(solo *s, checkpoint_summary *summary, braid_error *wh
                                 .run = s->run_hash,
                                 .version = s->version,
                                 .recipe = &s->run->recipe};
+    config.files = train_data_carried(s->config.data, &config.file_count);
     checkpoint_writer *writer = NULL;
     braid_err err = checkpoint_begin(&config, &writer, why);
     if (err) return err;

@@ -162,7 +162,7 @@ static void test_several_files_are_one_text(void **state) {
     write_counting(parts[2], 8, 2992);
     train_data *one = open_one(whole, 0.1), *three = NULL;
     assert_int_equal(train_data_open(parts, 3, 0.1, TOKENS, &three, NULL), BRAID_OK);
-    assert_int_equal(train_data_bytes(three), 3000);
+    assert_int_equal(train_data_size(three), 3000);
     assert_same_hash(train_data_hash(one), train_data_hash(three));
     int32_t a[ROWS], b[ROWS], ta[ROWS], tb[ROWS];
     for (uint32_t m = 0; m < 500; m++) {
