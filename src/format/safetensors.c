@@ -21,20 +21,28 @@ uint64_t safetensors_prefix_bytes(const uint8_t first[SAFETENSORS_LENGTH_BYTES],
     return length + sizeof length;
 }
 
-static unsigned read_dtype(const char *name, safetensors_dtype *dtype) {
-    static const struct {
-        const char *name;
-        safetensors_dtype dtype;
-        unsigned bytes;
-    } known[] = {{"F32", SAFETENSORS_F32, 4},    {"F16", SAFETENSORS_F16, 2},       {"BF16", SAFETENSORS_BF16, 2},
-                 {"F64", SAFETENSORS_OTHER, 8},  {"I64", SAFETENSORS_OTHER, 8},     {"U64", SAFETENSORS_OTHER, 8},
-                 {"I32", SAFETENSORS_OTHER, 4},  {"U32", SAFETENSORS_OTHER, 4},     {"I16", SAFETENSORS_OTHER, 2},
-                 {"U16", SAFETENSORS_OTHER, 2},  {"I8", SAFETENSORS_OTHER, 1},      {"U8", SAFETENSORS_OTHER, 1},
-                 {"BOOL", SAFETENSORS_OTHER, 1}, {"F8_E4M3", SAFETENSORS_OTHER, 1}, {"F8_E5M2", SAFETENSORS_OTHER, 1}};
-    for (size_t i = 0; name && i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(name, known[i].name) != 0) continue;
-        *dtype = known[i].dtype;
-        return known[i].bytes;
+// safetensors 0.8.0 knows these. F4 counts elements of half a byte, F6 of six bits.
+static const struct {
+    const char *name;
+    safetensors_dtype dtype;
+    unsigned bits;
+} dtypes[] = {
+    {"F32", SAFETENSORS_F32, 32},         {"F16", SAFETENSORS_F16, 16},          {"BF16", SAFETENSORS_BF16, 16},
+    {"U8", SAFETENSORS_U8, 8},            {"F64", SAFETENSORS_OTHER, 64},        {"I64", SAFETENSORS_OTHER, 64},
+    {"U64", SAFETENSORS_OTHER, 64},       {"C64", SAFETENSORS_OTHER, 64},        {"I32", SAFETENSORS_OTHER, 32},
+    {"U32", SAFETENSORS_OTHER, 32},       {"I16", SAFETENSORS_OTHER, 16},        {"U16", SAFETENSORS_OTHER, 16},
+    {"I8", SAFETENSORS_OTHER, 8},         {"BOOL", SAFETENSORS_OTHER, 8},        {"F8_E4M3", SAFETENSORS_OTHER, 8},
+    {"F8_E5M2", SAFETENSORS_OTHER, 8},    {"F8_E8M0", SAFETENSORS_OTHER, 8},     {"F8_E4M3FNUZ", SAFETENSORS_OTHER, 8},
+    {"F8_E5M2FNUZ", SAFETENSORS_OTHER, 8}, {"F6_E2M3", SAFETENSORS_OTHER, 6},    {"F6_E3M2", SAFETENSORS_OTHER, 6},
+    {"F4", SAFETENSORS_OTHER, 4},
+};
+
+static unsigned read_dtype(const char *name, safetensors_tensor *t) {
+    for (size_t i = 0; name && i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (strcmp(name, dtypes[i].name) != 0) continue;
+        t->dtype = dtypes[i].dtype;
+        t->dtype_name = dtypes[i].name;
+        return dtypes[i].bits;
     }
     return 0;
 }
@@ -43,14 +51,13 @@ static unsigned read_dtype(const char *name, safetensors_dtype *dtype) {
 // file.
 static const char *read_tensor(const json *doc, const json_value *entry, uint64_t begin, uint64_t end,
                                safetensors_tensor *t) {
-    unsigned width = read_dtype(json_string(json_member(doc, entry, "dtype")), &t->dtype);
-    if (width == 0) return "has an unknown dtype";
+    uint64_t bits = read_dtype(json_string(json_member(doc, entry, "dtype")), t);
+    if (bits == 0) return "has an unknown dtype";
     const json_value *shape = json_member(doc, entry, "shape");
     if (!shape || shape->kind != JSON_ARRAY || shape->count > SAFETENSORS_MAX_DIMS) return "has no usable shape";
-    uint64_t bytes = width;
     for (const json_value *v = json_first(doc, shape); v; v = json_next(doc, v)) {
         if (!json_u64(v, &t->shape[t->dims])) return "has no usable shape";
-        if (__builtin_mul_overflow(bytes, t->shape[t->dims++], &bytes)) return "has too large a shape";
+        if (__builtin_mul_overflow(bits, t->shape[t->dims++], &bits)) return "has too large a shape";
     }
     const json_value *offsets = json_member(doc, entry, "data_offsets");
     const json_value *low = offsets && offsets->kind == JSON_ARRAY && offsets->count == 2 ? json_first(doc, offsets)
@@ -58,9 +65,9 @@ static const char *read_tensor(const json *doc, const json_value *entry, uint64_
     uint64_t from, to;
     if (!low || !json_u64(low, &from) || !json_u64(json_next(doc, low), &to)) return "has no usable data_offsets";
     if (from > to || to > end - begin) return "lies outside the file; the file is truncated or damaged";
-    if (to - from != bytes) return "has a size that is not its shape's";
+    if (bits % 8 != 0 || to - from != bits / 8) return "has a size that is not its shape's";
     t->offset = begin + from;
-    t->bytes = bytes;
+    t->bytes = bits / 8;
     return NULL;
 }
 
@@ -155,9 +162,15 @@ const char *safetensors_metadata(const safetensors *s, const char *key) {
     return notes && notes->kind == JSON_OBJECT ? json_string(json_member(s->doc, notes, key)) : NULL;
 }
 
+static size_t dtype_index(const safetensors_tensor *t) {
+    size_t i = 0;
+    while (dtypes[i].dtype != t->dtype) i++;
+    return i;
+}
+
 static void write_entry(json_out *o, const safetensors_tensor *t) {
     json_out_open(o, t->name, '{');
-    json_out_string(o, "dtype", "F32");
+    json_out_string(o, "dtype", dtypes[dtype_index(t)].name);
     json_out_open(o, "shape", '[');
     for (uint32_t d = 0; d < t->dims; d++) json_out_u64(o, NULL, t->shape[d]);
     json_out_close(o, ']');
@@ -171,7 +184,7 @@ static void write_entry(json_out *o, const safetensors_tensor *t) {
 static void place(safetensors_tensor *tensors, uint32_t count, uint64_t at) {
     for (uint32_t i = 0; i < count; i++) {
         tensors[i].offset = at;
-        tensors[i].bytes = sizeof(float);
+        tensors[i].bytes = dtypes[dtype_index(&tensors[i])].bits / 8;
         for (uint32_t d = 0; d < tensors[i].dims; d++) tensors[i].bytes *= tensors[i].shape[d];
         at += tensors[i].bytes;
     }

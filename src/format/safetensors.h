@@ -23,12 +23,14 @@ typedef enum safetensors_dtype {
     SAFETENSORS_F32,
     SAFETENSORS_F16,
     SAFETENSORS_BF16,
+    SAFETENSORS_U8,
     SAFETENSORS_OTHER
 } safetensors_dtype;
 
 typedef struct safetensors_tensor {
     const char *name;
     safetensors_dtype dtype;
+    const char *dtype_name;  // as the file spells it
     uint32_t dims;
     uint64_t shape[SAFETENSORS_MAX_DIMS];
     uint64_t offset, bytes;  // offset in the file
@@ -53,8 +55,8 @@ typedef struct safetensors_note {
     const char *key, *text;
 } safetensors_note;
 
-// Builds the start of a file of fp32 tensors in this order without holes, and sets their offset and
-// bytes. `notes` become its __metadata__. The caller frees it; NULL when there is no memory.
+// Builds the start of a file of tensors in this order without holes, and sets their offset and bytes. The data types are F32,
+// F16, BF16 and U8. `notes` become its __metadata__. The caller frees it; NULL when there is no memory.
 uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, const safetensors_note *notes,
                             uint32_t note_count, size_t *bytes);
 

@@ -18,6 +18,7 @@ typedef struct model_file_tensor {
     char name[MODEL_FILE_NAME];  // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
     weight_matrix weights;
     bool vector, transposed, rope_pairs;
+    uint32_t head_dim;  // rows of a head, for rope_pairs
 } model_file_tensor;
 
 typedef struct model_file model_file;

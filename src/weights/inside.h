@@ -1,0 +1,42 @@
+// The structure of an open model, shared by the readers of its two forms.
+#ifndef BRAID_WEIGHTS_INSIDE_H
+#define BRAID_WEIGHTS_INSIDE_H
+
+#include "format/safetensors.h"
+#include "weights/expected.h"
+#include "weights/gguf.h"
+#include "weights/mapped.h"
+#include "weights/model_file.h"
+
+// quantization_config.quant_method of a directory with mixed8 matrices: a name that transformers refuses.
+#define MODEL_FILE_MIXED8 "braid-mixed8"
+
+struct model_file {
+    model_config config;
+    char path[MAPPED_MAX_PATH];
+    bool directory;
+    // shards in order; gguf[i] or header[i] is the parsed start of map[i]
+    uint32_t shards;
+    mapped *map;
+    gguf *gguf;
+    safetensors **header;
+    model_file_tensor *tensor;  // canonical order
+    const model_file_tensor **by_name;
+    uint32_t count;
+    float *owned;         // values of tensors that are not stored as the model uses them (Gemma's norms in GGUF)
+    char *chat_template;  // NULL: none
+};
+
+// Fill an empty model_file, whose `path` is set. On failure model_file_close frees what was made.
+braid_err gguf_model_open(model_file *f, braid_error *error);
+braid_err directory_open(model_file *f, braid_error *error);
+// Allocates the arrays of that many shards.
+braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error);
+// Fills the list of tensors with names and kinds of `expected`; data, type and shape are left to the reader.
+braid_err model_file_expect(model_file *f, const expected_list *expected, braid_error *error);
+
+braid_err gguf_tokenizer(const model_file *f, tokenizer **out, braid_error *error);
+// Copies a text that is not 0-terminated; NULL: no memory.
+char *model_file_copy(const char *text, size_t length);
+
+#endif

@@ -1,0 +1,138 @@
+#include "weights/inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *model_file_copy(const char *text, size_t length) {
+    char *out = malloc(length + 1);
+    if (!out) return NULL;
+    memcpy(out, text, length);
+    out[length] = 0;
+    return out;
+}
+
+braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error) {
+    f->map = calloc(shards, sizeof *f->map);
+    f->gguf = calloc(shards, sizeof *f->gguf);
+    f->header = calloc(shards, sizeof(safetensors *));
+    return f->map && f->gguf && f->header ? BRAID_OK
+                                          : braid_fail(error, BRAID_MEMORY, "no memory for %u shards", (unsigned)shards);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp((*(model_file_tensor *const *)a)->name, (*(model_file_tensor *const *)b)->name);
+}
+
+braid_err model_file_expect(model_file *f, const expected_list *expected, braid_error *error) {
+    f->tensor = calloc((size_t)expected->count + 1, sizeof *f->tensor);
+    f->by_name = calloc((size_t)expected->count + 1, sizeof(model_file_tensor *));
+    if (!f->tensor || !f->by_name) return braid_fail(error, BRAID_MEMORY, "no memory for %u tensors", expected->count);
+    f->count = expected->count;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const expected_tensor *e = &expected->tensor[i];
+        snprintf(f->tensor[i].name, sizeof f->tensor[i].name, "%s", e->name);
+        f->tensor[i].vector = e->vector;
+        f->tensor[i].transposed = e->transposed;
+        f->by_name[i] = &f->tensor[i];
+    }
+    qsort(f->by_name, f->count, sizeof(model_file_tensor *), compare_names);
+    return BRAID_OK;
+}
+
+braid_err model_file_open(const char *path, model_file **out, braid_error *error) {
+    struct stat info;
+    model_file *f = calloc(1, sizeof *f);
+    if (!f) return braid_fail(error, BRAID_MEMORY, "no memory for a model");
+    braid_err err = BRAID_OK;
+    if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
+        err = braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", path);
+    else if (stat(path, &info) != 0)
+        err = braid_fail(error, BRAID_IO, "cannot open '%s': %s", path, strerror(errno));
+    f->directory = !err && S_ISDIR(info.st_mode);
+    if (!err) err = f->directory ? directory_open(f, error) : gguf_model_open(f, error);
+    if (err) {
+        model_file_close(f);
+        return err;
+    }
+    *out = f;
+    return BRAID_OK;
+}
+
+void model_file_close(model_file *f) {
+    if (!f) return;
+    for (uint32_t i = 0; i < f->shards; i++) {
+        gguf_free(&f->gguf[i]);
+        safetensors_free(f->header[i]);
+        mapped_close(&f->map[i]);
+    }
+    free(f->map);
+    free(f->gguf);
+    free(f->header);
+    free(f->tensor);
+    free(f->by_name);
+    free(f->owned);
+    free(f->chat_template);
+    free(f);
+}
+
+const model_config *model_file_config(const model_file *f) { return &f->config; }
+uint32_t model_file_count(const model_file *f) { return f->count; }
+const model_file_tensor *model_file_at(const model_file *f, uint32_t i) { return &f->tensor[i]; }
+const char *model_file_chat_template(const model_file *f) { return f->chat_template; }
+
+const model_file_tensor *model_file_find(const model_file *f, const char *name) {
+    model_file_tensor wanted;
+    if (snprintf(wanted.name, sizeof wanted.name, "%s", name) >= (int)sizeof wanted.name) return NULL;
+    const model_file_tensor *key = &wanted, **found;
+    found = bsearch(&key, f->by_name, f->count, sizeof(model_file_tensor *), compare_names);
+    return found ? *found : NULL;
+}
+
+// Element i and i + width / 2 of each head are at 2i and 2i + 1 in `x`; `each` floats are one element.
+static void undo_pairs(const float *x, size_t elements, size_t width, size_t each, float *out) {
+    for (size_t at = 0; at < elements; at++) {
+        size_t head = at / width * width, i = at % width;
+        size_t from = i < width / 2 ? head + 2 * i : head + 2 * (i - width / 2) + 1;
+        memcpy(out + at * each, x + from * each, each * sizeof *out);
+    }
+}
+
+// The rows of a head are moved within `out` by way of a copy of that head.
+static bool undo_pairs_of_matrix(const weight_matrix *w, size_t width, float *out) {
+    size_t elements = w->rows == 1 ? w->cols : w->rows, each = w->rows == 1 ? 1 : w->cols;
+    float *head = malloc(width * each * sizeof *head);
+    if (!head) return false;
+    for (size_t at = 0; at + width <= elements; at += width) {
+        memcpy(head, out + at * each, width * each * sizeof *head);
+        undo_pairs(head, width, width, each, out + at * each);
+    }
+    free(head);
+    return true;
+}
+
+void model_file_values(const model_file_tensor *t, float *out) {
+    const weight_matrix *w = &t->weights;
+    weight_rows(w, 0, w->rows, out);
+    if (!t->rope_pairs) return;
+    BRAID_ALLOCATED(undo_pairs_of_matrix(w, t->head_dim, out), t->head_dim * w->cols * sizeof *out);
+}
+
+// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
+braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
+    braid_err err;
+    if (!f->directory) return gguf_tokenizer(f, out, error);
+    char path[MAPPED_MAX_PATH + 16];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/tokenizer.json", f->path);
+    if (stat(path, &info) != 0) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
+    err = tokenizer_open(f->path, out, error);
+    if (err || tokenizer_size(*out) <= f->config.vocab) return err;
+    err = braid_fail(error, BRAID_FORMAT, "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model",
+                     f->path, (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
+    tokenizer_free(*out);
+    *out = NULL;
+    return err;
+}
