@@ -84,7 +84,8 @@ void json_out_u64(json_out *o, const char *key, uint64_t number) {
     put_text(o, text);
 }
 
-// Writes the fewest digits that read back as the same number.
+// Writes the fewest digits that read back as the same number, and not as a whole number where a
+// reader distinguishes 1.0 from 1.
 static void put_number(json_out *o, const char *key, double number, int digits, bool single) {
     char text[40] = "null";
     for (int i = 1; i <= digits && isfinite(number); i++) {
@@ -92,6 +93,7 @@ static void put_number(json_out *o, const char *key, double number, int digits, 
         double back = single ? (double)strtof(text, NULL) : strtod(text, NULL);
         if (back >= number && back <= number) break;
     }
+    if (isfinite(number) && !strpbrk(text, ".e")) strcat(text, ".0");
     put_key(o, key);
     put_text(o, text);
 }

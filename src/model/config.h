@@ -14,6 +14,10 @@ enum {
     MODEL_MAX_FFN_DIM = 1 << 18,
     MODEL_MAX_VOCAB = 1 << 20,
     MODEL_MAX_CONTEXT = 1 << 20,
+    MODEL_MAX_HEAD_DIM = 1 << 10,
+    MODEL_MAX_QUERY_DIM = 1 << 17,  // heads * head_dim
+    MODEL_MAX_EXPERTS = 1 << 9,
+    MODEL_MAX_EXPERTS_USED = 1 << 6,
 };
 
 // An architecture is a row of rows.c. MODEL_GPT is GPT-2.
@@ -27,6 +31,7 @@ typedef enum model_arch {
     MODEL_GEMMA3,  // the text model
     MODEL_MIXTRAL,
     MODEL_QWEN3_MOE,
+    MODEL_GEMMA2,
     MODEL_ARCHS
 } model_arch;
 
@@ -59,7 +64,7 @@ typedef struct model_config {
     uint32_t head_dim;                // 0: dim / heads
     bool qkv_bias, o_bias, mlp_bias;  // GPT has all of them without these flags
     model_rope rope;
-    float local_rope_theta;  // Gemma 3: of the layers with a window, which are not scaled
+    float local_rope_theta;  // Gemma 3: of the layers with a window, whose rope is not scaled
     uint32_t window;         // keys that a token of a windowed layer sees, itself included; 0: all
     // Bit i % 64 of word i / 64 is layer i.
     uint64_t windowed[MODEL_MAX_LAYERS / 64];   // layers with the window
@@ -73,12 +78,27 @@ typedef struct model_config {
 } model_config;
 
 // Checks all relations (dim divisible by heads, even head width for RoPE, heads divisible by
-// kv_heads, ...).
+// kv_heads, ...), and that the architecture's row (rows.h) has every switch that is set.
 braid_err model_config_check(const model_config *config, braid_error *error);
+
+// The first member in which two checked configs describe different models, with its values; false:
+// they are the same. Of a set of layers the values are those of one layer. Members that the
+// architecture does not use, and zeros that mean another value, do not differ.
+typedef struct model_difference {
+    const char *member;
+    double first, second;
+} model_difference;
+bool model_config_differ(const model_config *a, const model_config *b, model_difference *out);
+
+// The n of an attention_scale that is 1 / sqrt(n), as config.json of Gemma has it; 0: there is none.
+uint32_t model_query_scalar(const model_config *c);
 
 static inline uint32_t model_head_dim(const model_config *c) { return c->head_dim ? c->head_dim : c->dim / c->heads; }
 static inline bool model_layer_windowed(const model_config *c, uint32_t layer) {
     return c->window && (c->windowed[layer / 64] >> layer % 64 & 1);
+}
+static inline void model_set_layer(uint64_t layers[MODEL_MAX_LAYERS / 64], uint32_t layer) {
+    layers[layer / 64] |= (uint64_t)1 << layer % 64;
 }
 static inline bool model_layer_rotated(const model_config *c, uint32_t layer) {
     return c->arch != MODEL_GPT && !(c->unrotated[layer / 64] >> layer % 64 & 1);

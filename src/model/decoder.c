@@ -120,6 +120,7 @@ braid_err decoder_new(const model_config *config, const float *parameters, bool 
                       decoder **out, braid_error *error) {
     *out = NULL;
     braid_err err = model_config_check(config, error);
+    if (!err && !model_is_plain(config)) err = braid_fail(error, BRAID_CONFIG, "model: only plain llama and gpt are computed");
     if (err) return err;
     decoder *d = calloc(1, sizeof *d);
     if (!d) return braid_fail(error, BRAID_MEMORY, "no memory for this model");

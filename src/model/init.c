@@ -1,12 +1,11 @@
 // Initial values: normal with the layout's deviation (projections into the residual stream are
-// divided by sqrt(2 layers), as in GPT-2), norm weights 1, biases 0. Element e of a tensor depends
-// on (seed, name, e) alone, so no split changes it.
+// divided by sqrt(2 layers), as in GPT-2), norms are the identity, biases 0. Element e of a tensor
+// depends on (seed, name, e) alone, so no split changes it.
 #include "base/rng.h"
 #include "model/stage_inner.h"
 #include "tensor/elementary.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { ELEMENTS_PER_TASK = 1 << 14 };
 
@@ -42,19 +41,14 @@ static void init_normal(const void *context, size_t begin, size_t end) {
     }
 }
 
-static bool is_bias(const char *name) {
-    size_t length = strlen(name);
-    return length > 5 && strcmp(name + length - 5, ".bias") == 0;
-}
-
 void stage_init(const stage *s, float *parameters, uint64_t seed) {
     for (uint32_t i = 0; i < s->layout.tensors; i++) {
         const stage_tensor *t = &s->layout.tensor[i];
         float *values = parameters + t->offset;
-        init_job job = {values, s->layout.deviation[i], rng_seed(seed, name_hash(t->name))};
-        if (t->decay)
+        init_job job = {values, s->layout.start[i].deviation, rng_seed(seed, name_hash(t->name))};
+        if (job.deviation > 0)
             tensor_pool_ranges(s->pool, t->elements, ELEMENTS_PER_TASK, init_normal, &job);
         else
-            for (size_t e = 0; e < t->elements; e++) values[e] = is_bias(t->name) ? 0.0f : 1.0f;
+            for (size_t e = 0; e < t->elements; e++) values[e] = s->layout.start[i].value;
     }
 }

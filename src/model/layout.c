@@ -1,150 +1,143 @@
 #include "model/layout.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+static const float deviation = 0.02f;  // the initializer_range of GPT-2 and LLaMA
 
 typedef struct builder {
     const model_config *config;
     layout *out;
-    uint32_t canonical;  // offset of the next tensor
-    float residual;      // deviation of the projections that add to the residual stream
+    float residual;          // deviation of the projections that add to the residual stream
+    size_t at[MODEL_ROLES];  // offset of the last tensor of each role; of an expert's roles, of expert 0
 } builder;
 
-static const float deviation = 0.02f;  // the initializer_range of GPT-2 and LLaMA
-
-static uint32_t tensors_before_blocks(const model_config *c) { return c->arch == MODEL_GPT ? 2 : 1; }
-static uint32_t tensors_per_block(const model_config *c) { return c->arch == MODEL_GPT ? 12 : 9; }
-static uint32_t tensors_after_blocks(const model_config *c) {
-    return (c->arch == MODEL_GPT ? 2u : 1u) + (c->tied ? 0u : 1u);
+static layout_start start_of(const builder *b, const model_tensor *t) {
+    const model_row *row = model_row_of(b->config->arch);
+    switch (t->role) {
+    case ROLE_O:
+    case ROLE_DOWN:
+    case ROLE_EXPERT_DOWN: return (layout_start){b->residual, 0};
+    case ROLE_NORM1:
+    case ROLE_NORM2:
+    case ROLE_POST1:
+    case ROLE_POST2:
+    case ROLE_Q_NORM:
+    case ROLE_K_NORM:
+    case ROLE_NORM: return (layout_start){0, row->norm_plus_one ? 0.0f : 1.0f};
+    default: return (layout_start){t->vector ? 0 : deviation, 0};
+    }
 }
 
-uint32_t model_tensor_count(const model_config *config) {
-    return tensors_before_blocks(config) + config->layers * tensors_per_block(config) + tensors_after_blocks(config);
-}
-
-void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_stage, uint32_t stages, uint16_t *out) {
-    uint32_t next = 0, count = model_tensor_count(config);
-    for (; next < tensors_before_blocks(config); next++) out[next] = 0;
-    for (uint32_t at = 0; at < stages; at++)
-        for (uint32_t i = 0; i < blocks_per_stage[at] * tensors_per_block(config); i++) out[next++] = (uint16_t)at;
-    for (; next < count; next++) out[next] = 0;
-}
-
-static size_t add_tensor(builder *b, const char *name, uint32_t rows, uint32_t cols, float spread) {
+static void add_tensor(builder *b, uint32_t canonical) {
     layout *l = b->out;
-    stage_tensor *t = &l->tensor[l->tensors];
-    snprintf(t->name, sizeof t->name, "%s", name);
-    t->canonical = b->canonical++;
-    t->rows = rows;
-    t->cols = cols;
-    t->dims = spread > 0.0f ? 2 : 1;
-    t->decay = t->dims == 2;
-    t->offset = l->parameters;
-    t->elements = (size_t)rows * cols;
-    l->deviation[l->tensors++] = spread;
-    l->parameters += t->elements;
-    return t->offset;
+    stage_tensor *to = &l->tensor[l->tensors];
+    model_tensor t;
+    model_tensor_at(b->config, canonical, &t);
+    memcpy(to->name, t.name, sizeof to->name);
+    to->canonical = canonical;
+    to->rows = t.vector ? t.cols : t.rows;
+    to->cols = t.vector ? 1 : t.cols;
+    to->dims = t.vector ? 1 : 2;
+    to->decay = !t.vector;
+    to->offset = l->parameters;
+    to->elements = (size_t)t.rows * t.cols;
+    l->start[l->tensors++] = start_of(b, &t);
+    l->parameters += to->elements;
+    if (t.expert == 0) b->at[t.role] = to->offset;
 }
 
-static size_t add_block_tensor(builder *b, uint32_t layer, const char *suffix, uint32_t rows, uint32_t cols,
-                               float spread) {
-    char name[sizeof b->out->tensor->name];
-    const char *prefix = b->config->arch == MODEL_GPT ? "transformer.h" : "model.layers";
-    snprintf(name, sizeof name, "%s.%u.%s", prefix, layer, suffix);
-    return add_tensor(b, name, rows, cols, spread);
+static layout_norm norm_at(const builder *b, model_role weight, model_role bias) {
+    return (layout_norm){b->at[weight], b->at[bias]};
 }
 
-static void build_llama_block(builder *b, uint32_t layer, layout_block *k) {
+// Adjacent matrices, of which `weight` is the first; so are the biases.
+static layout_linear linear_at(const builder *b, model_role weight, model_role bias, uint32_t in, uint32_t out) {
+    return (layout_linear){.weight = b->at[weight],
+                           .bias = b->at[bias],
+                           .in = in,
+                           .out = out,
+                           .conv1d = model_row_of(b->config->arch)->transposed,
+                           .has_bias = model_has(b->config, bias)};
+}
+
+static void build_attention(const builder *b, layout_block *k) {
     const model_config *c = b->config;
-    uint32_t dim = c->dim, kv = c->dim / c->heads * c->kv_heads, ffn = c->ffn_dim;
-    k->norm1.weight = add_block_tensor(b, layer, "input_layernorm.weight", dim, 1, 0.0f);
-    k->qkv = (layout_linear){.in = dim, .out = dim + 2 * kv, .parts = 3, .part_out = {dim, kv, kv}};
-    k->qkv.weight = add_block_tensor(b, layer, "self_attn.q_proj.weight", dim, dim, deviation);
-    add_block_tensor(b, layer, "self_attn.k_proj.weight", kv, dim, deviation);
-    add_block_tensor(b, layer, "self_attn.v_proj.weight", kv, dim, deviation);
-    k->o = (layout_linear){.in = dim, .out = dim, .parts = 1, .part_out = {dim}};
-    k->o.weight = add_block_tensor(b, layer, "self_attn.o_proj.weight", dim, dim, b->residual);
-    k->norm2.weight = add_block_tensor(b, layer, "post_attention_layernorm.weight", dim, 1, 0.0f);
-    k->up = (layout_linear){.in = dim, .out = 2 * ffn, .parts = 2, .part_out = {ffn, ffn}};
-    k->up.weight = add_block_tensor(b, layer, "mlp.gate_proj.weight", ffn, dim, deviation);
-    add_block_tensor(b, layer, "mlp.up_proj.weight", ffn, dim, deviation);
-    k->down = (layout_linear){.in = ffn, .out = dim, .parts = 1, .part_out = {dim}};
-    k->down.weight = add_block_tensor(b, layer, "mlp.down_proj.weight", dim, ffn, b->residual);
+    uint32_t queries = c->heads * model_head_dim(c), keys = c->kv_heads * model_head_dim(c), all = queries + 2 * keys;
+    if (model_has(c, ROLE_QKV))
+        k->qkv = linear_at(b, ROLE_QKV, ROLE_QKV_BIAS, c->dim, all);
+    else
+        k->qkv = linear_at(b, ROLE_Q, ROLE_Q_BIAS, c->dim, all);
+    k->o = linear_at(b, ROLE_O, ROLE_O_BIAS, queries, c->dim);
+    k->q_norm = norm_at(b, ROLE_Q_NORM, ROLE_Q_NORM);
+    k->k_norm = norm_at(b, ROLE_K_NORM, ROLE_K_NORM);
 }
 
-static layout_norm build_gpt_norm(builder *b, uint32_t layer, const char *weight, const char *bias) {
-    layout_norm n;
-    n.weight = add_block_tensor(b, layer, weight, b->config->dim, 1, 0.0f);
-    n.bias = add_block_tensor(b, layer, bias, b->config->dim, 1, 0.0f);
-    return n;
+static void build_mlp(const builder *b, layout_block *k) {
+    const model_config *c = b->config;
+    uint32_t dim = c->dim, ffn = c->ffn_dim, narrow = c->expert_ffn_dim;
+    if (model_row_of(c->arch)->mixture) {
+        k->router = linear_at(b, ROLE_ROUTER, ROLE_UP_BIAS, dim, c->experts);
+        k->expert_up = linear_at(b, ROLE_EXPERT_GATE, ROLE_UP_BIAS, dim, 2 * narrow);
+        k->expert_down = linear_at(b, ROLE_EXPERT_DOWN, ROLE_DOWN_BIAS, narrow, dim);
+        k->expert_floats = 3 * (size_t)dim * narrow;
+        return;
+    }
+    if (model_has(c, ROLE_GATE))
+        k->up = linear_at(b, ROLE_GATE, ROLE_GATE_BIAS, dim, 2 * ffn);
+    else
+        k->up = linear_at(b, ROLE_UP, ROLE_UP_BIAS, dim, ffn);
+    k->down = linear_at(b, ROLE_DOWN, ROLE_DOWN_BIAS, ffn, dim);
 }
 
-static layout_linear build_conv1d(builder *b, uint32_t layer, const char *weight, const char *bias, uint32_t in,
-                                  uint32_t out, float spread) {
-    layout_linear l = {.in = in, .out = out, .conv1d = true, .has_bias = true, .parts = 1, .part_out = {out}};
-    l.weight = add_block_tensor(b, layer, weight, in, out, spread);
-    l.bias = add_block_tensor(b, layer, bias, out, 1, 0.0f);
-    return l;
-}
-
-static void build_gpt_block(builder *b, uint32_t layer, layout_block *k) {
-    uint32_t dim = b->config->dim, ffn = b->config->ffn_dim;
-    k->norm1 = build_gpt_norm(b, layer, "ln_1.weight", "ln_1.bias");
-    k->qkv = build_conv1d(b, layer, "attn.c_attn.weight", "attn.c_attn.bias", dim, 3 * dim, deviation);
-    k->o = build_conv1d(b, layer, "attn.c_proj.weight", "attn.c_proj.bias", dim, dim, b->residual);
-    k->norm2 = build_gpt_norm(b, layer, "ln_2.weight", "ln_2.bias");
-    k->up = build_conv1d(b, layer, "mlp.c_fc.weight", "mlp.c_fc.bias", dim, ffn, deviation);
-    k->down = build_conv1d(b, layer, "mlp.c_proj.weight", "mlp.c_proj.bias", ffn, dim, b->residual);
+static void build_block(builder *b, uint32_t layer, layout_block *k) {
+    uint32_t each = model_tensors_per_block(b->config), first = model_tensors_before(b->config) + layer * each;
+    k->first = b->out->parameters;
+    for (uint32_t i = 0; i < each; i++) add_tensor(b, first + i);
+    k->norm1 = norm_at(b, ROLE_NORM1, ROLE_NORM1_BIAS);
+    k->norm2 = norm_at(b, ROLE_NORM2, ROLE_NORM2_BIAS);
+    k->post1 = norm_at(b, ROLE_POST1, ROLE_POST1);
+    k->post2 = norm_at(b, ROLE_POST2, ROLE_POST2);
+    build_attention(b, k);
+    build_mlp(b, k);
 }
 
 static void build_embeddings(builder *b) {
-    const model_config *c = b->config;
-    bool gpt = c->arch == MODEL_GPT;
-    b->canonical = 0;
-    b->out->embedding =
-        add_tensor(b, gpt ? "transformer.wte.weight" : "model.embed_tokens.weight", c->vocab, c->dim, deviation);
-    if (gpt) b->out->positions = add_tensor(b, "transformer.wpe.weight", c->context, c->dim, deviation);
+    for (uint32_t i = 0; i < model_tensors_before(b->config); i++) add_tensor(b, i);
+    b->out->embedding = b->at[ROLE_EMBEDDING];
+    b->out->positions = b->at[ROLE_POSITIONS];
 }
 
 static void build_head(builder *b) {
     const model_config *c = b->config;
-    bool gpt = c->arch == MODEL_GPT;
-    b->canonical = tensors_before_blocks(c) + c->layers * tensors_per_block(c);
-    b->out->norm.weight = add_tensor(b, gpt ? "transformer.ln_f.weight" : "model.norm.weight", c->dim, 1, 0.0f);
-    if (gpt) b->out->norm.bias = add_tensor(b, "transformer.ln_f.bias", c->dim, 1, 0.0f);
-    b->out->head = c->tied ? b->out->embedding : add_tensor(b, "lm_head.weight", c->vocab, c->dim, deviation);
+    uint32_t first = model_tensors_before(c) + c->layers * model_tensors_per_block(c);
+    for (uint32_t i = first; i < model_tensor_count(c); i++) add_tensor(b, i);
+    b->out->norm = norm_at(b, ROLE_NORM, ROLE_NORM_BIAS);
+    b->out->head = c->tied ? b->out->embedding : b->at[ROLE_HEAD];
 }
 
 braid_err layout_new(const model_config *config, const stage_shape *shape, layout *out, braid_error *error) {
-    uint32_t blocks = shape->layer_end - shape->layer_begin;
-    size_t most = (size_t)blocks * tensors_per_block(config) + tensors_before_blocks(config) +
-                  tensors_after_blocks(config);
+    uint32_t blocks = shape->layer_end - shape->layer_begin, each = model_tensors_per_block(config);
+    size_t most = model_tensor_count(config) - (size_t)(config->layers - blocks) * each;
     *out = (layout){.blocks = blocks};
     out->tensor = calloc(most, sizeof *out->tensor);
-    out->deviation = calloc(most, sizeof *out->deviation);
+    out->start = calloc(most, sizeof *out->start);
     out->block = calloc(blocks ? blocks : 1, sizeof *out->block);
-    if (!out->tensor || !out->deviation || !out->block) {
+    if (!out->tensor || !out->start || !out->block) {
         layout_free(out);
         return braid_fail(error, BRAID_MEMORY, "no memory for the list of %zu tensors", most);
     }
     builder b = {.config = config, .out = out, .residual = deviation / sqrtf(2.0f * (float)config->layers)};
     if (shape->ends) build_embeddings(&b);
-    for (uint32_t i = 0; i < blocks; i++) {
-        uint32_t layer = shape->layer_begin + i;
-        b.canonical = tensors_before_blocks(config) + layer * tensors_per_block(config);
-        if (config->arch == MODEL_GPT)
-            build_gpt_block(&b, layer, &out->block[i]);
-        else
-            build_llama_block(&b, layer, &out->block[i]);
-    }
+    for (uint32_t i = 0; i < blocks; i++) build_block(&b, shape->layer_begin + i, &out->block[i]);
     if (shape->ends) build_head(&b);
     return BRAID_OK;
 }
 
 void layout_free(layout *l) {
     free(l->tensor);
-    free(l->deviation);
+    free(l->start);
     free(l->block);
     *l = (layout){0};
 }

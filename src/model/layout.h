@@ -11,22 +11,30 @@ typedef struct layout_linear {
     size_t weight, bias;
     uint32_t in, out;
     bool conv1d, has_bias;
-    uint32_t parts, part_out[3];
 } layout_linear;
 
 typedef struct layout_norm {
     size_t weight, bias;
 } layout_norm;
 
+// Norms and matrices that the architecture lacks are zero. Those of expert e are `expert_floats` * e
+// elements after expert_up and expert_down.
 typedef struct layout_block {
-    layout_norm norm1, norm2;
-    layout_linear qkv, o, up, down;
+    size_t first;  // the block's first element
+    layout_norm norm1, norm2, post1, post2, q_norm, k_norm;
+    layout_linear qkv, o, up, down, router, expert_up, expert_down;
+    size_t expert_floats;
 } layout_block;
+
+// How the values of a tensor begin: normal with `deviation`, or all equal to `value` where that is 0.
+typedef struct layout_start {
+    float deviation, value;
+} layout_start;
 
 typedef struct layout {
     uint32_t tensors, blocks;
     stage_tensor *tensor;  // canonical order
-    float *deviation;      // deviation of each tensor's initial values; 0: norm weights are 1, biases 0
+    layout_start *start;   // of each tensor
     layout_block *block;
     size_t parameters;
     // stage 0

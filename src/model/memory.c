@@ -182,7 +182,7 @@ size_t stage_sum_overhang(const stage *s, size_t element_bytes) {
     size_t over = sum > blocks * block ? sum - blocks * block : 0;
     for (uint32_t end = blocks, first; end > 0; end = first) {
         first = stage_blocks_from(s, end);
-        size_t made = sum - s->layout.block[first].norm1.weight * element_bytes, free_now = (blocks - end) * block;
+        size_t made = sum - s->layout.block[first].first * element_bytes, free_now = (blocks - end) * block;
         if (made > over + free_now) over = made - free_now;
     }
     return aligned(over);

@@ -39,6 +39,7 @@ braid_err stage_new(const model_config *config, const stage_shape *shape, tensor
                     braid_error *error) {
     *out = NULL;
     braid_err err = model_config_check(config, error);
+    if (!err && !model_is_plain(config)) err = braid_fail(error, BRAID_CONFIG, "model: only plain llama and gpt are computed");
     if (!err) err = check_shape(config, shape, error);
     if (err) return err;
     stage *s = calloc(1, sizeof *s);

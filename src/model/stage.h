@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "model/config.h"
+#include "model/rows.h"
 #include "tensor/pool.h"
 
 #include <stddef.h>
@@ -20,9 +21,8 @@ enum { STAGE_MAX_ROWS = 1 << 20 };  // tokens per sequence of a microbatch
 
 // One parameter tensor of a stage.
 typedef struct stage_tensor {
-    char name[96];        // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
-    // position in the canonical order of the whole model: embeddings, blocks, final norm, head
-    uint32_t canonical;
+    char name[MODEL_TENSOR_NAME];  // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
+    uint32_t canonical;            // position in the canonical order of the whole model (rows.h)
     uint32_t rows, cols;  // cols == 1 for vectors (then one-dimensional in files)
     uint8_t dims;         // 1 or 2
     bool decay;           // weight decay applies (matrices, not vectors)
@@ -58,9 +58,6 @@ void stage_free(stage *s);
 size_t stage_parameters(const stage *s);  // elements
 uint32_t stage_tensor_count(const stage *s);
 const stage_tensor *stage_tensors(const stage *s);  // canonical order
-uint32_t model_tensor_count(const model_config *config);
-// out[model_tensor_count] = the stage of each canonical tensor, for blocks_per_stage[stages].
-void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_stage, uint32_t stages, uint16_t *out);
 
 // Sets the parameter array (stage_parameters elements, borrowed). Another array may be set later.
 void stage_bind(stage *s, float *parameters);

@@ -41,13 +41,19 @@ void tensor_norm_gradient_rows(const tensor_norm_gradient *g, size_t first, size
 void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums);
 
 // Rotary positions (Su et al. 2021) in Hugging Face's convention: elements i and i + width / 2 of a
-// head form the rotated pair. tables[tokens, width / 2] from tensor_rope_tables.
+// head form the rotated pair. tables[tokens, width / 2] from tensor_rope_tables (model/rope.h for
+// scaled ones).
 typedef struct tensor_rope {
     size_t width;
     const float *cosines, *sines;
 } tensor_rope;
 
 void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines, float *sines);
+// theta^(-2 pair / width), the angle in radians by which a pair turns from one token to the next.
+double tensor_rope_rate(size_t pair, size_t width, float theta);
+// The column of one pair in tables[tokens, half], for another rate; the values are multiplied by
+// `scale`.
+void tensor_rope_table(size_t tokens, size_t half, size_t pair, double rate, double scale, float *cosines, float *sines);
 // On the calling thread: to[rows, width] = from[rows, width] of one head, rotated to positions
 // first .. first + rows - 1. `inverse` rotates back, which is the gradient. The arrays do not
 // overlap.

@@ -377,29 +377,10 @@ void checkpoint_nothing_to_do(uint64_t done, uint64_t described, char text[CHECK
 }
 
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error) {
-    const model_config *has = &c->model;
-    const struct {
-        const char *what;
-        double has, wants;
-    } facts[] = {
-        {"architecture", has->arch, model->arch},
-        {"dim", has->dim, model->dim},
-        {"layers", has->layers, model->layers},
-        {"heads", has->heads, model->heads},
-        {"kv_heads", has->kv_heads, model->kv_heads},
-        {"ffn_dim", has->ffn_dim, model->ffn_dim},
-        {"vocab", has->vocab, model->vocab},
-        {"context", has->context, model->context},
-        {"tied", has->tied, model->tied},
-        {"norm_eps", (double)has->norm_eps, (double)model->norm_eps},
-        {"rope_theta", model->arch == MODEL_LLAMA ? (double)has->rope_theta : 0,
-         model->arch == MODEL_LLAMA ? (double)model->rope_theta : 0},
-    };
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        if (facts[i].has < facts[i].wants || facts[i].has > facts[i].wants)
-            return braid_fail(error, BRAID_CONFIG,
-                              "the checkpoint '%s' is of another model: its %s is %g, the run's is %g", c->path,
-                              facts[i].what, facts[i].has, facts[i].wants);
+    model_difference d;
+    if (model_config_differ(&c->model, model, &d))
+        return braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' is of another model: its %s is %g, the run's is %g",
+                          c->path, d.member, d.first, d.second);
     return BRAID_OK;
 }
 

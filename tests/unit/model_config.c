@@ -88,7 +88,7 @@ static void test_relations(void **state) {
     expect_refused(&c, "norm_eps");
     c = gpt, c.kv_heads = 1;
     expect_refused(&c, "kv_heads");
-    c = gpt, c.arch = (model_arch)2;
+    c = gpt, c.arch = MODEL_ARCHS;
     expect_refused(&c, "architecture");
 }
 

@@ -2,17 +2,22 @@
 #include "tensor/elementary.h"
 #include "tensor/kernels.h"
 
-void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines, float *sines) {
-    size_t half = width / 2;
-    for (size_t i = 0; i < half; i++) {
-        double rate = elementary_exp(-2.0 * (double)i / (double)width * elementary_log((double)theta));
-        for (size_t t = 0; t < tokens; t++) {
-            double sine, cosine;
-            elementary_sin_cos((double)t * rate, &sine, &cosine);
-            cosines[t * half + i] = (float)cosine;
-            sines[t * half + i] = (float)sine;
-        }
+void tensor_rope_table(size_t tokens, size_t half, size_t pair, double rate, double scale, float *cosines, float *sines) {
+    for (size_t t = 0; t < tokens; t++) {
+        double sine, cosine;
+        elementary_sin_cos((double)t * rate, &sine, &cosine);
+        cosines[t * half + pair] = (float)(cosine * scale);
+        sines[t * half + pair] = (float)(sine * scale);
     }
+}
+
+double tensor_rope_rate(size_t pair, size_t width, float theta) {
+    return elementary_exp(-2.0 * (double)pair / (double)width * elementary_log((double)theta));
+}
+
+void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines, float *sines) {
+    for (size_t i = 0; i < width / 2; i++)
+        tensor_rope_table(tokens, width / 2, i, tensor_rope_rate(i, width, theta), 1, cosines, sines);
 }
 
 TENSOR_WIDE
