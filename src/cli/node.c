@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
+    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory;
     bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
@@ -133,6 +133,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay learns the run from the leader; leave out --run, or add --data");
+    if (*role == NODE_RELAY && f->from) return braid_fail(error, BRAID_ARGUMENT, "a relay gets the weights from the run; leave out --from, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number outlives no more deaths than one less; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a shadow alone; leave out --lead, --data and --shadow");
@@ -160,7 +161,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err && f->beside) err = beside_read(f, config, error);
     if (err || !f->run) return err;
     config->run = run;
-    err = cli_load_run(f->run, run, error);
+    err = cli_load_run(f->run, f->from, run, error);
     if (!err && f->continues && !run->checkpoint[0]) err = braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", f->run);
     if (!err && run->private_data > 0 && !f->identity && !f->supervised)
         err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: the data are private (data.private), and when this peer comes back it must be known as itself");
@@ -231,6 +232,7 @@ int cli_node(int argc, char **argv) {
         {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew is for the log alone, as in braid up, whose logs always begin anew"},
         {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
+        {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "with --lead and --data: start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same", .fallback = "model.from of the run, else the seed"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: which of the texts is this data peer's, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "any that is free"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: begin when these many data peers are there, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},

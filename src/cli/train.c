@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "node/clock.h"
 #include "node/run_data.h"
+#include "node/start_model.h"
 #include "node/stop.h"
 #include "train/run.h"
 #include "train/run_notes.h"
@@ -24,13 +25,14 @@ typedef struct train_flags {
     bool solo, json, anew, continues;
     uint64_t threads, iterations, max_memory;
     uint64_t stop_within_ns;
-    const char *resume, *save;
+    const char *resume, *from, *save;
     machine machine;
 } train_flags;
 
 typedef struct train_view {
     const run_config *run;
     report *report;
+    char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     char unsaved[512];  // why the last checkpoint could not be written
     // Limit of an orderly end, and the time of its request (0: none).
     uint64_t within_ns, asked_ns;
@@ -135,6 +137,7 @@ static int train_run(train_view *view, const train_data *data, const train_flags
                           .data = data,
                           .threads = (unsigned)flags->threads,
                           .resume = flags->resume,
+                          .model = view->model[0] ? view->model : NULL,
                           .anew = flags->anew,
                           .continues = flags->continues,
                           .until = flags->iterations,
@@ -160,7 +163,7 @@ static int train_file(const char *path, const train_flags *flags) {
     static run_config run;  // too large for the stack
     braid_error error = {0};
     train_data *data = NULL;
-    braid_err err = cli_load_run(path, &run, &error);
+    braid_err err = cli_load_run(path, flags->from, &run, &error);
     if (!err && flags->save &&
         snprintf(run.checkpoint, sizeof run.checkpoint, "%s", flags->save) >= (int)sizeof run.checkpoint)
         err = braid_fail(&error, BRAID_LIMIT, "the path given to --save is too long");
@@ -170,7 +173,8 @@ static int train_file(const char *path, const train_flags *flags) {
     train_view view = {.run = &run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
     if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
     const run_data_config texts = {.run = &run, .threads = (unsigned)flags->threads, .describes = true, .context = &view, .note = show_note};
-    err = run_data_open(&texts, &data, &error);
+    err = start_model_make(&run, show_note, &view, view.model, &error);
+    if (!err) err = run_data_open(&texts, &data, &error);
     if (err) report_free(view.report);
     int code = err ? cli_complain(CLI_USAGE, "train", "%s", error.text) : train_run(&view, data, flags);
     train_data_free(data);
@@ -194,6 +198,8 @@ int cli_train(int argc, char **argv) {
         {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done",
          .fallback = "what the run says"},
         {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "go on from this checkpoint, a swarm's too"},
+        {"from", OPTION_TEXT, &flags.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file",
+         .fallback = "model.from of the run, else the seed"},
         {"anew", OPTION_SWITCH, &flags.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
         {"continue", OPTION_SWITCH, &flags.continues, .help = "go on from the run's newest checkpoint where they go; without one begin, or start from --resume"},
         {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "where checkpoints go",

@@ -183,7 +183,9 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
         argument_text(a, "--identity", a->key);
     }
     if (role != CHILD_RELAY) argument_log(s, c, a);
-    argument_text(a, "--resume", s->resume);
+    // a relay on this machine need not fetch the model's weights
+    argument_text(a, "--resume", role == CHILD_RELAY && !s->resume && *s->model ? s->model : s->resume);
+    if (role != CHILD_RELAY) argument_text(a, "--from", s->from);
     if (s->continues && role != CHILD_RELAY) argument_add(a, "--continue");
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", ticket_for_joiner(s));

@@ -11,6 +11,8 @@
 #include "cli/up_restart.h"
 #include "node/fault.h"
 #include "node/measure.h"
+#include "train/run.h"
+#include "train/files.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -170,7 +172,9 @@ struct swarm {
     rng random;
 
     // Parameters of the children.
-    const char *run_path, *resume, *log, *trace, *measure;
+    const char *run_path, *resume, *from, *log, *trace, *measure;
+    run_config *run;
+    char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     bool private_data;
     bool elastic;               // ... and the run continues without a data peer after a while
     bool anew;                  // newer checkpoints are set aside
@@ -304,5 +308,8 @@ bool losses_know_takeover(const swarm *s, const report_event *news);
 // Prints at the end one line per loss, with the repairs that it caused. Prints nothing with --json,
 // which has the events.
 void losses_tell(const swarm *s);
+
+// up_data.c
+braid_err swarm_prepare_data(swarm *s, braid_error *error);
 
 #endif

@@ -4,16 +4,14 @@
 #include "data/batch.h"
 #include "data/documents.h"
 #include "data/ends.h"
+#include "data/place.h"
 #include "data/sources.h"
 #include "format/quantity.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,30 +61,14 @@ static braid_hash key_of(const builder *b) {
     return sha256_final(&s);
 }
 
-static braid_err make_directories(char *path, braid_error *error) {
-    for (char *slash = path; slash;) {
-        slash = strchr(slash + 1, '/');
-        if (slash) *slash = 0;
-        bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
-        if (slash) *slash = '/';
-        if (!made) return braid_fail(error, BRAID_IO, "cannot make the directory '%s' for the cache of tokens: %s; set data.cache", path, strerror(errno));
-    }
-    return BRAID_OK;
-}
-
 static braid_err place_of(builder *b, braid_error *error) {
-    char directory[DATA_MAX_PATH - 64], name[2 * KEY_BYTES + 1];
-    const char *given = b->source->directory, *cache_home = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int length;
-    if (given && *given) length = snprintf(directory, sizeof directory, "%s", given);
-    else if (cache_home && *cache_home == '/') length = snprintf(directory, sizeof directory, "%s/braid", cache_home);
-    else if (home && *home == '/') length = snprintf(directory, sizeof directory, "%s/.cache/braid", home);
-    else return braid_fail(error, BRAID_CONFIG, "there is no home directory for the cache of tokens; set data.cache");
-    if (length >= (int)sizeof directory) return braid_fail(error, BRAID_LIMIT, "the path of data.cache is too long");
+    char directory[PLACE_MAX_PATH], name[2 * KEY_BYTES + 1];
+    braid_err err = place_directory(b->source->directory, directory, error);
+    if (err) return err;
     b->about.key = key_of(b);
     id_hex(b->about.key.bytes, KEY_BYTES, name);
-    snprintf(b->path, sizeof b->path, "%s/%s.tokens", directory, name);
-    return make_directories(directory, error);
+    if (snprintf(b->path, sizeof b->path, "%s/%s.tokens", directory, name) < (int)sizeof b->path) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "the path of data.cache is too long");
 }
 
 // ---- tokenising ----
@@ -185,24 +167,11 @@ static braid_err write_cache(builder *b, braid_error *error) {
 
 // ---- one maker at a time ----
 
-static braid_err lock(const builder *b, int *fd, braid_error *error) {
-    char path[DATA_MAX_PATH + 8];
-    snprintf(path, sizeof path, "%s.lock", b->path);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*fd < 0) return braid_fail(error, BRAID_IO, "cannot write '%s': %s; set data.cache to a directory that can be written", path, strerror(errno));
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
-    if (errno == EWOULDBLOCK) note(b, "another process tokenises the same sources; waiting for it");
-    int code;
-    do code = flock(*fd, LOCK_EX);
-    while (code != 0 && errno == EINTR);
-    return code == 0 ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot lock '%s': %s; set data.cache to a local directory", path, strerror(errno));
-}
-
 static braid_err open_existing(const builder *b, cache **out, braid_error *error) { return cache_open(b->path, &b->about.key, out, error); }
 
 static braid_err make(builder *b, cache **out, braid_error *error) {
     int fd = -1;
-    braid_err err = lock(b, &fd, error);
+    braid_err err = place_lock(b->path, b->source->note, b->source->context, &fd, error);
     if (!err) {
         braid_error why = {0};
         err = open_existing(b, out, &why);  // another process may have made it meanwhile

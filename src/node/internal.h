@@ -95,6 +95,7 @@ struct node {
     ticket named;            // the ticket that the user gave; config.leader is the leader as far as is known
     bool goes_on;            // NODE_LEADER: the run of the log that was found continues
     char resume[FILES_MAX_PATH];  // the checkpoint that `continues` found
+    char model[FILES_MAX_PATH];   // the checkpoint of the model that the run starts from; "": none
     bool nothing;            // NODE_LEADER: the checkpoint to continue from already completes the run
     int lock;                // on the checkpoint directory, -1: none
     log_entry base;          // a LOG_BASE that is being stored

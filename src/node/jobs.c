@@ -165,10 +165,11 @@ static void find_saved(jobs *j, const job *work, job_result *result) {
 // Initialises the worker's own stage from the seed or from a checkpoint.
 static void state_init(jobs *j, const job *work, job_result *result) {
     bool loaded = j->untouched && checkpoint_version(j->start) == work->version;
-    checkpoint *from = work->version == 0 || loaded ? NULL : checkpoint_at(j, work->version);
+    bool seeded = work->version == 0 && !run_has_model(j->config.run);
+    checkpoint *from = seeded || loaded ? NULL : checkpoint_at(j, work->version);
     j->untouched = false;
     if (from && !worker_load(j->worker, from, &j->why)) loaded = true;
-    if (work->version == 0 || loaded) worker_run(j->worker, work, &j->access, result);
+    if (seeded || loaded) worker_run(j->worker, work, &j->access, result);
     else result->failed = true;
 }
 

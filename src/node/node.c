@@ -9,6 +9,7 @@
 #include "node/log_thread.h"
 #include "node/plan.h"
 #include "node/run_data.h"
+#include "node/start_model.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_claim.h"
 #include "train/kernel_class.h"
@@ -62,7 +63,8 @@ static braid_err open_run(node *n, braid_error *error) {
     if (n->config.role == NODE_RELAY) return BRAID_OK;
     n->run = *n->config.run;
     if (n->config.max_memory == 0) n->config.max_memory = n->run.max_memory;
-    braid_err err = open_data(n, error);
+    braid_err err = start_model_make(&n->run, say_note, n, n->model, error);
+    if (!err) err = open_data(n, error);
     if (!err) err = try_to_save(n, error);
     if (err) return err;
     braid_hash data = train_data_hash(n->data);
@@ -175,11 +177,16 @@ static braid_err claim_checkpoints(node *n, braid_error *error) {
     return checkpoint_claim(&start, &n->lock, error);
 }
 
+static void start_from_model(node *n) {
+    if (!n->config.resume && n->model[0]) n->config.resume = n->model;
+}
+
 // A leader reports faults of its checkpoint and log immediately; other peers first ask which run it
 // is.
 static braid_err prepare_leader(node *n, braid_error *error) {
     braid_err err = node_find_first_log(n, error);
     if (!err) err = node_find_newest(n, error);
+    start_from_model(n);
     if (!err) err = prepare(n, error);
     uint64_t done = err ? 0 : jobs_start_version(n->jobs), wanted = n->run.recipe.iterations;
     if (!err && !n->goes_on && done > wanted)
@@ -210,6 +217,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     if (!err) err = open_run(n, error);
     if (!err) err = open_links(n, error);
     if (!err && config->role == NODE_DATA) err = node_find_newest(n, error);
+    if (!err && config->role == NODE_DATA) start_from_model(n);
     if (!err && config->role == NODE_LEADER) err = prepare_leader(n, error);
     if (err) {
         node_stop_now(n);
@@ -305,8 +313,9 @@ braid_err node_begin(node *n, braid_error *error) {
     if (n->config.role == NODE_LEADER) tell_notes(n);
     n->phase = NODE_RUNNING;
     char text[CHECKPOINT_NOTE];
-    if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
-    if (n->config.role == NODE_LEADER && jobs_start_lacks_moments(n->jobs, text)) node_note(n, "%s", text);
+    bool resumes = n->config.resume != n->model && !(run_has_model(&n->run) && jobs_start_version(n->jobs) == 0);
+    if (resumes && jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
+    if (resumes && n->config.role == NODE_LEADER && jobs_start_lacks_moments(n->jobs, text)) node_note(n, "%s", text);
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;

@@ -5,6 +5,7 @@
 #include "node/carried.h"
 #include "text/tokenizer.h"
 #include "train/files.h"
+#include "weights/model_file.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -125,6 +126,35 @@ static braid_err open_bytes(const run_data_config *config, train_data **out, bra
     return train_data_open(paths, run->text_count, run->holdout, run->tokens, out, error);
 }
 
+static bool is_gguf(const char *path) {
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
+static braid_err open_tokenizer(const char *path, tokenizer **out, braid_error *error) {
+    model_file *f = NULL;
+    if (!is_gguf(path)) return tokenizer_open(path, out, error);
+    braid_err err = model_file_open(path, &f, error);
+    if (!err) err = model_file_tokenizer(f, out, error);
+    model_file_close(f);
+    return err;
+}
+
+// Of the text of tokenizer.json, or of all tokens of a GGUF file.
+static braid_hash hash_tokenizer(const opening *o, const files_text *files, uint32_t count) {
+    if (count > 0) return sha256_of(files[0].text, files[0].length);
+    sha256 s;
+    sha256_init(&s);
+    for (uint32_t i = 0; i < tokenizer_size(o->tokenizer); i++) {
+        size_t length = 0;
+        const char *text = tokenizer_token(o->tokenizer, i, &length);
+        sha256_update(&s, &length, sizeof length);
+        if (text) sha256_update(&s, text, length);
+    }
+    sha256_update(&s, o->run->tokenizer, strlen(o->run->tokenizer));
+    return sha256_final(&s);
+}
+
 braid_err run_data_open(const run_data_config *config, train_data **out, braid_error *error) {
     opening o = {.config = config, .run = config->run};
     files_text *files = NULL;
@@ -132,9 +162,9 @@ braid_err run_data_open(const run_data_config *config, train_data **out, braid_e
     if (!o.run->tokenizer[0]) return open_bytes(config, out, error);
     braid_err err = BRAID_OK;
     if (strcmp(o.run->tokenizer, "bytes") != 0) {
-        err = tokenizer_open(o.run->tokenizer, &o.tokenizer, error);
-        if (!err) err = carried_read(o.run->tokenizer, o.tokenizer, o.run->end, o.run->model.context, &files, &count, error);
-        if (!err) o.hash = sha256_of(files[0].text, files[0].length);
+        err = open_tokenizer(o.run->tokenizer, &o.tokenizer, error);
+        if (!err && !is_gguf(o.run->tokenizer)) err = carried_read(o.run->tokenizer, o.tokenizer, o.run->end, o.run->model.context, &files, &count, error);
+        if (!err) o.hash = hash_tokenizer(&o, files, count);
     }
     if (!err) err = open_tokens(&o, out, error);
     if (!err) train_data_carry(*out, files, count);
@@ -143,13 +173,20 @@ braid_err run_data_open(const run_data_config *config, train_data **out, braid_e
     return err;
 }
 
-static braid_err read_vocabulary(void *context, const char *path, uint32_t *tokens, braid_error *error) {
+static braid_err read_vocabulary(const char *path, uint32_t *tokens, braid_error *error) {
     tokenizer *t = NULL;
-    (void)context;
-    braid_err err = tokenizer_open(path, &t, error);
+    braid_err err = open_tokenizer(path, &t, error);
     if (!err) *tokens = tokenizer_size(t);
     tokenizer_free(t);
     return err;
 }
 
-const run_readers run_data_readers = {.vocabulary = read_vocabulary};
+static braid_err read_model(const char *path, model_config *out, braid_error *error) {
+    model_file *f = NULL;
+    braid_err err = model_file_open(path, &f, error);
+    if (!err) *out = *model_file_config(f);
+    model_file_close(f);
+    return err;
+}
+
+run_readers run_data_readers(const char *from) { return (run_readers){.vocabulary = read_vocabulary, .model = read_model, .from = from}; }

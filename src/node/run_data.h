@@ -20,7 +20,7 @@ typedef struct run_data_config {
 // Texts that are not in a cache yet are tokenised, which may take long. Free with train_data_free.
 braid_err run_data_open(const run_data_config *config, train_data **out, braid_error *error);
 
-// Reads the tokenizers that a RUN.yaml names.
-extern const run_readers run_data_readers;
+// Reads the tokenizers and models that a RUN.yaml names. `from` (borrowed): the model that replaces model.from; NULL: none.
+run_readers run_data_readers(const char *from);
 
 #endif

@@ -46,6 +46,7 @@ typedef struct checkpoint_config {
     // Files of the run's tokenizer, copied; none: a tokenizer of bytes is written.
     const files_text *files;
     uint32_t file_count;
+    bool weights_only;  // no files of moments and of a tokenizer; blocks are put with moments all the same
 } checkpoint_config;
 
 typedef struct checkpoint_summary {

@@ -1,6 +1,7 @@
 #include "train/run.h"
 
 #include "format/yaml.h"
+#include "model/rows.h"
 #include "train/run_fields.h"
 #include "format/text_check.h"
 
@@ -13,7 +14,7 @@
 
 enum {
     RUN_DESCRIPTION_VERSION = 1,
-    RUN_MAX_SECTION_KEYS = 32,
+    RUN_MAX_SECTION_KEYS = 64,
     // A GPT block has 12 tensors, the two ends at most 5.
     RUN_MAX_STAGE_BLOCKS = (WIRE_MAX_STAGE_TENSORS - 5) / 12,
 };
@@ -184,6 +185,34 @@ static braid_err read_number(const run_reader *r, const run_field *f, const yaml
     return BRAID_OK;
 }
 
+static braid_err read_arch(const run_reader *r, const yaml_node *node, const char *name, model_arch *out) {
+    const char *names[MODEL_ARCHS];
+    size_t choice = 0;
+    for (size_t i = 0; i < MODEL_ARCHS; i++) names[i] = model_row_of((model_arch)i)->name;
+    braid_err code = yaml_read_choice(r->file, node, name, names, MODEL_ARCHS, &choice, r->error);
+    if (code == BRAID_OK) *out = (model_arch)choice;
+    return code;
+}
+
+static braid_err read_layers(const run_reader *r, const run_field *f, const yaml_node *node, const char *name, uint64_t *bits) {
+    if (node->kind != YAML_LIST) return yaml_fail(r->file, node, r->error, "%s must be a list of layers, like [0, 2]", name);
+    for (const yaml_node *item = node->first; item != NULL; item = item->next) {
+        uint64_t layer = 0;
+        braid_err code = yaml_read_count(r->file, item, name, 0, f->most, &layer, r->error);
+        if (code != BRAID_OK) return code;
+        bits[layer / 64] |= (uint64_t)1 << layer % 64;
+    }
+    return BRAID_OK;
+}
+
+static braid_err read_hash(const run_reader *r, const yaml_node *node, const char *name, braid_hash *out) {
+    char hex[2 * BRAID_ID_BYTES + 1];
+    braid_err code = yaml_read_text(r->file, node, name, hex, sizeof hex, r->error);
+    if (code != BRAID_OK) return code;
+    if (strlen(hex) == sizeof hex - 1 && id_unhex(hex, BRAID_ID_BYTES, out->bytes)) return BRAID_OK;
+    return yaml_fail(r->file, node, r->error, "%s must be %d hexadecimal digits", name, 2 * BRAID_ID_BYTES);
+}
+
 static braid_err read_field(const run_reader *r, const run_field *f, const yaml_node *node) {
     char name[64];
     void *place = (char *)r->run + f->offset;
@@ -200,10 +229,9 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_TEXTS: return read_texts(r, node, name);
     case FIELD_MIX: return read_mix(r, node);
     case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
-    case FIELD_ARCH:
-        code = read_choice(r, node, name, run_arch_names, &choice);
-        if (code == BRAID_OK) *(model_arch *)place = (model_arch)choice;
-        return code;
+    case FIELD_ARCH: return read_arch(r, node, name, place);
+    case FIELD_LAYERS: return read_layers(r, f, node, name, place);
+    case FIELD_HASH: return read_hash(r, node, name, place);
     case FIELD_MODE:
         code = read_choice(r, node, name, run_mode_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 0;
@@ -250,7 +278,7 @@ static braid_err check_section(const run_reader *r, const char *section) {
     braid_err code = yaml_read_map(r->file, map, section, r->error);
     if (code != BRAID_OK) return code;
     for (size_t i = 0; i < run_field_count; i++) {
-        bool here = strcmp(run_fields[i].section, section) == 0 && !(r->travelled && run_fields[i].local);
+        bool here = strcmp(run_fields[i].section, section) == 0 && !(r->travelled ? run_fields[i].local : run_fields[i].derived);
         if (here) known[count++] = run_fields[i].key;
     }
     for (size_t i = 1; i < run_section_count && !*section; i++) known[count++] = run_sections[i];
@@ -258,6 +286,36 @@ static braid_err check_section(const run_reader *r, const char *section) {
     if (r->travelled && strcmp(section, "data") == 0) known[count++] = "hash";
     BRAID_ASSERT(count <= RUN_MAX_SECTION_KEYS);
     return yaml_check_keys(r->file, map, section, known, count, r->error);
+}
+
+static bool from_model(const run_reader *r) { return r->run->from[0] != 0; }
+
+// The model's shape comes from its files; only the context may be another one.
+static braid_err read_model(const run_reader *r) {
+    run_config *run = r->run;
+    const yaml_node *map = section_of(r->file, "model"), *node = map != NULL && map->kind == YAML_MAP ? yaml_find(map, "from") : NULL;
+    const char *given = r->readers != NULL ? r->readers->from : NULL;
+    braid_error why = {0};
+    if (r->travelled || (node == NULL && given == NULL)) return BRAID_OK;
+    braid_err code = given == NULL ? read_path(r, node, "model.from", run->from) : BRAID_OK;
+    if (code != BRAID_OK) return code;
+    if (given != NULL && snprintf(run->from, sizeof run->from, "%s", given) >= (int)sizeof run->from)
+        return braid_fail(r->error, BRAID_LIMIT, "--from: the path is longer than %d bytes", RUN_MAX_PATH - 1);
+    for (const yaml_node *item = map != NULL ? map->first : NULL; item != NULL; item = item->next)
+        if (strcmp(item->key, "from") != 0 && strcmp(item->key, "context") != 0)
+            return yaml_fail(r->file, item, r->error, "model.%s: the model '%.100s' says it itself; leave it out", item->key, run->from);
+    if (r->readers == NULL) return yaml_fail(r->file, node, r->error, "model.from: this program reads no models; leave it out");
+    code = r->readers->model(run->from, &run->model, &why);
+    if (code == BRAID_OK) return code;
+    if (node == NULL || given != NULL) return braid_fail(r->error, code, "--from: %.400s", why.text);
+    return yaml_fail(r->file, node, r->error, "model.from: %.400s", why.text);
+}
+
+// Learned positions end with the model's context.
+static braid_err check_context(const run_reader *r, uint32_t context) {
+    if (!from_model(r) || r->run->model.context == context || r->run->model.arch != MODEL_GPT) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "model", "context"), r->error, "model.context: the model '%.100s' has learned positions for a context of %u; leave it out",
+                     r->run->from, context);
 }
 
 static braid_err read_fields(const run_reader *r) {
@@ -269,7 +327,7 @@ static braid_err read_fields(const run_reader *r) {
         const yaml_node *node = map != NULL ? yaml_find(map, f->key) : NULL;
         if (node != NULL)
             code = read_field(r, f, node);
-        else if (f->missing != NULL && !(r->travelled && f->local)) {
+        else if (f->missing != NULL && !(r->travelled && f->local) && !(from_model(r) && strcmp(f->section, "model") == 0)) {
             code = yaml_fail(r->file, place_of(r->file, f->section, f->key), r->error, "%s.%s is missing: %s",
                              f->section, f->key, f->missing);
         }
@@ -385,14 +443,15 @@ static braid_err check_data(const run_reader *r) {
     const yaml *file = r->file;
     const yaml_node *data = yaml_find(yaml_root(file), "data"), *text = data ? yaml_find(data, "text") : NULL, *mix = data ? yaml_find(data, "mix") : NULL;
     if (r->travelled) return BRAID_OK;
+    bool tokenised = run->tokenizer[0] || from_model(r);
     if (!text && !mix)
         return yaml_fail(file, place_of(file, "data", "text"), r->error, "data.text is missing: add 'text: FILE' under 'data:', a plain text file to learn from");
     if (text && mix) return yaml_fail(file, mix, r->error, "data.text and data.mix are both set: name all texts in one of them");
-    if (mix && !run->tokenizer[0])
+    if (mix && !tokenised)
         return yaml_fail(file, mix, r->error, "data.mix needs tokenised texts: set data.tokenizer to a tokenizer's path, or to bytes");
     if (mix && run->private_data > 0)
         return yaml_fail(file, mix, r->error, "data.mix and data.private cannot be combined: each data peer has one text of its own");
-    for (size_t i = 0; !run->tokenizer[0] && i < 3; i++) {
+    for (size_t i = 0; !tokenised && i < 3; i++) {
         static const char *const keys[] = {"field", "end", "cache"};
         const yaml_node *node = yaml_find(data, keys[i]);
         if (node) return yaml_fail(file, node, r->error, "data.%s is for tokenised texts: set data.tokenizer, too, or leave it out", keys[i]);
@@ -405,11 +464,12 @@ static braid_err fill_vocabulary(const run_reader *r) {
     run_config *run = r->run;
     uint32_t tokens = 256;
     braid_error why = {0};
+    if (from_model(r) && !run->tokenizer[0]) memcpy(run->tokenizer, run->from, sizeof run->tokenizer);
     if (!run->tokenizer[0]) return BRAID_OK;
     const yaml_node *at = place_of(r->file, "data", "tokenizer");
     if (strcmp(run->tokenizer, "bytes") != 0) {
         if (!r->readers) return yaml_fail(r->file, at, r->error, "data.tokenizer: this program reads no tokenizers; leave it out");
-        braid_err code = r->readers->vocabulary(r->readers->context, run->tokenizer, &tokens, &why);
+        braid_err code = r->readers->vocabulary(run->tokenizer, &tokens, &why);
         if (code != BRAID_OK) return yaml_fail(r->file, at, r->error, "data.tokenizer: %.300s", why.text);
     }
     if (run->model.vocab == 0) run->model.vocab = tokens;
@@ -439,7 +499,10 @@ static braid_err check_run(const run_reader *r) {
 
 static braid_err read_run(const run_reader *r) {
     run_set_defaults(r->run);
-    braid_err code = read_fields(r);
+    braid_err code = read_model(r);
+    uint32_t context = r->run->model.context;
+    if (code == BRAID_OK) code = read_fields(r);
+    if (code == BRAID_OK) code = check_context(r, context);
     if (code == BRAID_OK) code = check_data(r);
     if (code == BRAID_OK) code = fill_vocabulary(r);
     if (code != BRAID_OK) return code;
@@ -520,18 +583,13 @@ braid_err run_config_load_with_baselines(const char *path, const run_readers *re
 
 static braid_err read_travelled(const run_reader *r, braid_hash *data) {
     uint64_t version = 0;
-    char hex[2 * BRAID_ID_BYTES + 1];
     const yaml_node *node = yaml_find(yaml_root(r->file), "braid");
     if (node == NULL) return yaml_fail(r->file, yaml_root(r->file), r->error, "not a run's canonical description");
     braid_err code =
         yaml_read_count(r->file, node, "braid", RUN_DESCRIPTION_VERSION, RUN_DESCRIPTION_VERSION, &version, r->error);
     if (code == BRAID_OK) code = read_run(r);
     if (code != BRAID_OK) return code;
-    node = place_of(r->file, "data", "hash");
-    code = yaml_read_text(r->file, node, "data.hash", hex, sizeof hex, r->error);
-    if (code != BRAID_OK) return code;
-    if (strlen(hex) == sizeof hex - 1 && id_unhex(hex, BRAID_ID_BYTES, data->bytes)) return BRAID_OK;
-    return yaml_fail(r->file, node, r->error, "data.hash must be %d hexadecimal digits", 2 * BRAID_ID_BYTES);
+    return read_hash(r, place_of(r->file, "data", "hash"), "data.hash", data);
 }
 
 braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data,
@@ -547,6 +605,11 @@ braid_err run_config_from_description(const char *text, size_t length, run_confi
 }
 
 // ---- shapes ----
+
+bool run_has_model(const run_config *run) {
+    static const braid_hash none;
+    return !hash_equal(&run->weights, &none);
+}
 
 bool run_multiplies_fastest(const run_config *run) {
     return run->products == RUN_PRODUCTS_BY_MODE ? !run->recipe.reproducible : run->products == RUN_PRODUCTS_FASTEST;

@@ -41,6 +41,8 @@ typedef struct run_config {
     uint32_t stages;                   // including stage 0; 1: the data peers have the whole model
     // model blocks (layers) per stage, stage 0 first; their sum is model.layers
     uint32_t blocks[WIRE_MAX_STAGES];
+    char from[RUN_MAX_PATH];  // the model to start from: a path, resolved by the program; "": the seed makes the first weights
+    braid_hash weights;       // of that model's weights (split_weights_hash); zero without one
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute paths after loading
     // Tokenised texts. "": none, the bytes of plain texts are the tokens; "bytes": the bytes of
@@ -75,11 +77,15 @@ typedef struct run_config {
 
 // True for names that can be read only once, or only through this process's descriptors.
 bool run_config_is_stream(const char *path);
-// A path in RUN.yaml that another room reads.
+enum { RUN_FROM_TOKENS = 1024 };  // default tokens of a sequence of a run from a model, at most
+
+// Reads what a RUN.yaml names and this room cannot read.
 typedef struct run_readers {
     // The number of tokens of a tokenizer.
-    braid_err (*vocabulary)(void *context, const char *tokenizer, uint32_t *tokens, braid_error *error);
-    void *context;
+    braid_err (*vocabulary)(const char *tokenizer, uint32_t *tokens, braid_error *error);
+    // The shape of a model.
+    braid_err (*model)(const char *path, model_config *out, braid_error *error);
+    const char *from;  // a model that replaces the file's model.from; NULL: none
 } run_readers;
 
 // Reads and checks a file, and checks that each text exists and is text. Paths in it are relative
@@ -107,6 +113,8 @@ braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
+// True if the run starts from a model (model.from) and not from its seed.
+bool run_has_model(const run_config *run);
 // The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);
 // The shape of stage `number` of the run, and of the whole model in one stage for solo training.

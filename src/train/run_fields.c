@@ -16,17 +16,43 @@ const run_field run_fields[] = {
     {"", "name", FIELD_NAME, AT(name)},
     {"", "seed", FIELD_LONG, AT(seed), .most = UINT64_MAX},
     {"", "stages", FIELD_STAGES, AT(blocks), .most = RUN_MAX_LAYERS},
+    {"model", "from", FIELD_PATH, AT(from), .local = true},
     {"model", "arch", FIELD_ARCH, AT(model.arch)},
-    {"model", "dim", FIELD_COUNT, AT(model.dim), 1, RUN_MAX_WIDTH, .missing = "the model's width; add for example 'dim: 256' under 'model:'"},
+    {"model", "dim", FIELD_COUNT, AT(model.dim), 1, RUN_MAX_WIDTH, .missing = "the model's width; add for example 'dim: 256' under 'model:', or 'from: MODEL' to start from a model"},
     {"model", "layers", FIELD_COUNT, AT(model.layers), 1, RUN_MAX_LAYERS, .missing = "how many blocks; add for example 'layers: 6' under 'model:'"},
     {"model", "heads", FIELD_COUNT, AT(model.heads), 1, RUN_MAX_WIDTH, .missing = "attention heads; add for example 'heads: 8' under 'model:'"},
     {"model", "kv_heads", FIELD_COUNT, AT(model.kv_heads), 1, RUN_MAX_WIDTH},
     {"model", "ffn_dim", FIELD_COUNT, AT(model.ffn_dim), 1, RUN_MAX_WIDTH * 4},
     {"model", "vocab", FIELD_COUNT, AT(model.vocab), 256, RUN_MAX_VOCAB},
-    {"model", "context", FIELD_COUNT, AT(model.context), 2, RUN_MAX_WIDTH},
-    {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 1, .to = 1e9},
+    {"model", "context", FIELD_COUNT, AT(model.context), 2, MODEL_MAX_CONTEXT},
+    {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 0, .to = 1e12},
     {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
     {"model", "tied", FIELD_SWITCH, AT(model.tied)},
+    {"model", "head_dim", FIELD_COUNT, AT(model.head_dim), 0, RUN_MAX_WIDTH, .sparse = true},
+    {"model", "qkv_bias", FIELD_SWITCH, AT(model.qkv_bias), .sparse = true},
+    {"model", "o_bias", FIELD_SWITCH, AT(model.o_bias), .sparse = true},
+    {"model", "mlp_bias", FIELD_SWITCH, AT(model.mlp_bias), .sparse = true},
+    {"model", "rope_kind", FIELD_COUNT, AT(model.rope.kind), 0, MODEL_ROPE_YARN, .sparse = true},
+    {"model", "rope_factor", FIELD_FLOAT, AT(model.rope.factor), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "rope_low_freq_factor", FIELD_FLOAT, AT(model.rope.low_freq_factor), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "rope_high_freq_factor", FIELD_FLOAT, AT(model.rope.high_freq_factor), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "rope_beta_fast", FIELD_FLOAT, AT(model.rope.beta_fast), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "rope_beta_slow", FIELD_FLOAT, AT(model.rope.beta_slow), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "rope_attention_factor", FIELD_FLOAT, AT(model.rope.attention_factor), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "rope_original_context", FIELD_COUNT, AT(model.rope.original_context), 0, MODEL_MAX_CONTEXT, .sparse = true},
+    {"model", "local_rope_theta", FIELD_FLOAT, AT(model.local_rope_theta), .from = 0, .to = 1e12, .sparse = true},
+    {"model", "window", FIELD_COUNT, AT(model.window), 0, MODEL_MAX_CONTEXT, .sparse = true},
+    {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .most = MODEL_MAX_LAYERS - 1, .sparse = true},
+    {"model", "unrotated", FIELD_LAYERS, AT(model.unrotated), .most = MODEL_MAX_LAYERS - 1, .sparse = true},
+    {"model", "attention_scale", FIELD_FLOAT, AT(model.attention_scale), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "attention_softcap", FIELD_FLOAT, AT(model.attention_softcap), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "logit_softcap", FIELD_FLOAT, AT(model.logit_softcap), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "embedding_scale", FIELD_FLOAT, AT(model.embedding_scale), .from = 0, .to = 1e6, .sparse = true},
+    {"model", "experts", FIELD_COUNT, AT(model.experts), 0, RUN_MAX_WIDTH, .sparse = true},
+    {"model", "experts_used", FIELD_COUNT, AT(model.experts_used), 0, RUN_MAX_WIDTH, .sparse = true},
+    {"model", "expert_ffn_dim", FIELD_COUNT, AT(model.expert_ffn_dim), 0, MODEL_MAX_FFN_DIM, .sparse = true},
+    {"model", "normalised_experts", FIELD_SWITCH, AT(model.normalised_experts), .sparse = true},
+    {"model", "weights", FIELD_HASH, AT(weights), .sparse = true, .derived = true},
     {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
     {"data", "field", FIELD_NAME, AT(field), .local = true},
     {"data", "end", FIELD_NAME, AT(end), .local = true},
@@ -69,7 +95,6 @@ const size_t run_field_count = sizeof run_fields / sizeof *run_fields;
 
 const char *const run_sections[] = {"", "model", "data", "train", "eval", "checkpoint", "swarm"};
 const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
-const char *const run_arch_names[2] = {[MODEL_LLAMA] = "llama", [MODEL_GPT] = "gpt"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
 const char *const run_batch_names[2] = {"strict", "elastic"};
 const char *const run_product_names[RUN_PRODUCTS - 1] = {"common", "fastest"};
@@ -134,7 +159,8 @@ void run_fill_defaults(run_config *run) {
     if (model->kv_heads == 0) model->kv_heads = model->heads;
     if (model->ffn_dim == 0)
         model->ffn_dim = model->arch == MODEL_GPT ? 4 * model->dim : (8 * model->dim / 3 + 31) / 32 * 32;
-    if (run->tokens == 0) run->tokens = model->context;
+    // models have contexts far longer than the sequences that they are usually tuned on
+    if (run->tokens == 0) run->tokens = run->from[0] ? smaller(model->context, RUN_FROM_TOKENS) : model->context;
     if (run->stages == 0) fill_stages(run);
     if (recipe->warmup == unset_long) recipe->warmup = recipe->iterations / 20;
     if (recipe->min_learning_rate < 0) recipe->min_learning_rate = recipe->learning_rate / 10;

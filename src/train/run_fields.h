@@ -18,7 +18,9 @@ typedef enum run_field_kind {
     FIELD_FLOAT,   // float
     FIELD_SWITCH,  // bool
     FIELD_SIZE,    // uint64_t, bytes
-    FIELD_ARCH,    // model_arch: llama, gpt
+    FIELD_ARCH,    // model_arch, by the name of its row
+    FIELD_LAYERS,  // uint64_t[MODEL_MAX_LAYERS / 64], a list of layers
+    FIELD_HASH,    // braid_hash
     FIELD_MODE,    // bool: reproducible, fast
     FIELD_PRODUCTS,  // run_products: common, fastest
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
@@ -38,6 +40,8 @@ typedef struct run_field {
     uint64_t least, most;  // whole numbers
     double from, to;       // other numbers
     bool local;            // local to each machine: not in the canonical text
+    bool sparse;           // in the canonical text only if it is not zero, which means absent
+    bool derived;          // in the canonical text only: a file cannot set it
     const char *missing;   // required key: the fix for a missing one
 } run_field;
 
@@ -46,7 +50,6 @@ extern const size_t run_field_count;
 // "", "model", ... in the order of the canonical text.
 extern const char *const run_sections[];
 extern const size_t run_section_count;
-extern const char *const run_arch_names[2];
 extern const char *const run_mode_names[2];  // index 0: reproducible
 extern const char *const run_batch_names[2];  // index 1: elastic
 extern const char *const run_product_names[RUN_PRODUCTS - 1];  // index 1: fastest

@@ -27,7 +27,7 @@ static bool text_note(const run_config *run, uint64_t text_size, char text[RUN_N
 }
 
 static bool context_note(const run_config *run, char text[RUN_NOTE]) {
-    if (run->tokens >= run->model.context) return false;
+    if (run->tokens >= run->model.context || run->from[0]) return false;
     snprintf(text, RUN_NOTE, "model.context is %u and train.tokens %u: positions from %u on are not trained", run->model.context, run->tokens, run->tokens + 1);
     return true;
 }

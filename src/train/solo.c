@@ -380,6 +380,14 @@ static braid_err find_newest(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
+static braid_err start_from_model(solo *s, braid_error *error) {
+    checkpoint *from = NULL;
+    braid_err err = checkpoint_open_start(s->config.model, &from, error);
+    if (!err) err = worker_load(s->worker, from, error);
+    checkpoint_close(from);
+    return err;
+}
+
 static braid_err resume(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
@@ -441,6 +449,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
     if (!err && s->config.resume) err = resume(s, error);
+    else if (!err && s->config.model) err = start_from_model(s, error);
     if (!err) err = claim(s, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
     return err;
