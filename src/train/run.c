@@ -465,7 +465,9 @@ static braid_err fill_vocabulary(const run_reader *r) {
     uint32_t tokens = 256;
     braid_error why = {0};
     if (from_model(r) && !run->tokenizer[0]) memcpy(run->tokenizer, run->from, sizeof run->tokenizer);
-    if (!run->tokenizer[0]) return BRAID_OK;
+    if (!run->tokenizer[0] && (r->travelled || run->model.vocab == 0 || run->model.vocab >= tokens)) return BRAID_OK;
+    if (!run->tokenizer[0])
+        return yaml_fail(r->file, place_of(r->file, "model", "vocab"), r->error, "model.vocab must be at least %u, a token for each byte, or set data.tokenizer", tokens);
     const yaml_node *at = place_of(r->file, "data", "tokenizer");
     if (strcmp(run->tokenizer, "bytes") != 0) {
         if (!r->readers) return yaml_fail(r->file, at, r->error, "data.tokenizer: this program reads no tokenizers; leave it out");

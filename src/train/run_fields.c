@@ -23,7 +23,7 @@ const run_field run_fields[] = {
     {"model", "heads", FIELD_COUNT, AT(model.heads), 1, RUN_MAX_WIDTH, .missing = "attention heads; add for example 'heads: 8' under 'model:'"},
     {"model", "kv_heads", FIELD_COUNT, AT(model.kv_heads), 1, RUN_MAX_WIDTH},
     {"model", "ffn_dim", FIELD_COUNT, AT(model.ffn_dim), 1, RUN_MAX_WIDTH * 4},
-    {"model", "vocab", FIELD_COUNT, AT(model.vocab), 256, RUN_MAX_VOCAB},
+    {"model", "vocab", FIELD_COUNT, AT(model.vocab), 1, RUN_MAX_VOCAB},
     {"model", "context", FIELD_COUNT, AT(model.context), 2, MODEL_MAX_CONTEXT},
     {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 0, .to = 1e12},
     {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
