@@ -10,6 +10,8 @@ static const cli_verb verbs[] = {
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
+    {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},
+    {"inspect", cli_inspect, "show what a model is, and what each peer of N would hold"},
     {"keygen", cli_keygen, "make a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
     {"bench", cli_bench, "time training steps or a checkpoint on this machine"},

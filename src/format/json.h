@@ -67,6 +67,7 @@ void json_out_double(json_out *o, const char *key,
                      double number);  // reads back as the same double; null if not finite
 // reads back as the same float; null if not finite
 void json_out_float(json_out *o, const char *key, float number);
+void json_out_number(json_out *o, const char *key, const char *number);  // as written
 void json_out_bool(json_out *o, const char *key, bool truth);
 void json_out_null(json_out *o, const char *key);
 // Returns the text (0-terminated, the caller frees it), or NULL when memory ran out.

@@ -101,6 +101,11 @@ static void put_number(json_out *o, const char *key, double number, int digits, 
 void json_out_double(json_out *o, const char *key, double number) { put_number(o, key, number, 17, false); }
 void json_out_float(json_out *o, const char *key, float number) { put_number(o, key, (double)number, 9, true); }
 
+void json_out_number(json_out *o, const char *key, const char *number) {
+    put_key(o, key);
+    put_text(o, number);
+}
+
 void json_out_bool(json_out *o, const char *key, bool truth) {
     put_key(o, key);
     put_text(o, truth ? "true" : "false");

@@ -1,5 +1,6 @@
 // A model in a Hugging Face directory, or in a checkpoint of braid, which is such a directory.
 #include "format/hf_config.h"
+#include "weights/config_json.h"
 #include "weights/inside.h"
 #include "weights/read_text.h"
 #include "weights/shards.h"
@@ -75,6 +76,7 @@ static braid_err read_config(finder *s) {
         return braid_fail(s->error, BRAID_FORMAT, "%s has no " CONFIG "; is it the directory of a model?", f->path);
     if (!err) err = read_json(f->path, CONFIG, READ_TEXT_MAX_BYTES, &d, s->error);
     if (!err) err = read_quantization(s, d);
+    if (!err && s->mixed8) err = config_json_without(&text, &length, "quantization_config", s->error);
     snprintf(origin, sizeof origin, "%s/" CONFIG, f->path);
     if (!err) err = hf_config_read(text, length, origin, &f->config, s->error);
     json_free(d);
@@ -141,14 +143,15 @@ static bool find(const finder *s, const char *name, found_tensor *out) {
     return find_spelled(s, name, s->spelling, out) || find_exact(s, name, out) || find_alias(s, name, out);
 }
 
+// The names of the embedding and of the first block's first tensor decide.
 static void choose_spelling(finder *s) {
-    const char *first = s->f->config.arch == MODEL_GPT ? "transformer.wte.weight" : "model.embed_tokens.weight";
-    const char *block = s->f->config.arch == MODEL_GPT ? "transformer.h.0.ln_1.weight"
-                                                       : "model.layers.0.input_layernorm.weight";
+    model_tensor first, block;
     found_tensor ignored;
+    model_tensor_at(&s->f->config, 0, &first);
+    model_tensor_at(&s->f->config, model_tensors_before(&s->f->config), &block);
     for (name_spelling k = PLAIN; k <= DOUBLE; k++) {
         s->spelling = k;
-        if (find_spelled(s, first, k, &ignored) || find_spelled(s, block, k, &ignored)) return;
+        if (find_spelled(s, first.name, k, &ignored) || find_spelled(s, block.name, k, &ignored)) return;
     }
     s->spelling = PLAIN;
 }
@@ -157,8 +160,9 @@ static void choose_spelling(finder *s) {
 static void decide_tied(finder *s) {
     model_config *c = &s->f->config;
     found_tensor head, embedding;
-    const char *first = c->arch == MODEL_GPT ? "transformer.wte.weight" : "model.embed_tokens.weight";
-    if (!c->tied || !find(s, "lm_head.weight", &head) || !find(s, first, &embedding)) return;
+    model_tensor first;
+    model_tensor_at(c, 0, &first);
+    if (!c->tied || !find(s, "lm_head.weight", &head) || !find(s, first.name, &embedding)) return;
     const uint8_t *a = s->f->map[head.shard].at + head.tensor->offset;
     const uint8_t *b = s->f->map[embedding.shard].at + embedding.tensor->offset;
     if (head.tensor->bytes != embedding.tensor->bytes || memcmp(a, b, head.tensor->bytes) != 0) c->tied = false;
@@ -169,7 +173,7 @@ static bool is_shape(const safetensors_tensor *t, uint64_t rows, uint64_t cols, 
     return t->dims == 2 && t->shape[0] == rows && t->shape[1] == cols;
 }
 
-static braid_err refuse_shape(const finder *s, const found_tensor *t, const expected_tensor *e) {
+static braid_err refuse_shape(const finder *s, const found_tensor *t, const model_tensor *e) {
     char text[8 + 24 * SAFETENSORS_MAX_DIMS] = "", expected[64];
     size_t at = 0;
     for (uint32_t d = 0; d < t->tensor->dims; d++)
@@ -184,7 +188,7 @@ static braid_err refuse_shape(const finder *s, const found_tensor *t, const expe
 }
 
 // The bytes of a mixed8 matrix are one tensor of U8. It is stored [out, in].
-static braid_err place_mixed8(const finder *s, const expected_tensor *e, const found_tensor *t, model_file_tensor *out) {
+static braid_err place_mixed8(const finder *s, const model_tensor *e, const found_tensor *t, model_file_tensor *out) {
     uint64_t rows = e->transposed ? e->cols : e->rows, cols = e->transposed ? e->rows : e->cols;
     out->weights = (weight_matrix){WEIGHT_MIXED8, rows, cols, s->f->map[t->shard].at + t->tensor->offset};
     out->transposed = false;
@@ -197,7 +201,7 @@ static braid_err place_mixed8(const finder *s, const expected_tensor *e, const f
                       s->f->map[t->shard].path, t->tensor->name);
 }
 
-static braid_err place(const finder *s, const expected_tensor *e, const found_tensor *t, model_file_tensor *out) {
+static braid_err place(const finder *s, const model_tensor *e, const found_tensor *t, model_file_tensor *out) {
     static const weight_type types[] = {[SAFETENSORS_F32] = WEIGHT_F32, [SAFETENSORS_F16] = WEIGHT_F16,
                                         [SAFETENSORS_BF16] = WEIGHT_BF16};
     if (s->mixed8 && t->tensor->dtype == SAFETENSORS_U8 && !e->vector) return place_mixed8(s, e, t, out);
@@ -238,20 +242,20 @@ static braid_err check_extra(const finder *s, const safetensors_tensor **used, u
     return BRAID_OK;
 }
 
-static braid_err place_tensors(finder *s, const expected_list *expected) {
-    const safetensors_tensor **used = calloc((size_t)expected->count + 1, sizeof *used);
-    braid_err err = used ? BRAID_OK : braid_fail(s->error, BRAID_MEMORY, "no memory for %u tensors", expected->count);
-    for (uint32_t i = 0; i < expected->count && !err; i++) {
-        const expected_tensor *e = &expected->tensor[i];
+static braid_err place_tensors(finder *s) {
+    const safetensors_tensor **used = calloc((size_t)s->f->count + 1, sizeof *used);
+    braid_err err = used ? BRAID_OK : braid_fail(s->error, BRAID_MEMORY, "no memory for %u tensors", s->f->count);
+    for (uint32_t i = 0; i < s->f->count && !err; i++) {
+        const model_tensor *e = &s->f->expected.tensor[i];
         found_tensor t;
-        bool first = i == 0 && s->f->config.tied;  // the embedding, for which the head may stand
-        if (!find(s, e->name, &t) && !(first && find(s, "lm_head.weight", &t)))
+        bool tied = e->role == ROLE_EMBEDDING && s->f->config.tied;  // the head may stand for it
+        if (!find(s, e->name, &t) && !(tied && find(s, "lm_head.weight", &t)))
             err = braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' is missing", s->f->path, e->name);
         else
             err = place(s, e, &t, &s->f->tensor[i]);
         used[i] = err ? NULL : t.tensor;
     }
-    if (!err) err = check_extra(s, used, expected->count);
+    if (!err) err = check_extra(s, used, s->f->count);
     free(used);
     return err;
 }
@@ -285,7 +289,6 @@ static braid_err read_template(model_file *f, braid_error *error) {
 }
 
 static braid_err open_model(finder *s, json **index) {
-    expected_list expected = {0};
     braid_err err = read_config(s);
     if (!err) err = read_json(s->f->path, INDEX, READ_INDEX_MAX_BYTES, index, s->error);
     s->index = *index;
@@ -293,12 +296,9 @@ static braid_err open_model(finder *s, json **index) {
     if (err) return err;
     choose_spelling(s);
     decide_tied(s);
-    err = expected_tensors(&s->f->config, &expected, s->error);
-    if (!err) err = model_file_expect(s->f, &expected, s->error);
-    if (!err) err = place_tensors(s, &expected);
-    if (!err) err = read_template(s->f, s->error);
-    free(expected.tensor);
-    return err;
+    err = model_file_expect(s->f, s->error);
+    if (!err) err = place_tensors(s);
+    return err ? err : read_template(s->f, s->error);
 }
 
 braid_err directory_open(model_file *f, braid_error *error) {

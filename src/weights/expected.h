@@ -2,17 +2,12 @@
 #ifndef BRAID_WEIGHTS_EXPECTED_H
 #define BRAID_WEIGHTS_EXPECTED_H
 
-#include "weights/model_file.h"
+#include "model/rows.h"
 
-typedef struct expected_tensor {
-    char name[MODEL_FILE_NAME];
-    uint64_t rows, cols;  // a vector has one row
-    bool vector;
-    bool transposed;  // [in, out], as GPT-2's Conv1D
-} expected_tensor;
+enum { EXPECTED_MAX_TENSORS = 1 << 18 };
 
 typedef struct expected_list {
-    expected_tensor *tensor;
+    model_tensor *tensor;
     uint32_t count;
 } expected_list;
 

@@ -344,6 +344,13 @@ gguf_text gguf_next_string(const uint8_t **at) {
     return text;
 }
 
+size_t gguf_value_bytes(const gguf_key *key) {
+    const uint8_t *at = key->at;
+    if (key->type != GGUF_STRING) return (size_t)key->count * type_bytes[key->type];
+    for (uint64_t i = 0; i < key->count; i++) gguf_next_string(&at);
+    return (size_t)(at - key->at);
+}
+
 bool gguf_string(const gguf_key *key, gguf_text *out) {
     if (!key || key->array || key->type != GGUF_STRING) return false;
     const uint8_t *at = key->at;

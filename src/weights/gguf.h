@@ -82,6 +82,8 @@ bool gguf_string(const gguf_key *key, gguf_text *out);
 bool gguf_is_text(const gguf_key *key, const char *text);
 // Element i of an array of integers or booleans.
 bool gguf_element(const gguf_key *key, uint64_t i, int64_t *out);
+// The bytes of a parsed key's value or values.
+size_t gguf_value_bytes(const gguf_key *key);
 // Reads the string at `*at` of a parsed array of strings, and moves on.
 gguf_text gguf_next_string(const uint8_t **at);
 

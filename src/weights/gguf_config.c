@@ -5,20 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARCH_NAME = 32, KEY_NAME = 128 };
-
-static const struct {
-    const char *name;
-    model_arch arch;
-} archs[] = {
-    {"llama", MODEL_LLAMA},     {"gpt2", MODEL_GPT},       {"qwen2", MODEL_QWEN2},       {"qwen3", MODEL_QWEN3},
-    {"smollm3", MODEL_SMOLLM3}, {"gemma3", MODEL_GEMMA3}, {"qwen3moe", MODEL_QWEN3_MOE},
-};
+enum { KEY_NAME = 128 };
 
 typedef struct reader {
     const gguf *g;
     const char *origin;
-    char arch[ARCH_NAME], name[KEY_NAME];
+    const char *arch;  // general.architecture
+    char name[KEY_NAME];
     braid_error *error;
     braid_err err;  // the first error
 } reader;
@@ -71,18 +64,19 @@ static void read_arch(reader *r, model_config *c) {
                             "%s: the key 'general.architecture' is missing; is it the first shard of a model?", r->origin);
         return;
     }
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        if (!gguf_is_text(gguf_find(r->g, "general.architecture"), archs[i].name)) continue;
-        c->arch = archs[i].arch;
-        snprintf(r->arch, sizeof r->arch, "%s", archs[i].name);
+    for (uint32_t i = 0; i < MODEL_ARCHS; i++) {
+        const model_row *row = model_row_of((model_arch)i);
+        if (!gguf_is_text(gguf_find(r->g, "general.architecture"), row->gguf)) continue;
+        c->arch = (model_arch)i;
+        r->arch = row->gguf;
         return;
     }
     char printable[48] = "";
     for (size_t i = 0; i < text.length && i + 1 < sizeof printable; i++)
         printable[i] = text.at[i] >= ' ' && text.at[i] <= '~' ? text.at[i] : '?';
     r->err = braid_fail(r->error, BRAID_CONFIG,
-                        "%s: the key 'general.architecture' is '%s'; braid computes llama, gpt2, qwen2, qwen3, qwen3moe, "
-                        "smollm3 and gemma3", r->origin, printable);
+                        "%s: the key 'general.architecture' is '%s', which braid does not compute; it computes llama, gpt2, "
+                        "qwen2, qwen3, qwen3moe, smollm3, gemma2 and gemma3", r->origin, printable);
 }
 
 static void read_scaling(reader *r, model_config *c) {
@@ -153,45 +147,71 @@ static void read_rope(reader *r, const gguf_facts *facts, model_config *c) {
     if (facts->rope_freqs && facts->rope_pairs > 0 && !r->err) read_factors(r, facts, c);
 }
 
-static void read_gemma(reader *r, model_config *c) {
-    c->window = read_count_or(r, "attention.sliding_window", 0);
-    c->local_rope_theta = read_real_or(r, "rope.freq_base_swa", 10000);
-    c->logit_softcap = read_real_or(r, "final_logit_softcapping", 0);
-    c->embedding_scale = sqrtf((float)c->dim);
-    // llama.cpp has this from the number of layers: only the model of 27 billion parameters has another scale
-    if (c->layers == 62 && c->heads > 0) c->attention_scale = 1 / sqrtf((float)(c->dim / c->heads));
+// llama.cpp tells the largest models by their number of layers.
+float gguf_attention_scale(const model_config *c) {
+    uint32_t largest = c->arch == MODEL_GEMMA2 ? 46 : 62;
+    return (float)(1 / sqrt((double)(c->layers == largest ? c->dim / c->heads : model_head_dim(c))));
+}
+
+static void read_windows(reader *r, model_config *c, uint32_t period) {
     const gguf_key *pattern = find(r, "attention.sliding_window_pattern");
     bool listed = pattern && pattern->array;
-    uint32_t period = listed ? 1 : read_count_or(r, "attention.sliding_window_pattern", 6);
+    if (!listed) period = read_count_or(r, "attention.sliding_window_pattern", period);
+    bool any = false;
     for (uint32_t i = 0; i < c->layers && i < MODEL_MAX_LAYERS && c->window; i++) {
         int64_t windowed = period == 0 || i % period < period - 1;
         if (listed && !gguf_element(pattern, i, &windowed))
             refuse(r, "attention.sliding_window_pattern", "has no element for each layer");
-        if (windowed) c->windowed[i / 64] |= (uint64_t)1 << i % 64;
+        if (windowed) model_set_layer(c->windowed, i);
+        any |= windowed != 0;
     }
+    if (!any) c->window = 0;
+}
+
+static void read_gemma(reader *r, model_config *c) {
+    bool second = c->arch == MODEL_GEMMA2;
+    c->window = read_count_or(r, "attention.sliding_window", second ? 4096 : 0);
+    if (!second) c->local_rope_theta = read_real_or(r, "rope.freq_base_swa", 10000);
+    c->logit_softcap = read_real_or(r, "final_logit_softcapping", second ? 30 : 0);
+    c->attention_softcap = second ? read_real_or(r, "attn_logit_softcapping", 50) : 0;
+    c->embedding_scale = sqrtf((float)c->dim);
+    c->attention_scale = gguf_attention_scale(c);
+    read_windows(r, c, second ? 2 : 6);
 }
 
 static void read_experts(reader *r, model_config *c) {
     c->experts = read_count(r, "expert_count");
     c->experts_used = read_count(r, "expert_used_count");
     c->normalised_experts = true;
-    c->expert_ffn_dim = c->arch == MODEL_MIXTRAL ? c->ffn_dim : read_count(r, "expert_feed_forward_length");
+    c->expert_ffn_dim = model_row_of(c->arch)->one_ffn_dim ? c->ffn_dim : read_count(r, "expert_feed_forward_length");
     if (read_count_or(r, "expert_shared_count", 0) > 0)
         refuse(r, "expert_shared_count", "is not 0, which braid does not compute");
 }
 
+// The name llama stands for LLaMA, Mistral and Mixtral.
+static void choose_llama(reader *r, model_config *c) {
+    uint32_t window = read_count_or(r, "attention.sliding_window", 0);
+    if (read_count_or(r, "expert_count", 0) > 0)
+        c->arch = MODEL_MIXTRAL;
+    else if (window > 0)
+        c->arch = MODEL_MISTRAL;
+    c->window = window;
+    for (uint32_t i = 0; i < c->layers && i < MODEL_MAX_LAYERS && window; i++) model_set_layer(c->windowed, i);
+}
+
 static void read_rows(reader *r, const gguf_facts *facts, model_config *c) {
-    if (c->arch != MODEL_GPT) {
+    if (c->arch == MODEL_LLAMA) choose_llama(r, c);
+    const model_row *row = model_row_of(c->arch);
+    if (!row->all_biases) {
         c->qkv_bias = facts->qkv_bias;
         c->o_bias = facts->o_bias;
         c->mlp_bias = facts->mlp_bias;
-        read_rope(r, facts, c);
     }
-    if (c->arch == MODEL_LLAMA && read_count_or(r, "expert_count", 0) > 0) c->arch = MODEL_MIXTRAL;
-    if (c->arch == MODEL_MIXTRAL || c->arch == MODEL_QWEN3_MOE) read_experts(r, c);
-    if (c->arch == MODEL_GEMMA3) read_gemma(r, c);
-    for (uint32_t i = 3; c->arch == MODEL_SMOLLM3 && i < c->layers && i < MODEL_MAX_LAYERS; i += 4)
-        c->unrotated[i / 64] |= (uint64_t)1 << i % 64;
+    if (!row->learned_positions) read_rope(r, facts, c);
+    if (row->mixture) read_experts(r, c);
+    if (row->norm_plus_one) read_gemma(r, c);
+    for (uint32_t i = 3; row->may_unrotated && i < c->layers && i < MODEL_MAX_LAYERS; i += 4)
+        model_set_layer(c->unrotated, i);
 }
 
 static void read_keys(reader *r, const gguf_facts *facts, model_config *c) {
@@ -203,7 +223,7 @@ static void read_keys(reader *r, const gguf_facts *facts, model_config *c) {
     c->context = read_count(r, "context_length");
     c->vocab = (uint32_t)(facts->vocab < UINT32_MAX ? facts->vocab : UINT32_MAX);
     c->tied = facts->tied;
-    const char *eps = c->arch == MODEL_GPT ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char *eps = model_row_of(c->arch)->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     if (!find(r, eps)) refuse(r, eps, "is missing");
     c->norm_eps = read_real_or(r, eps, 0);
     if (r->err) return;
@@ -216,7 +236,7 @@ static void read_keys(reader *r, const gguf_facts *facts, model_config *c) {
 
 braid_err gguf_config_read(const gguf *g, const gguf_facts *facts, const char *origin, model_config *out,
                            braid_error *error) {
-    reader r = {.g = g, .origin = origin, .error = error};
+    reader r = {.g = g, .origin = origin, .arch = "general", .error = error};
     braid_error why = {0};
     *out = (model_config){0};
     read_arch(&r, out);

@@ -175,38 +175,36 @@ static void write_shape(const gguf_tensor *t, char out[96]) {
         at += (size_t)snprintf(out + at, 96 - at, "%s%llu", d ? ", " : "", (unsigned long long)t->shape[d]);
 }
 
-// `e` in the order of GGUF, where Conv1D's matrices are stored [out, in].
-static braid_err place(finder *s, const expected_tensor *e, const gguf_name *name, found_tensor *t, model_file_tensor *out) {
+// `e` as GGUF stores it: [out, in] always, experts as slices of one tensor.
+static braid_err place(finder *s, const model_tensor *e, found_tensor *t, model_file_tensor *out) {
     const uint64_t *shape = t->tensor->shape;
+    bool slice = gguf_is_slice(e);
     uint64_t rows = e->transposed ? e->cols : e->rows, cols = e->transposed ? e->rows : e->cols;
-    uint64_t experts = name->expert == GGUF_NO_EXPERT ? 1 : s->f->config.experts;
+    uint64_t experts = slice ? s->f->config.experts : 1;
     if (shape[0] != cols || shape[1] != rows || shape[2] != experts || shape[3] != 1) {
-        char text[96];
+        char text[96], wanted[96];
         write_shape(t->tensor, text);
-        return braid_fail(s->error, BRAID_FORMAT,
-                          "%s: the tensor '%s' has the shape [%s], the model's keys say [%llu, %llu%s%.0llu]", s->f->path,
-                          t->tensor->name, text, (unsigned long long)cols, (unsigned long long)rows, experts > 1 ? ", " : "",
-                          experts > 1 ? (unsigned long long)experts : 0);
+        write_shape(&(gguf_tensor){.dims = slice ? 3 : e->vector ? 1 : 2, .shape = {cols, rows, experts}}, wanted);
+        return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' has the shape [%s], the model's keys say [%s]",
+                          s->f->path, t->tensor->name, text, wanted);
     }
-    size_t slice = weight_bytes(t->tensor->type, rows, cols), expert = name->expert == GGUF_NO_EXPERT ? 0 : name->expert;
-    out->weights = (weight_matrix){t->tensor->type, rows, cols, data_of(s, t) + slice * expert};
+    size_t bytes = weight_bytes(t->tensor->type, rows, cols);
+    out->weights = (weight_matrix){t->tensor->type, rows, cols, data_of(s, t) + bytes * (slice ? e->expert : 0)};
     out->transposed = false;
-    out->rope_pairs = name->rotated && gguf_pairs_rows(&s->f->config);
-    out->head_dim = model_head_dim(&s->f->config);
+    out->rope_pairs = gguf_pairs_rows(&s->f->config, e->role);
     t->used = true;
     return BRAID_OK;
 }
 
-static braid_err place_tensors(finder *s, const expected_list *expected) {
-    for (uint32_t i = 0; i < expected->count; i++) {
-        const expected_tensor *e = &expected->tensor[i];
-        gguf_name name;
-        if (!gguf_name_of(&s->f->config, e->name, &name))
+static braid_err place_tensors(finder *s) {
+    for (uint32_t i = 0; i < s->f->count; i++) {
+        const model_tensor *e = &s->f->expected.tensor[i];
+        char name[GGUF_MAX_NAME_BYTES + 1];
+        if (!gguf_name_of(e, name))
             return braid_fail(s->error, BRAID_CONFIG, "%s: GGUF has no name for the tensor '%s'", s->f->path, e->name);
-        found_tensor *t = find(s, name.name);
-        if (!t)
-            return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' is missing", s->f->path, name.name);
-        braid_err err = place(s, e, &name, t, &s->f->tensor[i]);
+        found_tensor *t = find(s, name);
+        if (!t) return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' is missing", s->f->path, name);
+        braid_err err = place(s, e, t, &s->f->tensor[i]);
         if (err) return err;
     }
     for (uint32_t i = 0; i < s->count; i++)
@@ -217,18 +215,20 @@ static braid_err place_tensors(finder *s, const expected_list *expected) {
     return BRAID_OK;
 }
 
-// Gemma's norms are stored as weight + 1.
-static braid_err shift_norms(model_file *f, braid_error *error) {
+// Values to which GGUF adds something are kept in memory without it.
+static braid_err shift_values(model_file *f, braid_error *error) {
     size_t total = 0;
-    for (uint32_t i = 0; i < f->count; i++) total += f->tensor[i].vector ? f->tensor[i].weights.cols : 0;
-    float *to = f->owned = calloc(total + 1, sizeof *to);
+    for (uint32_t i = 0; i < f->count; i++)
+        total += gguf_shift(&f->config, f->expected.tensor[i].role) > 0 ? f->tensor[i].weights.cols : 0;
+    if (total == 0) return BRAID_OK;
+    float *to = f->owned = malloc(total * sizeof *to);
     if (!to) return braid_fail(error, BRAID_MEMORY, "no memory for the norms of %s", f->path);
     for (uint32_t i = 0; i < f->count; i++) {
         weight_matrix *w = &f->tensor[i].weights;
-        size_t length = strlen(f->tensor[i].name);
-        if (!f->tensor[i].vector || length < 11 || strcmp(f->tensor[i].name + length - 11, "norm.weight") != 0) continue;
+        float shift = gguf_shift(&f->config, f->expected.tensor[i].role);
+        if (!(shift > 0)) continue;
         weight_rows(w, 0, 1, to);
-        for (size_t j = 0; j < w->cols; j++) to[j] -= 1;
+        for (size_t j = 0; j < w->cols; j++) to[j] -= shift;
         *w = (weight_matrix){WEIGHT_F32, 1, w->cols, to};
         to += w->cols;
     }
@@ -253,17 +253,13 @@ static braid_err read_template(model_file *f, braid_error *error) {
 
 static braid_err open_model(finder *s) {
     model_file *f = s->f;
-    expected_list expected = {0};
     braid_err err = list_tensors(s);
     if (!err) err = read_config(s);
-    if (!err) err = expected_tensors(&f->config, &expected, s->error);
-    if (!err) err = model_file_expect(f, &expected, s->error);
-    if (!err) err = place_tensors(s, &expected);
-    if (!err && gguf_shifts_norms(&f->config)) err = shift_norms(f, s->error);
+    if (!err) err = model_file_expect(f, s->error);
+    if (!err) err = place_tensors(s);
+    if (!err) err = shift_values(f, s->error);
     if (!err) err = check_vocabulary(f, s->error);
-    if (!err) err = read_template(f, s->error);
-    free(expected.tensor);
-    return err;
+    return err ? err : read_template(f, s->error);
 }
 
 braid_err gguf_model_open(model_file *f, braid_error *error) {

@@ -1,24 +1,17 @@
-// GGUF's names of tensors for Hugging Face's.
+// GGUF's names of a model's tensors, and how it stores them (llama.cpp, commit 0c1e57098).
 #ifndef BRAID_WEIGHTS_GGUF_NAMES_H
 #define BRAID_WEIGHTS_GGUF_NAMES_H
 
-#include "model/config.h"
+#include "model/rows.h"
 #include "weights/gguf.h"
 
-#define GGUF_NO_EXPERT UINT32_MAX
-
-typedef struct gguf_name {
-    char name[GGUF_MAX_NAME_BYTES + 1];
-    // the matrix is a slice of a tensor [columns, rows, experts]; GGUF_NO_EXPERT: it is a tensor of its own
-    uint32_t expert;
-    bool rotated;  // a query or key, whose rows are in pairs where the architecture says so (gguf_pairs_rows)
-} gguf_name;
-
-// False: GGUF has no name for it.
-bool gguf_name_of(const model_config *config, const char *hugging_face, gguf_name *out);
-// Whether queries and keys are stored with the two halves of each head interleaved.
-bool gguf_pairs_rows(const model_config *config);
-// Gemma's norms are stored with 1 added.
-bool gguf_shifts_norms(const model_config *config);
+// "blk.3.attn_q.weight". False: GGUF has no name for it.
+bool gguf_name_of(const model_tensor *t, char name[GGUF_MAX_NAME_BYTES + 1]);
+// Whether the matrix is a slice of a tensor [columns, rows, experts].
+bool gguf_is_slice(const model_tensor *t);
+// Whether the rows of each head are stored with its two halves interleaved.
+bool gguf_pairs_rows(const model_config *config, model_role role);
+// What GGUF adds to each value: 1 for norms that multiply by 1 + weight.
+float gguf_shift(const model_config *config, model_role role);
 
 #endif

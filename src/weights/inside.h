@@ -22,6 +22,7 @@ struct model_file {
     safetensors **header;
     model_file_tensor *tensor;  // canonical order
     const model_file_tensor **by_name;
+    expected_list expected;  // the same tensors as the model's shape lists them
     uint32_t count;
     float *owned;         // values of tensors that are not stored as the model uses them (Gemma's norms in GGUF)
     char *chat_template;  // NULL: none
@@ -32,9 +33,10 @@ braid_err gguf_model_open(model_file *f, braid_error *error);
 braid_err directory_open(model_file *f, braid_error *error);
 // Allocates the arrays of that many shards.
 braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error);
-// Fills the list of tensors with names and kinds of `expected`; data, type and shape are left to the reader.
-braid_err model_file_expect(model_file *f, const expected_list *expected, braid_error *error);
+// Lists the tensors of f->config with their names and kinds; data, type and shape are left to the reader.
+braid_err model_file_expect(model_file *f, braid_error *error);
 
+bool model_file_has_tokenizer(const model_file *f);
 braid_err gguf_tokenizer(const model_file *f, tokenizer **out, braid_error *error);
 // Copies a text that is not 0-terminated; NULL: no memory.
 char *model_file_copy(const char *text, size_t length);

@@ -26,19 +26,23 @@ static int compare_names(const void *a, const void *b) {
     return strcmp((*(model_file_tensor *const *)a)->name, (*(model_file_tensor *const *)b)->name);
 }
 
-braid_err model_file_expect(model_file *f, const expected_list *expected, braid_error *error) {
-    f->tensor = calloc((size_t)expected->count + 1, sizeof *f->tensor);
-    f->by_name = calloc((size_t)expected->count + 1, sizeof(model_file_tensor *));
-    if (!f->tensor || !f->by_name) return braid_fail(error, BRAID_MEMORY, "no memory for %u tensors", expected->count);
-    f->count = expected->count;
-    for (uint32_t i = 0; i < f->count; i++) {
-        const expected_tensor *e = &expected->tensor[i];
+braid_err model_file_expect(model_file *f, braid_error *error) {
+    braid_err err = expected_tensors(&f->config, &f->expected, error);
+    if (err) return err;
+    uint32_t count = f->expected.count;
+    f->tensor = calloc((size_t)count + 1, sizeof *f->tensor);
+    f->by_name = calloc((size_t)count + 1, sizeof(model_file_tensor *));
+    if (!f->tensor || !f->by_name) return braid_fail(error, BRAID_MEMORY, "no memory for %u tensors", count);
+    f->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const model_tensor *e = &f->expected.tensor[i];
         snprintf(f->tensor[i].name, sizeof f->tensor[i].name, "%s", e->name);
         f->tensor[i].vector = e->vector;
         f->tensor[i].transposed = e->transposed;
+        f->tensor[i].head_dim = model_head_dim(&f->config);
         f->by_name[i] = &f->tensor[i];
     }
-    qsort(f->by_name, f->count, sizeof(model_file_tensor *), compare_names);
+    qsort(f->by_name, count, sizeof(model_file_tensor *), compare_names);
     return BRAID_OK;
 }
 
@@ -73,6 +77,7 @@ void model_file_close(model_file *f) {
     free(f->header);
     free(f->tensor);
     free(f->by_name);
+    free(f->expected.tensor);
     free(f->owned);
     free(f->chat_template);
     free(f);
@@ -120,15 +125,20 @@ void model_file_values(const model_file_tensor *t, float *out) {
     BRAID_ALLOCATED(undo_pairs_of_matrix(w, t->head_dim, out), t->head_dim * w->cols * sizeof *out);
 }
 
-// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
-braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
-    braid_err err;
-    if (!f->directory) return gguf_tokenizer(f, out, error);
+bool model_file_has_tokenizer(const model_file *f) {
     char path[MAPPED_MAX_PATH + 16];
     struct stat info;
+    if (!f->directory) return gguf_find(&f->gguf[0], "tokenizer.ggml.tokens") != NULL;
     snprintf(path, sizeof path, "%s/tokenizer.json", f->path);
-    if (stat(path, &info) != 0) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
-    err = tokenizer_open(f->path, out, error);
+    return stat(path, &info) == 0;
+}
+
+// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
+braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
+    *out = NULL;
+    if (!f->directory) return gguf_tokenizer(f, out, error);
+    if (!model_file_has_tokenizer(f)) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
+    braid_err err = tokenizer_open(f->path, out, error);
     if (err || tokenizer_size(*out) <= f->config.vocab) return err;
     err = braid_fail(error, BRAID_FORMAT, "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model",
                      f->path, (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
