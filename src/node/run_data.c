@@ -3,6 +3,7 @@
 #include "base/sha256.h"
 #include "data/build.h"
 #include "node/carried.h"
+#include "node/gguf_tokenizer.h"
 #include "text/tokenizer.h"
 #include "train/files.h"
 #include "weights/model_file.h"
@@ -126,33 +127,28 @@ static braid_err open_bytes(const run_data_config *config, train_data **out, bra
     return train_data_open(paths, run->text_count, run->holdout, run->tokens, out, error);
 }
 
-static bool is_gguf(const char *path) {
-    size_t length = strlen(path);
-    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
-}
-
 static braid_err open_tokenizer(const char *path, tokenizer **out, braid_error *error) {
     model_file *f = NULL;
-    if (!is_gguf(path)) return tokenizer_open(path, out, error);
+    if (!gguf_tokenizer_is(path)) return tokenizer_open(path, out, error);
     braid_err err = model_file_open(path, &f, error);
     if (!err) err = model_file_tokenizer(f, out, error);
     model_file_close(f);
     return err;
 }
 
-// Of the text of tokenizer.json, or of all tokens of a GGUF file.
-static braid_hash hash_tokenizer(const opening *o, const files_text *files, uint32_t count) {
-    if (count > 0) return sha256_of(files[0].text, files[0].length);
-    sha256 s;
-    sha256_init(&s);
-    for (uint32_t i = 0; i < tokenizer_size(o->tokenizer); i++) {
-        size_t length = 0;
-        const char *text = tokenizer_token(o->tokenizer, i, &length);
-        sha256_update(&s, &length, sizeof length);
-        if (text) sha256_update(&s, text, length);
+// Opens the tokenizer, and reads the files that checkpoints carry.
+static braid_err take_tokenizer(opening *o, files_text **files, uint32_t *count, braid_error *error) {
+    char made[FILES_MAX_PATH];
+    const char *path = o->run->tokenizer;
+    braid_err err = BRAID_OK;
+    if (gguf_tokenizer_is(path)) {
+        err = gguf_tokenizer_make(path, o->run->cache, made, error);
+        path = made;
     }
-    sha256_update(&s, o->run->tokenizer, strlen(o->run->tokenizer));
-    return sha256_final(&s);
+    if (!err) err = tokenizer_open(path, &o->tokenizer, error);
+    if (!err) err = carried_read(path, o->tokenizer, o->run->end, o->run->model.context, files, count, error);
+    if (!err) o->hash = sha256_of((*files)[0].text, (*files)[0].length);
+    return err;
 }
 
 braid_err run_data_open(const run_data_config *config, train_data **out, braid_error *error) {
@@ -161,11 +157,7 @@ braid_err run_data_open(const run_data_config *config, train_data **out, braid_e
     uint32_t count = 0;
     if (!o.run->tokenizer[0]) return open_bytes(config, out, error);
     braid_err err = BRAID_OK;
-    if (strcmp(o.run->tokenizer, "bytes") != 0) {
-        err = open_tokenizer(o.run->tokenizer, &o.tokenizer, error);
-        if (!err && !is_gguf(o.run->tokenizer)) err = carried_read(o.run->tokenizer, o.tokenizer, o.run->end, o.run->model.context, &files, &count, error);
-        if (!err) o.hash = hash_tokenizer(&o, files, count);
-    }
+    if (strcmp(o.run->tokenizer, "bytes") != 0) err = take_tokenizer(&o, &files, &count, error);
     if (!err) err = open_tokens(&o, out, error);
     if (!err) train_data_carry(*out, files, count);
     else carried_free(files, count);
