@@ -269,32 +269,39 @@ static bool draw(const train_data *data, text_range range, uint64_t stream, uint
 }
 
 static bool draw_packed(packed *from, bool held_out, uint64_t seed, uint64_t number, uint32_t sequences, uint32_t tokens,
-                        int32_t *inputs, int32_t *targets) {
+                        int32_t *inputs, int32_t *targets, uint32_t *first) {
     for (uint32_t s = 0; s < sequences; s++) {
-        int32_t *in = inputs + (size_t)s * tokens, *target = targets + (size_t)s * tokens;
-        bool read = held_out ? packed_held_out(from, seed, number + s, in, target, NULL)
-                             : packed_sequence(from, seed, number + s, in, target, NULL);
+        size_t at = (size_t)s * tokens;
+        uint32_t *begins = first ? first + at : NULL;
+        bool read = held_out ? packed_held_out(from, seed, number + s, inputs + at, targets + at, begins)
+                             : packed_sequence(from, seed, number + s, inputs + at, targets + at, begins);
         if (!read) return false;
     }
     return true;
 }
 
+static void no_documents(uint32_t *first, size_t count) {
+    if (first) memset(first, 0, count * sizeof *first);
+}
+
 bool train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
-                       uint32_t tokens, int32_t *inputs, int32_t *targets) {
+                       uint32_t tokens, int32_t *inputs, int32_t *targets, uint32_t *first) {
     uint64_t stream = rng_seed(rng_seed(rng_seed(seed, STREAM_TRAIN), iteration), m);
     const train_data *its = share_of(data, m);
     if (its->packed) {
         uint64_t number = (iteration * its->microbatches + m) * sequences;
-        return draw_packed(its->packed, false, seed, number, sequences, tokens, inputs, targets);
+        return draw_packed(its->packed, false, seed, number, sequences, tokens, inputs, targets, first);
     }
+    no_documents(first, (size_t)sequences * tokens);
     return draw(its, (text_range){0, its->train_bytes}, stream, sequences, tokens, inputs, targets);
 }
 
 bool train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
-                         int32_t *inputs, int32_t *targets) {
+                         int32_t *inputs, int32_t *targets, uint32_t *first) {
     uint64_t stream = rng_seed(rng_seed(seed, STREAM_HELD_OUT), m);
     const train_data *its = share_of(data, m + data->shares.microbatches);
-    if (its->packed) return draw_packed(its->packed, true, seed, (uint64_t)m * sequences, sequences, tokens, inputs, targets);
+    if (its->packed) return draw_packed(its->packed, true, seed, (uint64_t)m * sequences, sequences, tokens, inputs, targets, first);
+    no_documents(first, (size_t)sequences * tokens);
     return draw(its, (text_range){its->train_bytes, its->bytes}, stream, sequences, tokens, inputs, targets);
 }
 

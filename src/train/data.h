@@ -42,13 +42,15 @@ const files_text *train_data_carried(const train_data *data, uint32_t *count);
 bool train_data_has_held_out(const train_data *data);
 // With private data: of the first file.
 braid_hash train_data_hash(const train_data *data);
-// Writes inputs and targets, sequences * tokens bytes each; targets are the inputs shifted by one.
-// False: the text changed since it was opened; train_data_why has the message.
+// Writes inputs and targets, sequences * tokens elements each; targets are the inputs shifted by
+// one. `first`, unless NULL, gets for each token the position in its sequence where its document
+// begins; of bytes it is 0. False: the text changed since it was opened; train_data_why has the
+// message.
 bool train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
-                       uint32_t tokens, int32_t *inputs, int32_t *targets);
+                       uint32_t tokens, int32_t *inputs, int32_t *targets, uint32_t *first);
 // Microbatch `m` of the held-out sequences, the same in every evaluation.
 bool train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
-                         int32_t *inputs, int32_t *targets);
+                         int32_t *inputs, int32_t *targets, uint32_t *first);
 void train_data_why(const train_data *data, braid_error *error);
 
 #endif

@@ -24,13 +24,13 @@ static bool all_finite(const float *values, size_t count) {
 
 static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
 
-static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets) {
+static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets, uint32_t *first) {
     const worker_config *c = &call->w->config;
     const job *j = call->work;
     if (is_held_out(call))
         return train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs,
-                                   targets);
-    return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets);
+                                   targets, first);
+    return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets, first);
 }
 
 void worker_forward(const worker_call *call) {
