@@ -5,8 +5,9 @@
 #include <string.h>
 
 void ends_embed(stage *s, const int32_t *tokens, float *y) {
-    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = tokens};
-    const float *positions = s->config.arch == MODEL_GPT ? s->parameters + s->layout.positions : NULL;
+    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = tokens,
+                          .scale = s->config.embedding_scale};
+    const float *positions = s->row->learned_positions ? s->parameters + s->layout.positions : NULL;
     for (size_t r = 0; r < s->rows; r++) BRAID_ASSERT(tokens[r] >= 0 && (uint32_t)tokens[r] < s->config.vocab);
     tensor_embedding_forward(s->pool, &e, s->parameters + s->layout.embedding, positions, y);
 }
@@ -14,7 +15,7 @@ void ends_embed(stage *s, const int32_t *tokens, float *y) {
 double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(s->shape.ends && v.header->phase != PHASE_EMPTY);
-    tensor_norm norm = stage_norm(s, &s->layout.norm, s->head_mean, s->head_scale);
+    tensor_norm norm = stage_norm(s, &s->layout.norm, NORM_FINAL, s->head_mean, s->head_scale);
     *tokens = 0;
     for (size_t r = 0; r < s->rows; r++) {
         BRAID_ASSERT(targets[r] < (int32_t)s->config.vocab);
@@ -25,9 +26,9 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
     double sum = head_loss(s, &v, dx ? s->narrow : NULL);
     if (!dx) return sum;
     block_chain c = {.s = s};
-    chain_add_norm_gradient(&c, &norm, 0, x, NULL, dx);
+    chain_add_norm_gradient(&c, &norm, NORM_1, x, s->narrow, NULL, dx);
     chain_run(&c);
-    norm_weight_gradient(s, 0, v.d_norm, v.d_norm_bias);
+    norm_weight_gradient(s, NORM_1, v.d_norm, v.d_norm_bias);
     v.header->lossy = 1;
     return sum;
 }

@@ -60,11 +60,24 @@ static const float *weight_of(const stage *s, const tensor_loss_tile *t) {
     return s->parameters + s->layout.head + t->first * s->config.dim;
 }
 
-static void tile_logits(const head_rows *h, const tensor_loss_tile *t) {
+// Of the softcap, with the layout of the tile's logits; NULL: none.
+static float *slopes_of(const head_rows *h, const tensor_loss_tile *t) {
+    return h->s->logit_slopes ? h->s->logit_slopes + t->first * h->count : NULL;
+}
+
+static void tile_logits(const head_rows *h, const tensor_loss_tile *t, float *slopes) {
     size_t dim = h->s->config.dim;
     tensor_gemm_tile(&(tensor_gemm){t->rows, t->cols, dim, tensor_plain(input_of(h), dim),
                                     tensor_transposed(weight_of(h->s, t), dim), t->logits, t->cols, GEMM_SET, NULL,
                                     h->s->shape.fastest});
+    float cap = h->s->config.logit_softcap;
+    if (cap > 0) tensor_softcap(t->logits, slopes, t->rows * t->cols, 1, cap);
+}
+
+// After the exponentials: the gradient of the logits before the softcap.
+static void tile_loss_gradient(const head_rows *h, const tensor_loss_tile *t, const float *slopes) {
+    tensor_loss_gradient(t, h->v->head_maximum + h->first, h->v->head_inverse + h->first);
+    for (size_t i = 0; slopes && i < t->rows * t->cols; i++) t->logits[i] *= slopes[i];
 }
 
 // d_head[cols, dim] of the tile = or += its logit gradients[rows, cols] transposed times the
@@ -79,7 +92,7 @@ static void tile_weight_gradient(const head_rows *h, const tensor_loss_tile *t, 
 static void logits_task(void *context, size_t index) {
     const head_rows *h = context;
     tensor_loss_tile t = tile_of(h, index);
-    tile_logits(h, &t);
+    tile_logits(h, &t, slopes_of(h, &t));
     tensor_loss_exponentials(&t, h->s->head_targets);
 }
 
@@ -93,7 +106,7 @@ static void gradient_task(void *context, size_t group) {
     float *d_input = s->head_parts + group * h->count * dim;
     for (size_t tile = from; tile < to; tile++) {
         tensor_loss_tile t = tile_of(h, tile);
-        tensor_loss_gradient(&t, h->v->head_maximum + h->first, h->v->head_inverse + h->first);
+        tile_loss_gradient(h, &t, slopes_of(h, &t));
         if (h->v->d_head) tile_weight_gradient(h, &t, h->v->d_head + t.first * dim);
         tensor_gemm_tile(&(tensor_gemm){t.rows, dim, t.cols, tensor_plain(t.logits, t.cols),
                                         tensor_plain(weight_of(s, &t), dim), d_input, dim,
@@ -133,7 +146,10 @@ double head_loss(stage *s, const stash_view *v, float *d_input) {
     return sum;
 }
 
-size_t head_recompute_floats(const stage *s) { return s->head.rows * (s->head.cols + 2); }
+size_t head_recompute_floats(const stage *s) {
+    size_t tiles = s->config.logit_softcap > 0 ? 2 : 1;  // of logits, and of slopes
+    return s->head.rows * (tiles * s->head.cols + 2);
+}
 
 void head_recompute_tile(stage *s, const stash_view *v, size_t tile, float *scratch, float *gradient) {
     for (size_t first = 0; first < s->rows; first += s->head.rows) {
@@ -142,9 +158,10 @@ void head_recompute_tile(stage *s, const stash_view *v, size_t tile, float *scra
         t.logits = scratch;
         t.tops = scratch + s->head.rows * s->head.cols;
         t.sums = t.tops + s->head.rows;
-        tile_logits(&h, &t);
+        float *slopes = s->config.logit_softcap > 0 ? t.sums + s->head.rows : NULL;
+        tile_logits(&h, &t, slopes);
         tensor_loss_exponentials(&t, NULL);
-        tensor_loss_gradient(&t, v->head_maximum + first, v->head_inverse + first);
+        tile_loss_gradient(&h, &t, slopes);
         tile_weight_gradient(&h, &t, gradient);
     }
 }

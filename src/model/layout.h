@@ -17,13 +17,13 @@ typedef struct layout_norm {
     size_t weight, bias;
 } layout_norm;
 
-// Norms and matrices that the architecture lacks are zero. Those of expert e are `expert_floats` * e
-// elements after expert_up and expert_down.
+// Norms and matrices that the architecture lacks are zero. expert_up and expert_down are those of
+// expert 0 (layout_expert).
 typedef struct layout_block {
     size_t first;  // the block's first element
     layout_norm norm1, norm2, post1, post2, q_norm, k_norm;
     layout_linear qkv, o, up, down, router, expert_up, expert_down;
-    size_t expert_floats;
+    size_t expert_floats;  // elements of an expert
 } layout_block;
 
 // How the values of a tensor begin: normal with `deviation`, or all equal to `value` where that is 0.
@@ -41,6 +41,12 @@ typedef struct layout {
     size_t embedding, positions, head;  // equal to embedding if tied
     layout_norm norm;
 } layout;
+
+// A linear layer of an expert from that of expert 0.
+static inline layout_linear layout_expert(const layout_block *b, layout_linear l, uint32_t expert) {
+    l.weight += expert * b->expert_floats;
+    return l;
+}
 
 braid_err layout_new(const model_config *config, const stage_shape *shape, layout *out, braid_error *error);
 void layout_free(layout *l);

@@ -1,5 +1,6 @@
 // The division of a stage's memory: the work area (one per stage) and the stash (one per
 // microbatch).
+#include "model/rope.h"
 #include "model/stage_inner.h"
 #include "tensor/sizes.h"
 
@@ -24,36 +25,67 @@ static void *cut_bytes(cutter *c, size_t bytes) {
 
 static float *cut_floats(cutter *c, size_t count) { return cut_bytes(c, count * sizeof(float)); }
 
+static uint32_t *cut_numbers(cutter *c, size_t count) { return cut_bytes(c, count * sizeof(uint32_t)); }
+
+// NULL unless `wanted`.
+static float *cut_if(bool wanted, cutter *c, size_t count) { return wanted ? cut_floats(c, count) : NULL; }
+
+static void cut_vectors(const stage *s, cutter *c, block_memory *m) {
+    const model_config *config = &s->config;
+    size_t dim = config->dim;
+    bool centred = s->row->layer_norm, heads = model_has(config, ROLE_Q_NORM);
+    m->d_norm1 = cut_floats(c, dim);
+    m->d_norm2 = cut_floats(c, dim);
+    m->mean1 = cut_if(centred, c, s->rows);
+    m->mean2 = cut_if(centred, c, s->rows);
+    m->d_norm1_bias = cut_if(centred, c, dim);
+    m->d_norm2_bias = cut_if(centred, c, dim);
+    m->d_post1 = cut_if(s->post_norms, c, dim);
+    m->d_post2 = cut_if(s->post_norms, c, dim);
+    m->d_q_norm = cut_if(heads, c, model_head_dim(config));
+    m->d_k_norm = cut_if(heads, c, model_head_dim(config));
+    m->d_qkv_bias = cut_if(model_has(config, ROLE_QKV_BIAS) || model_has(config, ROLE_Q_BIAS), c, s->qkv_dim);
+    m->d_o_bias = cut_if(model_has(config, ROLE_O_BIAS), c, dim);
+    m->d_up_bias = cut_if(model_has(config, ROLE_UP_BIAS), c, s->up_dim);
+    m->d_down_bias = cut_if(model_has(config, ROLE_DOWN_BIAS), c, dim);
+}
+
+static void cut_mixture(const stage *s, cutter *c, block_memory *m) {
+    if (!s->row->mixture) return;
+    m->router = cut_floats(c, s->rows * s->config.experts);
+    m->chosen = cut_numbers(c, s->mlp_rows);
+    m->weights = cut_floats(c, s->mlp_rows);
+    m->place = cut_numbers(c, s->mlp_rows);
+    m->source = cut_numbers(c, s->mlp_rows);
+    m->begin = cut_numbers(c, s->config.experts + 1);
+    m->gathered = cut_floats(c, s->mlp_rows * s->config.dim);
+    m->gathered_dy = cut_floats(c, s->mlp_rows * s->config.dim);
+}
+
 static block_memory cut_block(const stage *s, cutter *c) {
     block_memory m = {0};
     size_t dim = s->config.dim;
-    bool gpt = s->config.arch == MODEL_GPT;
     m.x = cut_floats(c, s->rows * dim);
     m.normed1 = cut_floats(c, s->rows * dim);
     m.qkv = cut_floats(c, s->rows * s->qkv_dim);
-    m.attention = cut_floats(c, s->rows * dim);
+    m.attention = cut_floats(c, s->rows * s->q_dim);
     m.middle = cut_floats(c, s->rows * dim);
     m.normed2 = cut_floats(c, s->rows * dim);
-    m.up = cut_floats(c, s->rows * s->up_dim);
-    m.act = cut_floats(c, s->rows * s->config.ffn_dim);
+    m.up = cut_floats(c, s->mlp_rows * s->up_dim);
+    m.act = cut_floats(c, s->mlp_rows * s->act_dim);
+    m.post1 = cut_if(s->post_norms, c, s->rows * dim);
+    m.post2 = cut_if(s->post_norms, c, s->rows * dim);
     m.inverse1 = cut_floats(c, s->rows);
     m.inverse2 = cut_floats(c, s->rows);
+    m.post_inverse1 = cut_if(s->post_norms, c, s->rows);
+    m.post_inverse2 = cut_if(s->post_norms, c, s->rows);
     m.softmax_maximum = cut_floats(c, s->rows * s->config.heads);
     m.softmax_inverse = cut_floats(c, s->rows * s->config.heads);
-    tensor_attention attention = stage_attention(s, NULL);
+    tensor_attention attention = stage_attention(s, 0, NULL);
     size_t kept = tensor_attention_kept(&attention);
-    if (kept > 0) m.softmax_kept = cut_floats(c, kept);
-    m.d_norm1 = cut_floats(c, dim);
-    m.d_norm2 = cut_floats(c, dim);
-    if (!gpt) return m;
-    m.mean1 = cut_floats(c, s->rows);
-    m.mean2 = cut_floats(c, s->rows);
-    m.d_norm1_bias = cut_floats(c, dim);
-    m.d_norm2_bias = cut_floats(c, dim);
-    m.d_qkv_bias = cut_floats(c, s->qkv_dim);
-    m.d_o_bias = cut_floats(c, dim);
-    m.d_up_bias = cut_floats(c, s->up_dim);
-    m.d_down_bias = cut_floats(c, dim);
+    m.softmax_kept = cut_if(kept > 0, c, kept);
+    cut_vectors(s, c, &m);
+    cut_mixture(s, c, &m);
     return m;
 }
 
@@ -76,7 +108,7 @@ static stash_view cut_stash(const stage *s, cutter *c) {
         v.head_inverse = cut_floats(c, s->rows);
         v.d_head = s->shape.recompute ? NULL : cut_floats(c, (size_t)s->config.vocab * s->config.dim);
         v.d_norm = cut_floats(c, s->config.dim);
-        v.d_norm_bias = s->config.arch == MODEL_GPT ? cut_floats(c, s->config.dim) : NULL;
+        v.d_norm_bias = cut_if(s->row->layer_norm, c, s->config.dim);
     }
     if (!s->shape.recompute) {
         v.body = cut_body(s, c);
@@ -91,6 +123,7 @@ static stash_view cut_stash(const stage *s, cutter *c) {
 static void cut_ends(stage *s, cutter *c) {
     const head_cut *h = &s->head;
     s->logits = cut_floats(c, h->rows * s->config.vocab);
+    s->logit_slopes = cut_if(s->config.logit_softcap > 0, c, h->rows * s->config.vocab);
     s->head_tops = cut_floats(c, h->tiles * h->rows);
     s->head_sums = cut_floats(c, h->tiles * h->rows);
     s->head_targets = cut_floats(c, h->rows);
@@ -108,6 +141,7 @@ static size_t packed_one_way(const layout_block *b, bool forward) {
     bool all = true;
     for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
         const layout_linear *l = linears[i];
+        if (l->out == 0) continue;  // a mixture has none
         size_t floats = forward ? tensor_gemm_packed(l->out, l->in) : tensor_gemm_packed(l->in, l->out);
         all = all && floats > 0;
         sum += floats;
@@ -122,27 +156,42 @@ static size_t packed_floats(const stage *s) {
     return forward > backward ? forward : backward;
 }
 
+static void cut_norms(stage *s, cutter *c) {
+    size_t width = model_head_dim(&s->config), most = s->config.dim > width ? s->config.dim : width;
+    s->norm_pieces = chain_norm_pieces(&s->shape);
+    for (int i = 0; i < (s->post_norms ? NORM_PARTS : NORM_POST1); i++) {
+        s->norm_parts[i][0] = cut_floats(c, s->norm_pieces * s->config.dim);
+        s->norm_parts[i][1] = cut_if(s->row->layer_norm, c, s->norm_pieces * s->config.dim);
+    }
+    bool heads = model_has(&s->config, ROLE_Q_NORM);
+    s->head_norm_parts[0] = cut_if(heads, c, s->shape.sequences * s->config.heads * width);
+    s->head_norm_parts[1] = cut_if(heads, c, s->shape.sequences * s->config.kv_heads * width);
+    for (int i = 0; i < NORM_SLOTS; i++) s->norm_weights[i] = cut_if(s->row->norm_plus_one, c, most);
+}
+
+static void cut_rotation(stage *s, cutter *c, int which) {
+    size_t width = model_head_dim(&s->config);
+    s->cosines[which] = cut_floats(c, s->shape.tokens * (width / 2));
+    s->sines[which] = cut_floats(c, s->shape.tokens * (width / 2));
+    s->rope[which] = (tensor_rope){width, s->cosines[which], s->sines[which]};
+}
+
 static void cut_work(stage *s, cutter *c) {
     size_t activation = s->rows * s->config.dim, threads = tensor_pool_threads(s->pool);
-    size_t half = s->config.dim / s->config.heads / 2;
-    tensor_attention attention = stage_attention(s, NULL);
+    tensor_attention attention = stage_attention(s, 0, NULL);
     for (size_t i = 0; i < 2; i++) s->grad[i] = cut_floats(c, activation);
     s->narrow = cut_floats(c, activation);
-    s->wide = cut_floats(c, s->rows * s->config.ffn_dim);
+    s->d_attention = s->q_dim == s->config.dim ? s->narrow : cut_floats(c, s->rows * s->q_dim);
+    s->wide = cut_floats(c, s->mlp_rows * s->act_dim);
     s->packed = cut_floats(c, packed_floats(s));
-    s->norm_pieces = chain_norm_pieces(&s->shape);
-    for (int i = 0; i < 2; i++) {
-        s->norm_parts[i][0] = cut_floats(c, s->norm_pieces * s->config.dim);
-        if (s->config.arch == MODEL_GPT) s->norm_parts[i][1] = cut_floats(c, s->norm_pieces * s->config.dim);
-    }
+    cut_norms(s, c);
     s->attention_scratch = cut_floats(c, threads * tensor_attention_scratch(&attention));
     s->tile_floats = tiles_scratch_floats(s);
     s->tile_scratch = cut_floats(c, threads * s->tile_floats);
-    if (s->config.arch == MODEL_LLAMA) {
-        s->cosines = cut_floats(c, s->shape.tokens * half);
-        s->sines = cut_floats(c, s->shape.tokens * half);
-        s->rope = (tensor_rope){s->config.dim / s->config.heads, s->cosines, s->sines};
-    }
+    s->expert_out = cut_if(s->row->mixture, c, s->mlp_rows * s->config.dim);
+    s->d_weights = cut_if(s->row->mixture, c, s->mlp_rows);
+    if (!s->row->learned_positions) cut_rotation(s, c, 0);
+    if (model_rope_has_local(&s->config)) cut_rotation(s, c, 1);
     if (s->shape.ends) cut_ends(s, c);
     if (s->shape.recompute) s->body = cut_body(s, c);
 }

@@ -299,9 +299,3 @@ void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_
         for (uint32_t i = 0; i < blocks_per_stage[at] * each; i++) out[next++] = (uint16_t)at;
     while (next < count) out[next++] = 0;
 }
-
-bool model_is_plain(const model_config *c) {
-    model_config plain = {.arch = c->arch == MODEL_GPT ? MODEL_GPT : MODEL_LLAMA, .dim = c->dim, .layers = c->layers, .heads = c->heads, .kv_heads = c->kv_heads, .ffn_dim = c->ffn_dim, .vocab = c->vocab, .context = c->context, .rope_theta = c->rope_theta, .norm_eps = c->norm_eps, .tied = c->tied};
-    model_difference d;
-    return !model_config_differ(c, &plain, &d);
-}

@@ -124,7 +124,6 @@ void model_tensor_at(const model_config *config, uint32_t i, model_tensor *out);
 // out[model_tensor_count] = the stage of each canonical tensor, for blocks_per_stage[stages].
 void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_stage, uint32_t stages, uint16_t *out);
 
-bool model_is_plain(const model_config *config);
 // True if models of this config have the tensor, in every block if it is a block's.
 bool model_has(const model_config *config, model_role role);
 // Tensors before the first block, of each block, and after the last one.

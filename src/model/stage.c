@@ -1,6 +1,7 @@
 #include "model/stage.h"
 
 #include "base/err.h"
+#include "model/rope.h"
 #include "model/stage_inner.h"
 
 #include <stdlib.h>
@@ -29,9 +30,9 @@ static braid_err stage_build(stage *s, braid_error *error) {
     braid_err err = layout_new(&s->config, &s->shape, &s->layout, error);
     if (!err) err = tiles_new(s, error);
     if (!err) err = stage_reserve(s, error);
-    if (!err && s->config.arch == MODEL_LLAMA)
-        tensor_rope_tables(s->shape.tokens, s->config.dim / s->config.heads, s->config.rope_theta, s->cosines,
-                           s->sines);
+    for (int local = 0; local < 2 && !err; local++)
+        if (s->cosines[local])
+            model_rope_tables(&s->config, local != 0, s->shape.tokens, s->cosines[local], s->sines[local]);
     return err;
 }
 
@@ -39,7 +40,6 @@ braid_err stage_new(const model_config *config, const stage_shape *shape, tensor
                     braid_error *error) {
     *out = NULL;
     braid_err err = model_config_check(config, error);
-    if (!err && !model_is_plain(config)) err = braid_fail(error, BRAID_CONFIG, "model: only plain llama and gpt are computed");
     if (!err) err = check_shape(config, shape, error);
     if (err) return err;
     stage *s = calloc(1, sizeof *s);
@@ -48,9 +48,15 @@ braid_err stage_new(const model_config *config, const stage_shape *shape, tensor
     s->shape = *shape;
     s->pool = pool;
     s->rows = (size_t)shape->sequences * shape->tokens;
-    s->qkv_dim = config->dim + 2 * (size_t)(config->dim / config->heads) * config->kv_heads;
+    s->row = model_row_of(config->arch);
+    s->q_dim = (size_t)config->heads * model_head_dim(config);
+    s->qkv_dim = s->q_dim + 2 * (size_t)config->kv_heads * model_head_dim(config);
+    s->act_dim = s->row->mixture ? config->expert_ffn_dim : config->ffn_dim;
+    s->up_dim = (s->row->gated ? 2 : 1) * s->act_dim;
+    s->mlp_rows = s->rows * (s->row->mixture ? config->experts_used : 1);
+    s->post_norms = model_has(config, ROLE_POST1);
+    BRAID_ASSERT(!(s->post_norms && s->row->mixture));  // block.c
     s->head = head_cut_of(config, s->rows);
-    s->up_dim = config->arch == MODEL_GPT ? config->ffn_dim : 2 * (size_t)config->ffn_dim;
     err = stage_build(s, error);
     if (err)
         stage_free(s);
@@ -167,25 +173,29 @@ const float *stage_input_gradient(stage *s, void *stash, const float *dy, float 
     return lowest;
 }
 
-static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, const stage_sink *sink) {
-    sink->take(sink->context, at->weight, weight, dim);
-    if (bias) sink->take(sink->context, at->bias, bias, dim);
+static void hand(const stage_sink *sink, size_t offset, const float *vector, size_t count) {
+    if (vector) sink->take(sink->context, offset, vector, count);
 }
 
-static void hand_bias(const layout_linear *l, const float *bias, const stage_sink *sink) {
-    if (l->has_bias) sink->take(sink->context, l->bias, bias, l->out);
+static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, const stage_sink *sink) {
+    hand(sink, at->weight, weight, dim);
+    hand(sink, at->bias, bias, dim);
 }
 
 static void hand_vectors(const stage *s, const stash_view *v, uint32_t block, const stage_sink *sink) {
     const layout_block *b = &s->layout.block[block];
     block_memory m = stage_block_memory(s, &v->body, block);
-    size_t dim = s->config.dim;
+    size_t dim = s->config.dim, width = model_head_dim(&s->config);
     hand_norm(&b->norm1, m.d_norm1, m.d_norm1_bias, dim, sink);
-    hand_bias(&b->qkv, m.d_qkv_bias, sink);
-    hand_bias(&b->o, m.d_o_bias, sink);
+    hand(sink, b->qkv.bias, m.d_qkv_bias, b->qkv.out);
+    hand(sink, b->q_norm.weight, m.d_q_norm, width);
+    hand(sink, b->k_norm.weight, m.d_k_norm, width);
+    hand(sink, b->o.bias, m.d_o_bias, b->o.out);
+    hand(sink, b->post1.weight, m.d_post1, dim);
     hand_norm(&b->norm2, m.d_norm2, m.d_norm2_bias, dim, sink);
-    hand_bias(&b->up, m.d_up_bias, sink);
-    hand_bias(&b->down, m.d_down_bias, sink);
+    hand(sink, b->up.bias, m.d_up_bias, b->up.out);
+    hand(sink, b->down.bias, m.d_down_bias, b->down.out);
+    hand(sink, b->post2.weight, m.d_post2, dim);
 }
 
 static void weigh_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink) {

@@ -7,22 +7,33 @@
 #include "tensor/kernels.h"
 
 // The activations of a block for one microbatch. Forward fills them; the input gradient replaces
-// those that the weight gradient does not need by gradients.
+// those that the weight gradient does not need by gradients. With a mixture of experts, `up` and
+// `act` have a row for each expert that a row of the microbatch uses, sorted by expert: [mlp_rows].
 typedef struct block_memory {
     float *x;          // [rows, dim] the block's input; later the gradient of its output
     float *normed1;    // [rows, dim] input of qkv
-    float *qkv;        // [rows, dim + 2 kv]; later its gradient
-    float *attention;  // [rows, dim] input of o
+    float *qkv;        // [rows, qkv_dim]; later its gradient
+    float *attention;  // [rows, q_dim] input of o
     float *middle;     // [rows, dim] after the attention's residual; later its gradient
     float *normed2;    // [rows, dim] input of up
-    float *up;         // [rows, up.out]; later its gradient
-    float *act;        // [rows, ffn] the activation's logistic function; later the input of down
-    float *mean1, *inverse1, *mean2, *inverse2;  // [rows]
-    float *softmax_maximum, *softmax_inverse;    // [rows * heads]
-    float *softmax_kept;                         // tensor_attention_kept; NULL: none
+    float *up;         // [mlp_rows, up_dim]; later its gradient
+    float *act;        // [mlp_rows, act_dim] the activation's logistic function; later the input of down
+    float *post1, *post2;  // [rows, dim] outputs of o and down before their norms, later gradients; NULL: no norms
+    float *mean1, *inverse1, *mean2, *inverse2, *post_inverse1, *post_inverse2;  // [rows]
+    float *softmax_maximum, *softmax_inverse;                                    // [rows * heads]
+    float *softmax_kept;                                                         // tensor_attention_kept; NULL: none
     // gradients of vectors, computed with the input gradient
-    float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;
+    float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias, *d_post1, *d_post2, *d_q_norm, *d_k_norm;
     float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
+    // mixture of experts
+    float *router;            // [rows, experts] probabilities; later the gradient of the logits
+    uint32_t *chosen;         // [mlp_rows] the used experts of each row
+    float *weights;           // [mlp_rows] of these
+    uint32_t *place;          // [mlp_rows] the position of each of these, sorted by expert
+    uint32_t *source;         // [mlp_rows] the inverse: what stands at a position
+    uint32_t *begin;          // [experts + 1] the first position of each expert
+    float *gathered;          // [mlp_rows, dim] input of each position
+    float *gathered_dy;       // [mlp_rows, dim] gradient of each position's output of down
 } block_memory;
 
 // The blocks' part of a stash. With recomputation a stage has one for all stashes.
@@ -52,12 +63,20 @@ typedef struct stash_view {
 } stash_view;
 
 typedef enum tile_kind { TILE_LINEAR, TILE_HEAD, TILE_EMBEDDING, TILE_POSITIONS } tile_kind;
-typedef enum tile_source { SOURCE_QKV, SOURCE_O, SOURCE_UP, SOURCE_DOWN } tile_source;
+typedef enum tile_source {
+    SOURCE_QKV,
+    SOURCE_O,
+    SOURCE_UP,
+    SOURCE_DOWN,
+    SOURCE_ROUTER,
+    SOURCE_EXPERT_UP,
+    SOURCE_EXPERT_DOWN
+} tile_source;
 
 // Rows [first, last) of one tensor's gradient: one product and one call of the sink.
 typedef struct gradient_tile {
     uint8_t kind, source;
-    uint32_t block;
+    uint32_t block, expert;
     uint32_t first, last;
     size_t offset;  // of the first element in the parameter array
 } gradient_tile;
@@ -69,27 +88,51 @@ typedef struct head_cut {
     size_t groups;       // of tiles
 } head_cut;
 
+// The norms whose weights a stage may need as 1 + weight.
+typedef enum norm_slot {
+    NORM_1,
+    NORM_2,
+    NORM_POST1,
+    NORM_POST2,
+    NORM_Q,
+    NORM_K,
+    NORM_FINAL,
+    NORM_SLOTS
+} norm_slot;
+enum { NORM_PARTS = NORM_POST2 + 1 };
+
 struct stage {
     model_config config;
+    const model_row *row;
     stage_shape shape;
     tensor_pool *pool;
     layout layout;
     const float *parameters;
-    size_t rows, qkv_dim, up_dim;
+    size_t rows, q_dim, qkv_dim, up_dim, act_dim;
+    size_t mlp_rows;  // rows of the MLP: more with a mixture of experts
+    bool post_norms;
     size_t block_floats, stash_bytes, work_bytes;
     // work area
     void *work;
-    float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
-    float *cosines, *sines;
-    tensor_rope rope;         // of these
-    float *packed;            // packed weights of one product, or of all products of a chain
-    float *norm_parts[2][2];  // [norm_pieces, dim] partial gradients of a block's norms: weights, biases
+    float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [mlp_rows, act_dim]
+    // [rows, q_dim] gradient of the attention's output. It is `narrow` only where rows have the same
+    // width: a chain writes these of some rows before it reads `narrow` of others.
+    float *d_attention;
+    float *cosines[2], *sines[2];
+    tensor_rope rope[2];  // of these; the second of layers with a rotation of their own
+    float *packed;        // packed weights of one product, or of all products of a chain
+    float *norm_parts[NORM_PARTS][2];  // [norm_pieces, dim] partial gradients of norms: weights, biases
     size_t norm_pieces;
+    float *head_norm_parts[2];       // partial gradients of the norms of queries and keys (tensor_head_norm)
+    float *norm_weights[NORM_SLOTS];  // 1 + weight
+    float *expert_out;                // [mlp_rows, dim] outputs of down, or input gradients of up
+    float *d_weights;                 // [mlp_rows] gradients of the experts' weights
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;
     head_cut head;
     float *logits;                  // [head.rows, vocab], stored tile by tile
+    float *logit_slopes;            // of the softcap, with the same layout; NULL: none
     float *head_tops, *head_sums;   // [head.tiles, head.rows]
     float *head_targets;            // [head.rows]
     float *head_parts;              // [head.groups, head.rows, dim]
@@ -117,8 +160,24 @@ void block_forward(stage *s, uint32_t block, const block_memory *m, float *y);
 // dx must not be dy.
 void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const float *dy, float *dx);
 
-tensor_norm stage_norm(const stage *s, const layout_norm *at, float *mean, float *inverse);
-tensor_attention stage_attention(const stage *s, const block_memory *m);
+// The weights of a norm of `width` elements, which a slot may hold until its next use.
+const float *stage_norm_weights(const stage *s, const layout_norm *at, norm_slot slot, size_t width);
+tensor_norm stage_norm(const stage *s, const layout_norm *at, norm_slot slot, float *mean, float *inverse);
+// m NULL: for sizes only.
+tensor_attention stage_attention(const stage *s, uint32_t block, const block_memory *m);
+// The weight as the matrix [in, out] of the forward product, or its transpose.
+tensor_matrix stage_weight(const stage *s, const layout_linear *l, bool as_in_out);
+// act and logistic[rows, act_dim] from up[rows, up_dim].
+void stage_activate(const stage *s, const float *up, float *act, float *logistic, size_t rows);
+// From dy[rows, act_dim]: up becomes its gradient, and act, the logistic function, the activation for
+// the weight gradient.
+void stage_activation_gradient(const stage *s, float *up, float *act, const float *dy, size_t rows);
+
+// mixture.c
+// The experts' MLP after the attention: m->middle -> y[rows, dim].
+void mixture_forward(stage *s, uint32_t block, const block_memory *m, float *y);
+// dy[rows, dim] -> s->narrow[rows, dim], the gradient of m->normed2.
+void mixture_input_gradient(stage *s, uint32_t block, const block_memory *m, const float *dy);
 
 // chain.c
 // A step of the computation of a block. Its rows depend on the same rows of earlier steps, or for
@@ -135,7 +194,7 @@ typedef struct block_step {
     tensor_norm_gradient gradient;  // d_weight, d_bias: [norm_pieces, dim]
 } block_step;
 
-enum { CHAIN_MOST = 8 };
+enum { CHAIN_MOST = 12 };
 typedef struct block_chain {
     stage *s;
     block_step step[CHAIN_MOST];
@@ -144,11 +203,11 @@ typedef struct block_chain {
 
 block_step *chain_add(block_chain *c, step_kind kind);
 void chain_run(block_chain *c);
-// Adds the gradient of a norm: dx from the gradient in s->narrow. norm_weight_gradient sums the
-// weights' gradients after chain_run.
-void chain_add_norm_gradient(block_chain *c, const tensor_norm *norm, int which, const float *x, const float *residual,
-                             float *dx);
-void norm_weight_gradient(stage *s, int which, float *d_weight, float *d_bias);
+// Adds the gradient of a norm: dx from dy. norm_weight_gradient sums the weights' gradients after
+// chain_run.
+void chain_add_norm_gradient(block_chain *c, const tensor_norm *norm, norm_slot which, const float *x, const float *dy,
+                             const float *residual, float *dx);
+void norm_weight_gradient(stage *s, norm_slot which, float *d_weight, float *d_bias);
 // The number of partial sums of a norm's weight gradients, each over some rows.
 size_t chain_norm_pieces(const stage_shape *shape);
 

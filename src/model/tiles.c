@@ -39,27 +39,46 @@ static const layout_linear *block_linear(const layout_block *block, uint8_t sour
     case SOURCE_QKV: return &block->qkv;
     case SOURCE_O: return &block->o;
     case SOURCE_UP: return &block->up;
-    default: return &block->down;
+    case SOURCE_DOWN: return &block->down;
+    case SOURCE_ROUTER: return &block->router;
+    case SOURCE_EXPERT_UP: return &block->expert_up;
+    default: return &block->expert_down;
     }
 }
 
-static void tiles_add_linear(stage *s, uint32_t block, uint8_t source) {
-    const layout_linear *l = block_linear(&s->layout.block[block], source);
-    gradient_tile tile = {.kind = TILE_LINEAR, .source = source, .block = block, .offset = l->weight};
+static void tiles_add_linear(stage *s, uint32_t block, uint8_t source, uint32_t expert) {
+    const layout_block *b = &s->layout.block[block];
+    const layout_linear *l = block_linear(b, source);
+    gradient_tile tile = {.kind = TILE_LINEAR, .source = source, .block = block, .expert = expert};
+    tile.offset = l->weight + expert * b->expert_floats;
     tiles_add(s, tile, l->conv1d ? l->in : l->out, l->conv1d ? l->out : l->in);
+}
+
+static void tiles_add_block(stage *s, uint32_t block) {
+    tiles_add_linear(s, block, SOURCE_QKV, 0);
+    tiles_add_linear(s, block, SOURCE_O, 0);
+    if (!s->row->mixture) {
+        tiles_add_linear(s, block, SOURCE_UP, 0);
+        tiles_add_linear(s, block, SOURCE_DOWN, 0);
+        return;
+    }
+    tiles_add_linear(s, block, SOURCE_ROUTER, 0);
+    for (uint32_t expert = 0; expert < s->config.experts; expert++) {
+        tiles_add_linear(s, block, SOURCE_EXPERT_UP, expert);
+        tiles_add_linear(s, block, SOURCE_EXPERT_DOWN, expert);
+    }
 }
 
 static void tiles_list(stage *s) {
     const model_config *c = &s->config;
     s->tile_count = 0;
-    for (uint32_t block = 0; block < s->layout.blocks; block++)
-        for (uint8_t source = SOURCE_QKV; source <= SOURCE_DOWN; source++) tiles_add_linear(s, block, source);
+    for (uint32_t block = 0; block < s->layout.blocks; block++) tiles_add_block(s, block);
     s->block_tiles = s->layout.blocks ? s->tile_count / s->layout.blocks : 0;
     if (!s->shape.ends) return;
     tiles_add(s, (gradient_tile){.kind = TILE_HEAD, .offset = s->layout.head}, c->vocab, c->dim);
     if (!c->tied)
         tiles_add(s, (gradient_tile){.kind = TILE_EMBEDDING, .offset = s->layout.embedding}, c->vocab, c->dim);
-    if (c->arch == MODEL_GPT)
+    if (s->row->learned_positions)
         tiles_add(s, (gradient_tile){.kind = TILE_POSITIONS, .offset = s->layout.positions}, c->context, c->dim);
 }
 
@@ -97,28 +116,45 @@ typedef struct tiles_job {
     size_t first;  // tile
 } tiles_job;
 
+// The inputs x[rows, in] of a linear layer and the gradients dy[rows, out] of its outputs.
+typedef struct tile_operands {
+    const float *x, *dy;
+    size_t rows;
+} tile_operands;
+
+static tile_operands operands_of(const stage *s, const block_memory *m, const gradient_tile *t) {
+    switch (t->source) {
+    case SOURCE_QKV: return (tile_operands){m->normed1, m->qkv, s->rows};
+    case SOURCE_O: return (tile_operands){m->attention, m->post1 ? m->post1 : m->middle, s->rows};
+    case SOURCE_UP: return (tile_operands){m->normed2, m->up, s->rows};
+    case SOURCE_DOWN: return (tile_operands){m->act, m->post2 ? m->post2 : m->x, s->rows};
+    case SOURCE_ROUTER: return (tile_operands){m->normed2, m->router, s->rows};
+    default: break;
+    }
+    size_t first = m->begin[t->expert], rows = m->begin[t->expert + 1] - first;
+    if (t->source == SOURCE_EXPERT_UP)
+        return (tile_operands){m->gathered + first * s->config.dim, m->up + first * s->up_dim, rows};
+    return (tile_operands){m->act + first * s->act_dim, m->gathered_dy + first * s->config.dim, rows};
+}
+
 static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
     const stage *s = job->s;
     const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
     block_memory m = stage_block_memory(s, &job->v->body, t->block);
-    const float *x = t->source == SOURCE_QKV  ? m.normed1
-                     : t->source == SOURCE_O  ? m.attention
-                     : t->source == SOURCE_UP ? m.normed2
-                                              : m.act;
-    const float *dy = t->source == SOURCE_QKV  ? m.qkv
-                      : t->source == SOURCE_O  ? m.middle
-                      : t->source == SOURCE_UP ? m.up
-                                               : m.x;
-    tensor_gemm g = {.m = t->last - t->first, .k = s->rows, .c = gradient, .fastest = s->shape.fastest};
+    tile_operands o = operands_of(s, &m, t);
+    tensor_gemm g = {.m = t->last - t->first, .k = o.rows, .c = gradient, .fastest = s->shape.fastest};
     if (l->conv1d) {
-        g.a = tensor_transposed(x + t->first, l->in);
-        g.b = tensor_plain(dy, l->out);
+        g.a = tensor_transposed(o.x + t->first, l->in);
+        g.b = tensor_plain(o.dy, l->out);
     } else {
-        g.a = tensor_transposed(dy + t->first, l->out);
-        g.b = tensor_plain(x, l->in);
+        g.a = tensor_transposed(o.dy + t->first, l->out);
+        g.b = tensor_plain(o.x, l->in);
     }
     g.n = g.c_stride = g.b.stride;
-    tensor_gemm_tile(&g);
+    if (o.rows > 0)
+        tensor_gemm_tile(&g);
+    else  // an expert that no row uses
+        memset(gradient, 0, g.m * g.n * sizeof *gradient);
 }
 
 // The gradient of the head's rows: computed with the loss, or here.
@@ -134,7 +170,8 @@ static float *head_tile(const tiles_job *job, const gradient_tile *t, float *scr
 // A tied head's gradient includes that of the embedding.
 static float *ends_tile(const tiles_job *job, const gradient_tile *t, float *scratch) {
     const stage *s = job->s;
-    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = job->v->tokens};
+    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = job->v->tokens,
+                          .scale = s->config.embedding_scale};
     const float *dy = job->v->body.d_embedding;
     if (t->kind == TILE_POSITIONS) {
         tensor_position_gradient(&e, dy, t->first, t->last, scratch);

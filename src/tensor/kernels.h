@@ -71,9 +71,29 @@ void tensor_swiglu_input_gradient(const float *x, float *logistic, const float *
 void tensor_gelu_forward(const float *x, float *y, float *logistic, size_t count);
 void tensor_gelu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t count);
 
+// GeGLU: y[rows, dim] = gelu(x[:, :dim]) * x[:, dim:], with the GELU and the conventions above.
+void tensor_geglu_forward(const float *x, float *y, float *logistic, size_t rows, size_t dim);
+void tensor_geglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows, size_t dim);
+
+// x = cap * tanh(scale * x / cap) for count elements; slope[count], unless NULL, gets the derivative.
+void tensor_softcap(float *x, float *slope, size_t count, float scale, float cap);
+
+// RMS norm of each head's queries or keys before the rotation: y = x / sqrt(mean(x^2) + eps) *
+// weight[width].
+typedef struct tensor_head_norm {
+    const float *weight;  // NULL: none
+    // [sequences * heads, width] of queries, [sequences * kv_heads, width] of keys: the gradient's
+    // parts, one per sequence and head
+    float *d_weight;
+} tensor_head_norm;
+
+// On the calling thread: to[rows, width] = the norm of from[rows, width].
+void tensor_head_norm_rows(const float *weight, float eps, size_t width, size_t rows, const float *from,
+                           size_t from_stride, float *to, size_t to_stride);
+
 // Causal attention within each sequence; query head h reads key head h / (heads / kv_heads).
-// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, before the
-// rotation by `rope`. out[rows, heads * width].
+// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, before the norms
+// and the rotation by `rope`. out[rows, heads * width].
 typedef struct tensor_attention {
     size_t sequences, tokens, heads, kv_heads, width;
     const tensor_rope *rope;   // of the same width; NULL: none
@@ -82,11 +102,16 @@ typedef struct tensor_attention {
     float *scratch;            // tensor_attention_scratch floats per thread of the pool, side by side
     float *kept;  // tensor_attention_kept floats: exponentials that forward keeps for the gradient;
                                // NULL: recomputed with the same bits
+    float scale;               // of scores; 0: 1 / sqrt(width)
+    float softcap;             // scores become softcap * tanh(score / softcap); 0: none
+    size_t window;             // keys that a query sees, its own included; 0: all before it
+    tensor_head_norm q_norm, k_norm;
+    float eps;                 // of the norms
 } tensor_attention;
 
 // A multiple of 16, so that each thread's part stays aligned.
 size_t tensor_attention_scratch(const tensor_attention *a);
-// 0 for long sequences, where keeping costs more than recomputing.
+// 0 for long sequences, where keeping costs more than recomputing, and with a softcap.
 size_t tensor_attention_kept(const tensor_attention *a);
 void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out);
 // Replaces qkv by its gradient. `out` is the result of forward.
@@ -98,10 +123,11 @@ void tensor_attention_input_gradient_one(const tensor_attention *a, size_t seque
                                          const float *d_out);
 
 // y[rows, dim]: y[r] = table[tokens[r]] (+ positions[r mod sequence] unless NULL). Each token must
-// be in the table.
+// be in the table. With `scale` the table's values are multiplied by it; 0: not.
 typedef struct tensor_embedding {
     size_t rows, dim, sequence;
     const int32_t *tokens;
+    float scale;
 } tensor_embedding;
 
 void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions,
@@ -141,6 +167,27 @@ typedef struct tensor_loss {
 } tensor_loss;
 
 void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l);
+
+// Mixture of experts: each row uses `used` of its experts. Their probabilities are the softmax of
+// the row's logits[experts]; `normalised` divides those of the used ones by their sum.
+typedef struct tensor_router {
+    size_t experts, used;
+    bool normalised;
+} tensor_router;
+
+// On the calling thread, for `rows` rows: chosen[rows, used] = the experts with the largest logits, in
+// ascending order of their numbers (equal logits: the lower number; a NaN is the largest), and their
+// weights[rows, used]. logits become probabilities.
+void tensor_route_rows(const tensor_router *r, size_t rows, float *logits, uint32_t *chosen, float *weights);
+// probabilities[rows, experts] become the gradient of the logits, from that of the weights.
+void tensor_route_gradient_rows(const tensor_router *r, size_t rows, float *probabilities, const uint32_t *chosen,
+                                const float *weights, const float *d_weights);
+
+// On the calling thread: sum[count] += factor * x[count], and the sum of x[i] * y[i].
+void tensor_add_scaled(float *sum, const float *x, float factor, size_t count);
+float tensor_dot(const float *x, const float *y, size_t count);
+// to[count] = factor * x[count]; to may be x.
+void tensor_scale(const float *x, float factor, float *to, size_t count);
 
 // On the calling thread: sum[count] += x[count]. The arrays do not overlap.
 void tensor_add(float *sum, const float *x, size_t count);

@@ -33,5 +33,8 @@ void tensor_matvec_run(tensor_pool *pool, const tensor_matvec *m, const float *x
 // -> out[width]. scores[count] is scratch.
 void tensor_attend(const float *query, const float *keys, const float *values, size_t count, size_t width,
                    float *scores, float *out);
+// The same with scores multiplied by `scale` and, unless `softcap` is 0, capped (tensor_attention).
+void tensor_attend_scaled(const float *query, const float *keys, const float *values, size_t count, size_t width,
+                          float scale, float softcap, float *scores, float *out);
 
 #endif

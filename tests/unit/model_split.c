@@ -257,6 +257,33 @@ static void test_gpt_every_boundary(void **state) {
     check_cuts(&untied, 67);
 }
 
+// Each switch of the rows: post norms, norms of heads, windows, layers without rotation, two
+// rotations, softcaps, biases, experts. 55 tokens are two blocks of queries; 3 sequences on one thread
+// run as chains of steps.
+static void test_rows(void **state) {
+    (void)state;
+    const model_config rows[] = {
+        {.arch = MODEL_LLAMA, .qkv_bias = true, .o_bias = true, .mlp_bias = true, .rope = {.kind = MODEL_ROPE_YARN, .factor = 4, .original_context = 20}},
+        {.arch = MODEL_QWEN3, .head_dim = 10, .window = 9, .windowed = {6}},
+        {.arch = MODEL_SMOLLM3, .unrotated = {5}},
+        {.arch = MODEL_GEMMA3, .head_dim = 12, .local_rope_theta = 100, .window = 20, .windowed = {5}, .embedding_scale = 4, .attention_scale = 0.5f, .logit_softcap = 5, .tied = true},
+        {.arch = MODEL_GEMMA2, .window = 20, .windowed = {2}, .embedding_scale = 4, .attention_softcap = 3, .logit_softcap = 5},
+        {.arch = MODEL_MIXTRAL, .experts = 4, .experts_used = 2, .expert_ffn_dim = 21, .normalised_experts = true},
+        {.arch = MODEL_QWEN3_MOE, .head_dim = 6, .experts = 7, .experts_used = 3, .expert_ffn_dim = 9, .window = 30, .windowed = {15}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        model_config c = rows[i];
+        c.dim = 16, c.layers = 4, c.heads = 4, c.kv_heads = 2, c.ffn_dim = 21, c.vocab = 33, c.context = 150;
+        c.rope_theta = 1000, c.norm_eps = 1e-5f;
+        const uint32_t cuts[] = {0, 10};
+        check_splits_of(&c, 3, 55, cuts, 2, i & 1);
+#ifdef ALL_CASES
+        check_splits(&c, 1, 140, cuts, 2);  // several blocks of keys
+        check_splits(&c, 13, 20, cuts, 2);  // enough sequences for each thread to compute a whole block of one
+#endif
+    }
+}
+
 #ifdef ALL_CASES
 // Large enough for products, gradients and loss with several tiles.
 static void test_several_tiles(void **state) {
@@ -367,6 +394,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_every_boundary),
         cmocka_unit_test(test_gpt_every_boundary),
+        cmocka_unit_test(test_rows),
 #ifdef ALL_CASES
         cmocka_unit_test(test_several_tiles),
         cmocka_unit_test(test_long_vocabulary),

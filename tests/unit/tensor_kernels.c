@@ -194,7 +194,7 @@ static void test_embedding(void **state) {
     int32_t tokens[150];
     for (size_t r = 0; r < rows; r++)
         tokens[r] = (int32_t)rng_below(&numbers, vocab / 2);  // the other rows have no gradient
-    tensor_embedding e = {rows, dim, sequence, tokens};
+    tensor_embedding e = {.rows = rows, .dim = dim, .sequence = sequence, .tokens = tokens};
     pair table = random_pair(vocab * dim, 0, 1), positions = random_pair(sequence * dim, 0, 1),
          dy = random_pair(rows * dim, 0, 1);
     float *y = floats(rows * dim), *plain = floats(rows * dim), *d_table = floats(vocab * dim),
@@ -236,7 +236,7 @@ static void test_embedding_differences(void **state) {
     size_t dim = 5, vocab = 6, sequence = 3;
     pair table = random_pair(vocab * dim, 0, 1), positions = random_pair(sequence * dim, 0, 1),
          dy = random_pair(6 * dim, 0, 1);
-    embedding_case c = {{6, dim, sequence, tokens}, table.d, positions.d, doubles(6 * dim), dy.d};
+    embedding_case c = {{.rows = 6, .dim = dim, .sequence = sequence, .tokens = tokens}, table.d, positions.d, doubles(6 * dim), dy.d};
     float *d_table = floats(vocab * dim), *d_positions = floats(sequence * dim);
     memset(d_table, 0, vocab * dim * sizeof *d_table);
     tensor_embedding_gradient(&c.e, dy.f, 0, vocab, d_table);

@@ -117,3 +117,72 @@ static void gelu_gradient(const float *x, float *logistic, const float *dy, floa
 void tensor_gelu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t count) {
     gelu_gradient(x, logistic, dy, dx, count);
 }
+
+TENSOR_WIDE
+static void geglu_row(const float *restrict gate, const float *restrict up, float *restrict y,
+                      float *restrict logistic, size_t dim) {
+    for (size_t i = 0; i < dim; i++) {
+        float v = gate[i], s = wide_sigmoid(gelu_scale * (v + gelu_cubic * v * v * v));
+        logistic[i] = s;
+        y[i] = v * s * up[i];
+    }
+}
+
+TENSOR_WIDE
+static void geglu_row_only(const float *restrict gate, const float *restrict up, float *restrict y, size_t dim) {
+    for (size_t i = 0; i < dim; i++) {
+        float v = gate[i];
+        y[i] = v * wide_sigmoid(gelu_scale * (v + gelu_cubic * v * v * v)) * up[i];
+    }
+}
+
+void tensor_geglu_forward(const float *x, float *y, float *logistic, size_t rows, size_t dim) {
+    for (size_t r = 0; r < rows; r++, x += 2 * dim, y += dim) {
+        if (logistic)
+            geglu_row(x, x + dim, y, logistic + r * dim, dim);
+        else
+            geglu_row_only(x, x + dim, y, dim);
+    }
+}
+
+TENSOR_WIDE
+static void geglu_gradient_row(const float *gate, const float *up, float *logistic, const float *dy, float *d_gate,
+                               float *d_up, size_t dim) {
+    LANES_APART
+    for (size_t i = 0; i < dim; i++) {
+        float v = gate[i], u = up[i], s = logistic[i], d = dy[i], y = v * s;
+        float inner = gelu_scale * (1.0f + 3.0f * gelu_cubic * v * v);
+        logistic[i] = y * u;
+        d_gate[i] = d * u * (s + v * (s * (1.0f - s)) * inner);
+        d_up[i] = d * y;
+    }
+}
+
+void tensor_geglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows,
+                                 size_t dim) {
+    for (size_t r = 0; r < rows; r++, x += 2 * dim, dx += 2 * dim, dy += dim)
+        geglu_gradient_row(x, x + dim, logistic + r * dim, dy, dx, dx + dim, dim);
+}
+
+TENSOR_WIDE
+static void softcap(float *x, float *restrict slope, size_t count, float scale, float cap) {
+    float in = scale / cap;
+    for (size_t i = 0; i < count; i++) {
+        float t = wide_tanh(x[i] * in);
+        slope[i] = (1.0f - t * t) * scale;
+        x[i] = cap * t;
+    }
+}
+
+TENSOR_WIDE
+static void softcap_only(float *x, size_t count, float scale, float cap) {
+    float in = scale / cap;
+    for (size_t i = 0; i < count; i++) x[i] = cap * wide_tanh(x[i] * in);
+}
+
+void tensor_softcap(float *x, float *slope, size_t count, float scale, float cap) {
+    if (slope)
+        softcap(x, slope, count, scale, cap);
+    else
+        softcap_only(x, count, scale, cap);
+}

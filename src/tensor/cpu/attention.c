@@ -8,6 +8,7 @@
 // operation on 16 neighbouring columns. Every sum over keys has the same order on every machine.
 // The matrix products are those of gemm_kernels.h.
 #include "tensor/cpu/gemm_kernels.h"
+#include "tensor/cpu/head_norm.h"
 #include "tensor/cpu/softmax.h"
 #include "tensor/kernels.h"
 #include "tensor/sizes.h"
@@ -26,6 +27,8 @@ typedef struct attention_scratch {
     float *q, *d_out, *sum;                  // [QUERIES, wide]
     float *q_transposed, *d_out_transposed;  // [width, QUERIES]
     float *scores, *d_scores;                // [KEYS, QUERIES]
+    float *slopes;                           // [KEYS, QUERIES] of the softcap; NULL: none
+    float *normed;                           // [QUERIES, wide] rows between norm and rotation; NULL: no norms
 } attention_scratch;
 
 typedef struct attention_job {
@@ -38,7 +41,7 @@ typedef struct attention_job {
     size_t stride, out_stride;  // floats from one row to the next
     size_t wide;
     float *kept;  // tensor_attention_kept; NULL: the gradient recomputes them
-    float scale;
+    float scale;  // of what the softmax reads: 1 after a softcap
 } attention_job;
 
 static float *take(float *base, size_t *used, size_t count) {
@@ -63,6 +66,8 @@ static attention_scratch scratch_cut(const tensor_attention *a, float *base, siz
     s.d_out_transposed = take(base, used, a->width * QUERIES);
     s.scores = take(base, used, KEYS * QUERIES);
     s.d_scores = take(base, used, KEYS * QUERIES);
+    s.slopes = a->softcap > 0 ? take(base, used, KEYS * QUERIES) : NULL;
+    s.normed = a->q_norm.weight ? take(base, used, QUERIES * wide) : NULL;
     return s;
 }
 
@@ -72,6 +77,8 @@ size_t tensor_attention_scratch(const tensor_attention *a) {
     return floats;
 }
 
+static float score_scale(const tensor_attention *a) { return a->scale > 0 ? a->scale : 1.0f / sqrtf((float)a->width); }
+
 static attention_job attention_job_of(const tensor_attention *a) {
     return (attention_job){.a = a,
                            .kernels = gemm_kernels_here(),
@@ -79,8 +86,8 @@ static attention_job attention_job_of(const tensor_attention *a) {
                            .stride = (a->heads + 2 * a->kv_heads) * a->width,
                            .out_stride = a->heads * a->width,
                            .wide = size_up(a->width, PANEL_STEP),
-                           .kept = a->tokens <= KEYS ? a->kept : NULL,
-                           .scale = 1.0f / sqrtf((float)a->width)};
+                           .kept = tensor_attention_kept(a) > 0 ? a->kept : NULL,
+                           .scale = a->softcap > 0 ? 1.0f : score_scale(a)};
 }
 
 static attention_scratch scratch_here(const attention_job *job) {
@@ -100,16 +107,41 @@ static void load_rows(const attention_job *job, const float *from, size_t stride
     memset(to + rows * wide, 0, (padded_rows - rows) * wide * sizeof *to);
 }
 
-// As load_rows for queries or keys, with the rotary positions first .. first + rows - 1 applied.
-static void load_rotated(const attention_job *job, const float *from, size_t first, size_t rows, size_t padded_rows,
-                         float *to) {
+// The rotation by positions first .. first + rows - 1, or a copy.
+static void rotate(const attention_job *job, size_t first, size_t rows, bool inverse, const float *from,
+                   size_t from_stride, float *to, size_t to_stride) {
+    if (job->a->rope) {
+        tensor_rope_rows(job->a->rope, first, rows, inverse, from, from_stride, to, to_stride);
+        return;
+    }
+    for (size_t r = 0; r < rows; r++) memcpy(to + r * to_stride, from + r * from_stride, job->a->width * sizeof *to);
+}
+
+// The norm of rows of queries or keys, then their rotation, some rows at a time.
+static void load_normed(const attention_job *job, const attention_scratch *w, const tensor_head_norm *n,
+                        const float *from, size_t first, size_t rows, float *to) {
+    for (size_t r = 0, count; r < rows; r += count) {
+        count = size_least(QUERIES, rows - r);
+        tensor_head_norm_rows(n->weight, job->a->eps, job->a->width, count, from + r * job->stride, job->stride,
+                              w->normed, job->wide);
+        rotate(job, first + r, count, false, w->normed, job->wide, to + r * job->wide, job->wide);
+    }
+}
+
+// As load_rows for queries or keys, with their norm and the rotary positions first .. first + rows -
+// 1 applied.
+static void load_rotated(const attention_job *job, const attention_scratch *w, const tensor_head_norm *n,
+                         const float *from, size_t first, size_t rows, size_t padded_rows, float *to) {
     const tensor_rope *rope = job->a->rope;
     size_t width = job->a->width, wide = job->wide;
-    if (!rope) {
+    if (!rope && !n->weight) {
         load_rows(job, from, job->stride, rows, padded_rows, to);
         return;
     }
-    tensor_rope_rows(rope, first, rows, false, from, job->stride, to, wide);
+    if (n->weight)
+        load_normed(job, w, n, from, first, rows, to);
+    else
+        tensor_rope_rows(rope, first, rows, false, from, job->stride, to, wide);
     for (size_t r = 0; width < wide && r < rows; r++) memset(to + r * wide + width, 0, (wide - width) * sizeof *to);
     memset(to + rows * wide, 0, (padded_rows - rows) * wide * sizeof *to);
 }
@@ -122,9 +154,20 @@ static void store_rows(const attention_job *job, const float *from, size_t rows,
         memcpy(to + r * job->stride + done, from + r * job->wide + done, (width - done) * sizeof *to);
 }
 
-static void store_rotated(const attention_job *job, const float *from, size_t first, size_t rows, float *to) {
-    if (job->a->rope)
-        tensor_rope_rows(job->a->rope, first, rows, true, from, job->wide, to, job->stride);
+// Replaces rows of queries or keys at `to` by their gradient, given that of the rotated ones. Adds to
+// d_weight[width], the gradient of the norm's weights.
+static void store_rotated(const attention_job *job, const attention_scratch *w, const tensor_head_norm *n,
+                          float *d_weight, const float *from, size_t first, size_t rows, float *to) {
+    const tensor_attention *a = job->a;
+    for (size_t r = 0, count; n->weight && r < rows; r += count) {
+        count = size_least(QUERIES, rows - r);
+        rotate(job, first + r, count, true, from + r * job->wide, job->wide, w->normed, job->wide);
+        head_norm_gradient(n->weight, a->eps, a->width, count, to + r * job->stride, job->stride, w->normed,
+                           job->wide, to + r * job->stride, d_weight);
+    }
+    if (n->weight) return;
+    if (a->rope)
+        tensor_rope_rows(a->rope, first, rows, true, from, job->wide, to, job->stride);
     else
         store_rows(job, from, rows, to);
 }
@@ -139,6 +182,7 @@ static void transpose(const attention_job *job, const float *from, size_t cols, 
 
 // A block of scores: keys [first, first + keys) and queries [from, from + rows), padded to `cols`.
 typedef struct attention_block {
+    size_t begin;  // the first key that a query of the block sees, rounded down to a multiple of PANEL_ROWS
     size_t first, keys, padded_keys;
     size_t from, rows, cols;
     float *scores;    // [padded_keys, cols] scores, then their exponentials
@@ -203,7 +247,7 @@ static void accumulate_weighted(const attention_job *job, const attention_block 
         p.depth = keys_seen(b, b->keys, row + PANEL_ROWS);
         p.a = weights + row;
         p.c = sum + row * job->wide;
-        p.add = b->first > 0 ? p.c : NULL;
+        p.add = b->first > b->begin ? p.c : NULL;
         if (p.depth > 0) multiply_head(job, &p);
     }
 }
@@ -225,10 +269,27 @@ static void accumulate_key_gradients(const attention_job *job, const attention_b
 }
 
 // Causal mask: sets the scores of keys after their query to -infinity in the columns that
-// first_column leaves.
-static void mask(const attention_block *b, float *scores) {
+// first_column leaves; and those of keys before their query's window. Columns of padding see all
+// keys, so that they stay finite.
+static void mask(const attention_block *b, size_t window, float *scores) {
     for (size_t key = b->first > b->from ? 0 : b->from - b->first; key < b->padded_keys; key++)
         for (size_t i = first_column(b, key); i < b->first + key - b->from; i++) scores[key * b->cols + i] = -INFINITY;
+    if (window == 0) return;
+    for (size_t key = 0; key < b->padded_keys; key++) {
+        size_t end = b->first + key + window;  // the first query that does not see the key
+        for (size_t i = end > b->from ? end - b->from : 0; i < b->rows; i++) scores[key * b->cols + i] = -INFINITY;
+    }
+}
+
+// The scores of a block as the softmax reads them.
+static void finish_scores(const attention_job *job, const attention_scratch *w, const attention_block *b,
+                          bool gradient) {
+    const tensor_attention *a = job->a;
+    for (size_t key = 0; a->softcap > 0 && key < b->padded_keys; key++) {
+        size_t at = key * b->cols + first_column(b, key / PANEL_ROWS * PANEL_ROWS), end = (key + 1) * b->cols;
+        tensor_softcap(b->scores + at, gradient ? w->slopes + at : NULL, end - at, score_scale(a), a->softcap);
+    }
+    mask(b, a->window, b->scores);
 }
 
 // --- forward
@@ -242,7 +303,8 @@ static size_t kept_before(size_t from) {
 }
 
 size_t tensor_attention_kept(const tensor_attention *a) {
-    return a->tokens <= KEYS ? a->sequences * a->heads * kept_before(a->tokens) : 0;
+    bool keeps = a->tokens <= KEYS && !(a->softcap > 0);
+    return keeps ? a->sequences * a->heads * kept_before(a->tokens) : 0;
 }
 
 // `head` counts the heads of all sequences.
@@ -250,6 +312,8 @@ static attention_block block_of(const attention_job *job, const attention_scratc
     const tensor_attention *a = job->a;
     attention_block b = {.from = from, .rows = size_least(QUERIES, a->tokens - from), .scores = w->scores};
     b.cols = size_up(b.rows, PANEL_STEP);
+    if (a->window > 0 && from + 1 > a->window) b.begin = (from + 1 - a->window) / PANEL_ROWS * PANEL_ROWS;
+    b.first = b.begin;
     if (job->kept) b.scores = job->kept + head * kept_before(a->tokens) + kept_before(from);
     return b;
 }
@@ -273,13 +337,13 @@ static void attend_block(const attention_job *job, const attention_scratch *w, a
                          size_t row, float *out) {
     softmax s;
     for (size_t i = 0; i < b->cols; i++) s.top[i] = -INFINITY, s.sum[i] = 0;
-    load_rotated(job, q, b->from, b->rows, b->cols, w->q);
+    load_rotated(job, w, &job->a->q_norm, q, b->from, b->rows, b->cols, w->q);
     transpose(job, w->q, b->cols, w->q_transposed);
     while (next_keys(b)) {
         score_block(job, b, w->k, w->q_transposed, b->scores, NULL);
-        mask(b, b->scores);
+        finish_scores(job, w, b, false);
         softmax_block(b, job->scale, &s);
-        if (b->first > 0) softmax_scale_rows(w->sum, job->wide, b->rows, job->wide, s.factor, w->sum, job->wide);
+        if (b->first > b->begin) softmax_scale_rows(w->sum, job->wide, b->rows, job->wide, s.factor, w->sum, job->wide);
         accumulate_weighted(job, b, w->v, b->scores, w->sum);
     }
     for (size_t i = 0; i < b->cols; i++) s.factor[i] = 1.0f / s.sum[i];
@@ -292,7 +356,7 @@ static void attend_block(const attention_job *job, const attention_scratch *w, a
 static void load_keys(const attention_job *job, const float *k, const attention_scratch *w) {
     const tensor_attention *a = job->a;
     size_t padded = size_up(a->tokens, PANEL_ROWS);
-    load_rotated(job, k, 0, a->tokens, padded, w->k);
+    load_rotated(job, w, &a->k_norm, k, 0, a->tokens, padded, w->k);
     load_rows(job, k + a->kv_heads * a->width, job->stride, a->tokens, padded, w->v);
 }
 
@@ -346,11 +410,19 @@ static softmax_kept load_gradient(const attention_job *job, const attention_scra
     return s;
 }
 
+// The gradients of the capped scores become those of the scores.
+static void uncap(const attention_block *b, const float *slopes, float *d_scores) {
+    for (size_t key = 0; key < b->padded_keys; key++) {
+        size_t at = key * b->cols + first_column(b, key / PANEL_ROWS * PANEL_ROWS), end = (key + 1) * b->cols;
+        for (; at < end; at++) d_scores[at] *= slopes[at];
+    }
+}
+
 static void score_block_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
                                  const softmax_kept *s) {
     if (!job->kept) {
         score_block(job, b, w->k, w->q_transposed, b->scores, NULL);
-        mask(b, b->scores);
+        finish_scores(job, w, b, true);
     }
     score_block(job, b, w->v, w->d_out_transposed, w->d_scores, job->kept ? b->scores : NULL);
     for (size_t col = 0; col < b->cols; col += PANEL_STEP) {
@@ -360,12 +432,13 @@ static void score_block_gradient(const attention_job *job, const attention_scrat
         else
             softmax_again_step(s, b->scores, w->d_scores, keys, b->cols, col, job->scale);
     }
+    if (job->a->softcap > 0) uncap(b, w->slopes, w->d_scores);
 }
 
-// Replaces the block's queries q[rows, width] by their gradient; adds to d_k and d_v.
+// Replaces the block's queries q[rows, width] by their gradient; adds to d_k, d_v and d_weight.
 static void gradient_block(const attention_job *job, const attention_scratch *w, attention_block *b, float *q,
-                           const softmax_kept *s) {
-    load_rotated(job, q, b->from, b->rows, b->cols, w->q);
+                           const softmax_kept *s, float *d_weight) {
+    load_rotated(job, w, &job->a->q_norm, q, b->from, b->rows, b->cols, w->q);
     if (!job->kept) transpose(job, w->q, b->cols, w->q_transposed);
     while (next_keys(b)) {
         score_block_gradient(job, w, b, s);
@@ -373,18 +446,27 @@ static void gradient_block(const attention_job *job, const attention_scratch *w,
         accumulate_key_gradients(job, b, w->d_scores, w->q, w->d_k);
         accumulate_weighted(job, b, w->k, w->d_scores, w->sum);
     }
-    store_rotated(job, w->sum, b->from, b->rows, q);
+    store_rotated(job, w, &job->a->q_norm, d_weight, w->sum, b->from, b->rows, q);
+}
+
+// The part of a norm's gradient of one head, set to zero; NULL without a norm.
+static float *weight_part(const attention_job *job, const tensor_head_norm *n, size_t head) {
+    if (!n->weight) return NULL;
+    float *part = n->d_weight + head * job->a->width;
+    memset(part, 0, job->a->width * sizeof *part);
+    return part;
 }
 
 static void head_gradient(const attention_job *job, const attention_scratch *w, size_t sequence, size_t head) {
     const tensor_attention *a = job->a;
     size_t first_row = sequence * a->tokens, index = sequence * a->heads + head;
+    float *d_weight = weight_part(job, &a->q_norm, index);
     for (size_t from = 0; from < a->tokens; from += QUERIES) {
         attention_block b = block_of(job, w, index, from);
         b.first_head = head % (a->heads / a->kv_heads) == 0;
         softmax_kept s =
             load_gradient(job, w, &b, index * a->tokens + from, (first_row + from) * job->out_stride + head * a->width);
-        gradient_block(job, w, &b, job->qkv + (first_row + from) * job->stride + head * a->width, &s);
+        gradient_block(job, w, &b, job->qkv + (first_row + from) * job->stride + head * a->width, &s, d_weight);
     }
 }
 
@@ -399,7 +481,7 @@ static void gradient_task(void *context, size_t index) {
     attention_scratch w = scratch_here(job);
     load_keys(job, k, &w);
     for (size_t head = kv * group; head < (kv + 1) * group; head++) head_gradient(job, &w, sequence, head);
-    store_rotated(job, w.d_k, 0, a->tokens, k);
+    store_rotated(job, &w, &a->k_norm, weight_part(job, &a->k_norm, index), w.d_k, 0, a->tokens, k);
     store_rows(job, w.d_v, a->tokens, v);
 }
 

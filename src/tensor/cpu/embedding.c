@@ -15,7 +15,11 @@ static void embedding_rows(const void *context, size_t begin, size_t end) {
     const tensor_embedding *e = job->e;
     for (size_t r = begin; r < end; r++) {
         float *y = job->y + r * e->dim;
-        memcpy(y, job->table + (size_t)e->tokens[r] * e->dim, e->dim * sizeof *y);
+        const float *from = job->table + (size_t)e->tokens[r] * e->dim;
+        if (e->scale > 0)
+            tensor_scale(from, e->scale, y, e->dim);
+        else
+            memcpy(y, from, e->dim * sizeof *y);
         if (job->positions) tensor_add(y, job->positions + r % e->sequence * e->dim, e->dim);
     }
 }
@@ -30,7 +34,11 @@ void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, cons
 void tensor_embedding_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_table) {
     for (size_t r = 0; r < e->rows; r++) {
         size_t token = (size_t)e->tokens[r];
-        if (token >= first && token < last) tensor_add(d_table + (token - first) * e->dim, dy + r * e->dim, e->dim);
+        if (token < first || token >= last) continue;
+        if (e->scale > 0)
+            tensor_add_scaled(d_table + (token - first) * e->dim, dy + r * e->dim, e->scale, e->dim);
+        else
+            tensor_add(d_table + (token - first) * e->dim, dy + r * e->dim, e->dim);
     }
 }
 

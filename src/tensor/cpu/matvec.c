@@ -1,6 +1,7 @@
 #include "tensor/matvec.h"
 
 #include "tensor/cpu/wide.h"
+#include "tensor/kernels.h"
 
 #include <math.h>
 
@@ -134,15 +135,20 @@ static float softmax(float *scores, size_t count) {
 }
 
 TENSOR_WIDE
-static void score_keys(const float *query, const float *keys, size_t count, size_t width, float *scores) {
-    float scale = 1.0f / sqrtf((float)width);
+static void score_keys(const float *query, const float *keys, size_t count, size_t width, float scale, float *scores) {
     for (size_t t = 0; t < count; t++) scores[t] = scale * lanes_dot(query, keys + t * width, width);
+}
+
+void tensor_attend_scaled(const float *query, const float *keys, const float *values, size_t count, size_t width,
+                          float scale, float softcap, float *scores, float *out) {
+    score_keys(query, keys, count, width, scale, scores);
+    if (softcap > 0) tensor_softcap(scores, NULL, count, 1, softcap);
+    float inverse = 1.0f / softmax(scores, count);
+    for (size_t i = 0; i < width; i++) out[i] = 0;
+    for (size_t t = 0; t < count; t++) add_scaled(out, values + t * width, width, scores[t] * inverse);
 }
 
 void tensor_attend(const float *query, const float *keys, const float *values, size_t count, size_t width,
                    float *scores, float *out) {
-    score_keys(query, keys, count, width, scores);
-    float inverse = 1.0f / softmax(scores, count);
-    for (size_t i = 0; i < width; i++) out[i] = 0;
-    for (size_t t = 0; t < count; t++) add_scaled(out, values + t * width, width, scores[t] * inverse);
+    tensor_attend_scaled(query, keys, values, count, width, 1.0f / sqrtf((float)width), 0, scores, out);
 }

@@ -11,6 +11,26 @@ static void add(float *restrict sum, const float *restrict x, size_t count) {
 
 void tensor_add(float *sum, const float *x, size_t count) { add(sum, x, count); }
 
+TENSOR_WIDE
+static void add_scaled(float *restrict sum, const float *restrict x, float factor, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += factor * x[i];
+}
+
+void tensor_add_scaled(float *sum, const float *x, float factor, size_t count) { add_scaled(sum, x, factor, count); }
+
+TENSOR_WIDE
+static float dot(const float *x, const float *y, size_t count) { return lanes_dot(x, y, count); }
+
+float tensor_dot(const float *x, const float *y, size_t count) { return dot(x, y, count); }
+
+TENSOR_WIDE
+static void scale_row(const float *x, float factor, float *to, size_t count) {
+    LANES_APART
+    for (size_t i = 0; i < count; i++) to[i] = factor * x[i];
+}
+
+void tensor_scale(const float *x, float factor, float *to, size_t count) { scale_row(x, factor, to, count); }
+
 typedef struct parts_job {
     const float *parts;
     float *sum;

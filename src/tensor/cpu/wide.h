@@ -156,6 +156,17 @@ LANES_INLINE void lanes_raise(lanes *top, const lanes *x) {
     }
 }
 
+// To about two units in the last place. The polynomial for small x is that of Cephes (Moshier).
+LANES_INLINE float wide_tanh(float x) {
+    float size = x < 0.0f ? -x : x, z = x * x;
+    float p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    float large = 1.0f - 2.0f / (wide_exp(2.0f * size) + 1.0f);
+    return size < 0.625f ? p * z * x + x : x < 0.0f ? -large : large;
+}
+
 LANES_INLINE float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
 
 #endif
