@@ -61,7 +61,7 @@ static braid_err open_source(const opening *o, const run_source *s, train_tokens
 }
 
 static void describe(const opening *o, const train_data *data) {
-    const packed *p = train_data_packed(data);
+    const packed_data *p = train_data_packed(data);
     for (uint32_t i = 0; p && i < packed_sources(p) && o->config->describes; i++) {
         const train_tokens *t = packed_source(p, i);
         const cache_summary *about = cache_about(t->context);
@@ -72,7 +72,7 @@ static void describe(const opening *o, const train_data *data) {
 
 static braid_err open_sources(const opening *o, const run_source *sources, uint32_t count, train_data **out, braid_error *error) {
     const run_config *run = o->run;
-    const packed_settings settings = {.holdout = run->holdout, .tokens = run->tokens, .vocabulary = run->model.vocab};
+    const packed_settings settings = {.holdout = run->holdout, .tokens = run->tokens, .vocabulary = run->model.vocab, .masks_next = run->documents};
     train_tokens tokens[RUN_MAX_SOURCES];
     uint32_t opened = 0;
     braid_err err = BRAID_OK;

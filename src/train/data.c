@@ -31,7 +31,7 @@ struct train_data {
     train_data **share;  // private data: each data peer's text; only the number of slots is used besides
     uint32_t share_count;
     train_shares shares;
-    packed *packed;  // tokens; the members above are unused then
+    packed_data *packed;  // tokens; the members above are unused then
     uint32_t microbatches;
     files_text *carried;
     uint32_t carried_count;
@@ -146,7 +146,7 @@ braid_err train_data_open(const char *const *paths, uint32_t count, double holdo
 
 braid_err train_data_open_tokens(train_tokens *sources, uint32_t count, const packed_settings *settings, uint32_t microbatches,
                                  train_data **out, braid_error *error) {
-    packed *all = NULL;
+    packed_data *all = NULL;
     braid_err err = packed_open(sources, count, settings, &all, error);
     if (err) return err;
     train_data *data = calloc(1, sizeof *data);
@@ -214,7 +214,7 @@ uint64_t train_data_size(const train_data *data) {
     return size;
 }
 
-const packed *train_data_packed(const train_data *data) { return share_of(data, 0)->packed; }
+const packed_data *train_data_packed(const train_data *data) { return share_of(data, 0)->packed; }
 
 void train_data_carry(train_data *data, files_text *files, uint32_t count) {
     data->carried = files;
@@ -268,7 +268,7 @@ static bool draw(const train_data *data, text_range range, uint64_t stream, uint
     return true;
 }
 
-static bool draw_packed(packed *from, bool held_out, uint64_t seed, uint64_t number, uint32_t sequences, uint32_t tokens,
+static bool draw_packed(packed_data *from, bool held_out, uint64_t seed, uint64_t number, uint32_t sequences, uint32_t tokens,
                         int32_t *inputs, int32_t *targets, uint32_t *first) {
     for (uint32_t s = 0; s < sequences; s++) {
         size_t at = (size_t)s * tokens;

@@ -34,7 +34,7 @@ void train_data_free(train_data *data);
 // Of all texts: in tokens if train_data_packed, else in bytes.
 uint64_t train_data_size(const train_data *data);
 // The sequences of tokens, of the first text with private data; NULL: bytes.
-const packed *train_data_packed(const train_data *data);
+const packed_data *train_data_packed(const train_data *data);
 // Files that a checkpoint gets so that its tokens can be read: a tokenizer. Takes `files`, an array
 // from malloc.
 void train_data_carry(train_data *data, files_text *files, uint32_t count);

@@ -41,7 +41,7 @@ typedef struct source {
     uint32_t quota, before;  // sequences of a round: its own, and of the sources before it
 } source;
 
-struct packed {
+struct packed_data {
     packed_settings settings;
     uint32_t count;
     const source *failed;  // could not be read
@@ -56,10 +56,10 @@ typedef struct range {
     uint64_t begin, count;
 } range;
 
-static uint64_t held_tokens(const packed *p, uint64_t tokens) { return (uint64_t)((double)tokens * p->settings.holdout); }
+static uint64_t held_tokens(const packed_data *p, uint64_t tokens) { return (uint64_t)((double)tokens * p->settings.holdout); }
 
 // The tokens of a document that belong to the part.
-static range document_range(const packed *p, const source *s, int which, uint64_t document) {
+static range document_range(const packed_data *p, const source *s, int which, uint64_t document) {
     uint64_t begin = document > 0 ? s->tokens.ends[document - 1] : 0, count = s->tokens.ends[document] - begin;
     uint64_t held = s->by_end ? held_tokens(p, count) : 0;
     if (!s->by_end || which == TRAINED) return (range){begin, count - held};
@@ -70,14 +70,14 @@ static uint64_t document_at(const source *s, int which, const permutation *order
     return permutation_at(&s->chosen, s->part[which].first + permutation_at(order, position));
 }
 
-static void set_part(const packed *p, source *s, int which, part about) {
+static void set_part(const packed_data *p, source *s, int which, part about) {
     uint64_t length = p->settings.tokens;
     if (about.tokens > length) about.sequences = about.tokens / length > 2 ? about.tokens / length - 1 : 1;
     s->part[which] = about;
 }
 
 // The last tokens of every document are held out.
-static void divide_by_end(const packed *p, source *s) {
+static void divide_by_end(const packed_data *p, source *s) {
     uint64_t trained = 0, documents = s->tokens.documents;
     s->by_end = true;
     for (uint64_t i = 0; i < documents; i++) trained += document_range(p, s, TRAINED, i).count;
@@ -86,7 +86,7 @@ static void divide_by_end(const packed *p, source *s) {
 }
 
 // Documents are held out until they have the share of the tokens. Few or very unequal documents would miss it by far.
-static void divide_by_documents(const packed *p, source *s) {
+static void divide_by_documents(const packed_data *p, source *s) {
     uint64_t wanted = held_tokens(p, s->tokens.tokens), have = 0, held = 0, documents = s->tokens.documents;
     while (have < wanted && held < documents) have += document_range(p, s, TRAINED, permutation_at(&s->chosen, held++)).count;
     if (p->settings.holdout > 0 && (held < LEAST_HELD_OUT || have > 2 * wanted)) {
@@ -97,12 +97,12 @@ static void divide_by_documents(const packed *p, source *s) {
     set_part(p, s, TRAINED, (part){.first = held, .documents = documents - held, .tokens = s->tokens.tokens - have});
 }
 
-static braid_err too_short(const packed *p, const source *s, const char *what, uint64_t tokens, const char *mend, braid_error *error) {
+static braid_err too_short(const packed_data *p, const source *s, const char *what, uint64_t tokens, const char *mend, braid_error *error) {
     return braid_fail(error, BRAID_CONFIG, "the %s of '%s' is too short: %llu tokens, one sequence needs %llu; %s", what, s->tokens.name, (unsigned long long)tokens,
                       (unsigned long long)p->settings.tokens + 1, mend);
 }
 
-static braid_err divide_source(const packed *p, source *s, braid_error *error) {
+static braid_err divide_source(const packed_data *p, source *s, braid_error *error) {
     s->chosen = permutation_of(s->tokens.documents, KEY_HELD_OUT);
     divide_by_documents(p, s);
     if (s->part[TRAINED].sequences == 0) return too_short(p, s, "text", s->part[TRAINED].tokens, "add text or lower train.tokens", error);
@@ -114,7 +114,7 @@ static braid_err divide_source(const packed *p, source *s, braid_error *error) {
 // ---- shares of the sources ----
 
 // The largest remainders get the sequences that are left; every source gets at least one.
-static void share_out(packed *p) {
+static void share_out(packed_data *p) {
     double sum = 0, rest[PACKED_MAX_SOURCES];
     uint32_t given = 0;
     for (uint32_t i = 0; i < p->count; i++) sum += p->source[i].tokens.weight;
@@ -137,7 +137,7 @@ static void share_out(packed *p) {
 }
 
 // The source of a sequence, and the sequence's number within it.
-static source *choose_source(packed *p, uint64_t seed, uint64_t *number) {
+static source *choose_source(packed_data *p, uint64_t seed, uint64_t *number) {
     if (p->count == 1) return &p->source[0];
     uint64_t round = *number / PACKED_ROUND;
     permutation order = permutation_of(PACKED_ROUND, rng_seed(rng_seed(seed, KEY_ROUND), round));
@@ -154,7 +154,7 @@ static uint64_t part_key(uint64_t seed, int which, uint64_t epoch, uint64_t purp
     return rng_seed(rng_seed(rng_seed(seed, purpose), (uint64_t)which), epoch);
 }
 
-static void fill_order(const packed *p, source *s, int which, uint64_t seed, uint64_t epoch) {
+static void fill_order(const packed_data *p, source *s, int which, uint64_t seed, uint64_t epoch) {
     epoch_order *e = &s->epoch[which];
     const part *q = &s->part[which];
     e->order = permutation_of(q->documents, part_key(seed, which, epoch, KEY_DOCUMENTS));
@@ -182,7 +182,7 @@ static braid_err reserve(source *s, braid_error *error) {
 // ---- sequences ----
 
 // The document (as a position in the epoch's order) that has stream position `at`, and where that document begins.
-static uint64_t find_document(const packed *p, const source *s, int which, uint64_t at, uint64_t *begin) {
+static uint64_t find_document(const packed_data *p, const source *s, int which, uint64_t at, uint64_t *begin) {
     const epoch_order *e = &s->epoch[which];
     uint64_t low = 0, high = (s->part[which].documents - 1) / PACKED_STRIDE + 1;
     while (high - low > 1) {
@@ -206,7 +206,7 @@ typedef struct writing {
 } writing;
 
 // Puts tokens of one document. `join`: position where the document begins in the sequence.
-static void put_tokens(const packed *p, writing *w, const int32_t *ids, uint32_t count, uint32_t join, bool begins) {
+static void put_tokens(const packed_data *p, writing *w, const int32_t *ids, uint32_t count, uint32_t join, bool begins) {
     for (uint32_t i = 0; i < count; i++, w->have++) {
         if (w->have > 0) w->targets[w->have - 1] = p->settings.masks_next && begins && i == 0 ? -1 : ids[i];
         if (w->have == w->length) continue;
@@ -215,7 +215,7 @@ static void put_tokens(const packed *p, writing *w, const int32_t *ids, uint32_t
     }
 }
 
-static bool read_range(packed *p, source *s, writing *w, range r, bool begins) {
+static bool read_range(packed_data *p, source *s, writing *w, range r, bool begins) {
     enum { CHUNK = 1024 };
     int32_t ids[CHUNK];
     uint32_t join = w->have;
@@ -236,7 +236,7 @@ static bool read_range(packed *p, source *s, writing *w, range r, bool begins) {
     return true;
 }
 
-static bool draw(packed *p, source *s, int which, uint64_t seed, uint64_t number, writing *w) {
+static bool draw(packed_data *p, source *s, int which, uint64_t seed, uint64_t number, writing *w) {
     const part *q = &s->part[which];
     epoch_order *e = &s->epoch[which];
     uint64_t epoch = number / q->sequences, begin;
@@ -251,36 +251,36 @@ static bool draw(packed *p, source *s, int which, uint64_t seed, uint64_t number
     return true;
 }
 
-bool packed_sequence(packed *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first) {
+bool packed_sequence(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first) {
     writing w = {.inputs = inputs, .targets = targets, .first = first, .length = p->settings.tokens};
     source *s = choose_source(p, seed, &number);
     return draw(p, s, TRAINED, seed, number, &w);
 }
 
-bool packed_held_out(packed *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first) {
+bool packed_held_out(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first) {
     writing w = {.inputs = inputs, .targets = targets, .first = first, .length = p->settings.tokens};
     source *s = choose_source(p, rng_seed(seed, KEY_HELD_OUT), &number);
     // every evaluation has the sequences of the first epoch
     return draw(p, s, HELD_OUT, seed, number % s->part[HELD_OUT].sequences, &w);
 }
 
-bool packed_failed(const packed *p) { return p->failed != NULL; }
+bool packed_failed(const packed_data *p) { return p->failed != NULL; }
 
-void packed_why(const packed *p, braid_error *error) {
+void packed_why(const packed_data *p, braid_error *error) {
     if (p->failed) p->failed->tokens.why(p->failed->tokens.context, error);
 }
 
 // ---- opening ----
 
-static braid_err check_source(const packed *p, const source *s, braid_error *error) {
+static braid_err check_source(const packed_data *p, const source *s, braid_error *error) {
     if (s->tokens.limit <= p->settings.vocabulary) return BRAID_OK;
     return braid_fail(error, BRAID_CONFIG, "'%s' has the token %u and model.vocab is %u; raise model.vocab, or set data.tokenizer to the model's own", s->tokens.name,
                       s->tokens.limit - 1, p->settings.vocabulary);
 }
 
-braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settings *settings, packed **out, braid_error *error) {
+braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settings *settings, packed_data **out, braid_error *error) {
     BRAID_ASSERT(count > 0 && count <= PACKED_MAX_SOURCES);
-    packed *p = calloc(1, sizeof *p + count * sizeof p->source[0]);
+    packed_data *p = calloc(1, sizeof *p + count * sizeof p->source[0]);
     if (!p) {
         for (uint32_t i = 0; i < count; i++) sources[i].free(sources[i].context);
         return braid_fail(error, BRAID_MEMORY, "no memory for the sources");
@@ -300,7 +300,7 @@ braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settin
     return err;
 }
 
-void packed_free(packed *p) {
+void packed_free(packed_data *p) {
     if (!p) return;
     for (uint32_t i = 0; i < p->count; i++) {
         source *s = &p->source[i];
@@ -310,15 +310,15 @@ void packed_free(packed *p) {
     free(p);
 }
 
-bool packed_has_held_out(const packed *p) { return p->settings.holdout > 0; }
+bool packed_has_held_out(const packed_data *p) { return p->settings.holdout > 0; }
 
-uint64_t packed_tokens(const packed *p) {
+uint64_t packed_tokens(const packed_data *p) {
     uint64_t tokens = 0;
     for (uint32_t i = 0; i < p->count; i++) tokens += p->source[i].tokens.tokens;
     return tokens;
 }
 
-braid_hash packed_hash(const packed *p) {
+braid_hash packed_hash(const packed_data *p) {
     sha256 s;
     sha256_init(&s);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -329,6 +329,6 @@ braid_hash packed_hash(const packed *p) {
     return sha256_final(&s);
 }
 
-uint32_t packed_sources(const packed *p) { return p->count; }
-const train_tokens *packed_source(const packed *p, uint32_t i) { return &p->source[i].tokens; }
-double packed_share(const packed *p, uint32_t i) { return (double)p->source[i].quota / PACKED_ROUND; }
+uint32_t packed_sources(const packed_data *p) { return p->count; }
+const train_tokens *packed_source(const packed_data *p, uint32_t i) { return &p->source[i].tokens; }
+double packed_share(const packed_data *p, uint32_t i) { return (double)p->source[i].quota / PACKED_ROUND; }

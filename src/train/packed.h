@@ -13,7 +13,7 @@
 
 enum { PACKED_ROUND = 4096, PACKED_STRIDE = 64, PACKED_MAX_SOURCES = 16 };
 
-typedef struct packed packed;
+typedef struct packed_data packed_data;
 
 typedef struct packed_settings {
     double holdout;         // share of the documents that are held out, 0 .. 0.5
@@ -24,23 +24,23 @@ typedef struct packed_settings {
 
 // Takes the sources (their `free` is called), also on failure. BRAID_CONFIG: too few tokens, or ids beyond the vocabulary.
 // A source with too few documents to hold some out holds out the end of each.
-braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settings *settings, packed **out, braid_error *error);
-void packed_free(packed *p);  // NULL is allowed
+braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settings *settings, packed_data **out, braid_error *error);
+void packed_free(packed_data *p);  // NULL is allowed
 
 // Writes `tokens` inputs and the targets, which are the tokens that follow. `first`, unless NULL, gets for each token the
 // position in the sequence where its document begins. False: see packed_why.
-bool packed_sequence(packed *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first);
+bool packed_sequence(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first);
 // Sequence `number` of the held-out text.
-bool packed_held_out(packed *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first);
-bool packed_failed(const packed *p);
-void packed_why(const packed *p, braid_error *error);
+bool packed_held_out(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first);
+bool packed_failed(const packed_data *p);
+void packed_why(const packed_data *p, braid_error *error);
 
-bool packed_has_held_out(const packed *p);
-uint64_t packed_tokens(const packed *p);  // of all sources
+bool packed_has_held_out(const packed_data *p);
+uint64_t packed_tokens(const packed_data *p);  // of all sources
 // Of the sources' hashes, names and shares.
-braid_hash packed_hash(const packed *p);
-uint32_t packed_sources(const packed *p);
-const train_tokens *packed_source(const packed *p, uint32_t i);
-double packed_share(const packed *p, uint32_t i);  // of the sequences, exactly
+braid_hash packed_hash(const packed_data *p);
+uint32_t packed_sources(const packed_data *p);
+const train_tokens *packed_source(const packed_data *p, uint32_t i);
+double packed_share(const packed_data *p, uint32_t i);  // of the sequences, exactly
 
 #endif

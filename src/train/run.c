@@ -368,7 +368,7 @@ static braid_err check_sizes(const run_reader *r) {
                          "train.tokens is %u but model.context is %u: a sequence must fit the context", run->tokens,
                          run->model.context);
     }
-    uint64_t bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float);
+    uint64_t bytes = run_activation_bytes(run);
     if (bytes > WIRE_MAX_PAYLOAD_BYTES) {
         return yaml_fail(
             file, place_of(file, "train", "sequences"), r->error,
@@ -451,8 +451,8 @@ static braid_err check_data(const run_reader *r) {
         return yaml_fail(file, mix, r->error, "data.mix needs tokenised texts: set data.tokenizer to a tokenizer's path, or to bytes");
     if (mix && run->private_data > 0)
         return yaml_fail(file, mix, r->error, "data.mix and data.private cannot be combined: each data peer has one text of its own");
-    for (size_t i = 0; !tokenised && i < 3; i++) {
-        static const char *const keys[] = {"field", "end", "cache"};
+    for (size_t i = 0; !tokenised && i < 4; i++) {
+        static const char *const keys[] = {"field", "end", "cache", "document_attention"};
         const yaml_node *node = yaml_find(data, keys[i]);
         if (node) return yaml_fail(file, node, r->error, "data.%s is for tokenised texts: set data.tokenizer, too, or leave it out", keys[i]);
     }
@@ -617,6 +617,10 @@ bool run_multiplies_fastest(const run_config *run) {
     return run->products == RUN_PRODUCTS_BY_MODE ? !run->recipe.reproducible : run->products == RUN_PRODUCTS_FASTEST;
 }
 
+uint64_t run_activation_bytes(const run_config *run) {
+    return (uint64_t)run->sequences * run->tokens * (run->model.dim * sizeof(float) + (run->documents ? sizeof(uint32_t) : 0));
+}
+
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
     BRAID_ASSERT(number < run->stages);
     uint32_t begin = 0;
@@ -627,6 +631,7 @@ void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
+                         .documents = run->documents,
                          .fastest = run_multiplies_fastest(run)};
 }
 
@@ -636,5 +641,6 @@ void run_solo_shape(const run_config *run, stage_shape *out) {
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
+                         .documents = run->documents,
                          .fastest = run_multiplies_fastest(run)};
 }

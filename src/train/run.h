@@ -52,6 +52,7 @@ typedef struct run_config {
     char cache[RUN_MAX_PATH];                     // directory of token caches, "": the user's
     uint32_t source_count;                        // at least 1 with a tokenizer
     run_source source[RUN_MAX_SOURCES];
+    bool documents;  // no attention across documents
     double holdout;
     uint32_t private_data;             // number of data peers with a text of their own; 0: all have the same text
     train_recipe recipe;
@@ -118,6 +119,8 @@ bool run_has_model(const run_config *run);
 // The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);
 // The shape of stage `number` of the run, and of the whole model in one stage for solo training.
+// Bytes of one microbatch's tensor between stages.
+uint64_t run_activation_bytes(const run_config *run);
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out);
 void run_solo_shape(const run_config *run, stage_shape *out);
 

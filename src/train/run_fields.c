@@ -58,6 +58,7 @@ const run_field run_fields[] = {
     {"data", "end", FIELD_NAME, AT(end), .local = true},
     {"data", "cache", FIELD_PATH, AT(cache), .local = true},
     {"data", "mix", FIELD_MIX, AT(source), .local = true},
+    {"data", "document_attention", FIELD_SWITCH, AT(documents), .sparse = true},
     {"data", "text", FIELD_TEXTS, AT(text), .local = true},
     {"data", "private", FIELD_COUNT, AT(private_data), 0, WIRE_MAX_STAGE_MEMBERS},
     {"data", "holdout", FIELD_REAL, AT(holdout), .from = 0, .to = 0.5},

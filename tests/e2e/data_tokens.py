@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains on tokens: a tokenizer from `braid tokenize --train`, sources as JSON lines, gzip and zstd-free text, weighed by data.mix.
+"""Trains on tokens: a tokenizer from `braid tokenize --train`, sources as JSON lines, gzip and plain text, weighed by data.mix,
+without attention across documents.
 A swarm whose relays, data peer and leader are killed ends with the weights of one process. Then the same from the saved model
 (--from), where relays on their own get its weights from the leader. A changed source makes another run."""
 
@@ -44,6 +45,7 @@ data:
     plain: {{text: plain.txt}}
   tokenizer: tokenizer
   cache: cache
+  document_attention: true
   holdout: 0.1
 train: {{iterations: {iterations}, microbatches: 6, sequences: 2, tokens: 32, warmup: 2}}
 eval: {{every: 10, microbatches: 2}}

@@ -44,9 +44,9 @@ static train_tokens make(made *m, uint32_t documents, uint64_t most, int32_t bas
     return t;
 }
 
-static packed *open_packed(train_tokens *sources, uint32_t count, double holdout, bool masks) {
+static packed_data *open_packed(train_tokens *sources, uint32_t count, double holdout, bool masks) {
     const packed_settings settings = {.holdout = holdout, .tokens = LENGTH, .vocabulary = 1 << 20, .masks_next = masks};
-    packed *p = NULL;
+    packed_data *p = NULL;
     braid_error error = {0};
     if (packed_open(sources, count, &settings, &p, &error)) fail_msg("%s", error.text);
     return p;
@@ -80,7 +80,7 @@ static void permutations_are_bijections(void **state) {
 static void an_epoch_reads_every_token_once(void **state) {
     static made m;
     train_tokens t = make(&m, 300, 40, 0, 1);
-    packed *p = open_packed(&t, 1, 0, false);
+    packed_data *p = open_packed(&t, 1, 0, false);
     uint64_t per_epoch = t.tokens / LENGTH - 1;
     (void)state;
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
@@ -107,7 +107,7 @@ static void an_epoch_reads_every_token_once(void **state) {
 static void sequences_are_a_pure_function(void **state) {
     static made m, n;
     train_tokens t = make(&m, 300, 40, 0, 1), u = make(&n, 300, 40, 0, 1);
-    packed *p = open_packed(&t, 1, 0.1, false), *q = open_packed(&u, 1, 0.1, false);
+    packed_data *p = open_packed(&t, 1, 0.1, false), *q = open_packed(&u, 1, 0.1, false);
     int32_t a[LENGTH], b[LENGTH], targets[LENGTH];
     uint64_t differ = 0;
     (void)state;
@@ -124,7 +124,7 @@ static void sequences_are_a_pure_function(void **state) {
     packed_free(q);
 }
 
-static void mark(packed *p, bool held_out, uint64_t seed, uint64_t count, uint8_t *seen) {
+static void mark(packed_data *p, bool held_out, uint64_t seed, uint64_t count, uint8_t *seen) {
     int32_t inputs[LENGTH], targets[LENGTH];
     for (uint64_t i = 0; i < count; i++) {
         assert_true(held_out ? packed_held_out(p, seed, i, inputs, targets, NULL) : packed_sequence(p, seed, i, inputs, targets, NULL));
@@ -136,7 +136,7 @@ static void assert_held_out_is_apart(uint32_t documents, uint64_t most, double h
     static made m;
     static uint8_t trained[MOST], held[MOST];
     train_tokens t = make(&m, documents, most, 0, 1);
-    packed *p = open_packed(&t, 1, holdout, false);
+    packed_data *p = open_packed(&t, 1, holdout, false);
     uint64_t both = 0, count = 0, whole = 0;
     memset(trained, 0, sizeof trained);
     memset(held, 0, sizeof held);
@@ -170,7 +170,7 @@ static void held_out_text_is_apart(void **state) {
 static void sources_share_by_weight(void **state) {
     static made m[3];
     train_tokens t[3] = {make(&m[0], 100, 40, 0, 3), make(&m[1], 50, 40, 100000, 1), make(&m[2], 50, 40, 200000, 1e-6)};
-    packed *p = open_packed(t, 3, 0, false);
+    packed_data *p = open_packed(t, 3, 0, false);
     uint64_t count[3] = {0};
     int32_t inputs[LENGTH], targets[LENGTH];
     double sum = 0;
@@ -194,7 +194,7 @@ static void sources_share_by_weight(void **state) {
 static void documents_are_marked(void **state) {
     static made m;
     train_tokens t = make(&m, 300, 40, 0, 1);
-    packed *p = open_packed(&t, 1, 0, true);
+    packed_data *p = open_packed(&t, 1, 0, true);
     int32_t inputs[LENGTH], targets[LENGTH];
     uint32_t first[LENGTH];
     uint64_t masked = 0;
@@ -219,7 +219,7 @@ static void impossible_sources_are_refused(void **state) {
     static made m;
     const packed_settings settings = {.holdout = 0.02, .tokens = LENGTH, .vocabulary = 1 << 20};
     packed_settings few = settings;
-    packed *p = NULL;
+    packed_data *p = NULL;
     braid_error error;
     train_tokens t = make(&m, 1, 10, 0, 1);
     (void)state;
