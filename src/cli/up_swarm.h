@@ -11,7 +11,6 @@
 #include "cli/up_restart.h"
 #include "node/fault.h"
 #include "node/measure.h"
-#include "train/run.h"
 #include "train/files.h"
 
 #include <stdbool.h>
@@ -173,7 +172,7 @@ struct swarm {
 
     // Parameters of the children.
     const char *run_path, *resume, *from, *log, *trace, *measure;
-    run_config *run;
+    struct run_config *run;
     char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     bool private_data;
     bool elastic;               // ... and the run continues without a data peer after a while

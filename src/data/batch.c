@@ -33,8 +33,10 @@ braid_err batch_new(const tokenizer *t, unsigned threads, batch **out, braid_err
             if (!(b->share[i].encoder = tokenizer_encoder_new(t))) err = BRAID_MEMORY;
         if (!b->share || err) err = braid_fail(error, BRAID_MEMORY, "no memory to tokenise");
     }
-    if (err) batch_free(b);
-    else *out = b;
+    if (err)
+        batch_free(b);
+    else
+        *out = b;
     return err;
 }
 
@@ -57,7 +59,9 @@ braid_err batch_add(batch *b, const char *text, size_t length, bool last, braid_
     return b->bytes.failed ? braid_fail(error, BRAID_MEMORY, "no memory for %zu bytes of text", length) : BRAID_OK;
 }
 
-bool batch_is_full(const batch *b) { return b->count == BATCH_MAX_TEXTS || b->bytes.count >= (size_t)BATCH_BYTES * b->shares; }
+bool batch_is_full(const batch *b) {
+    return b->count == BATCH_MAX_TEXTS || b->bytes.count >= (size_t)BATCH_BYTES * b->shares;
+}
 
 static bool ids_room(tokenizer_ids *ids, size_t more) {
     if (ids->capacity - ids->count >= more) return true;
@@ -70,7 +74,8 @@ static bool ids_room(tokenizer_ids *ids, size_t more) {
 }
 
 static braid_err encode_bytes(share *s, const char *text, size_t length) {
-    if (!ids_room(&s->ids, length)) return braid_fail(&s->error, BRAID_MEMORY, "no memory for the ids of %zu bytes", length);
+    if (!ids_room(&s->ids, length))
+        return braid_fail(&s->error, BRAID_MEMORY, "no memory for the ids of %zu bytes", length);
     for (size_t i = 0; i < length; i++) s->ids.at[s->ids.count++] = (unsigned char)text[i];
     return BRAID_OK;
 }
@@ -84,7 +89,8 @@ static void encode_share(void *context, size_t index) {
         const batch_text *t = &b->text[i];
         size_t before = s->ids.count;
         const char *text = t->length ? b->bytes.at + t->offset : "";
-        s->err = s->encoder ? tokenizer_encode(s->encoder, text, t->length, 0, &s->ids, &s->error) : encode_bytes(s, text, t->length);
+        s->err = s->encoder ? tokenizer_encode(s->encoder, text, t->length, 0, &s->ids, &s->error)
+                            : encode_bytes(s, text, t->length);
         b->id_count[i] = s->ids.count - before;
     }
 }

@@ -1,4 +1,5 @@
-// Texts that are tokenised together by several threads. The ids do not depend on the number of threads.
+// Texts that are tokenised together by several threads. The ids do not depend on the number of
+// threads.
 #ifndef BRAID_DATA_BATCH_H
 #define BRAID_DATA_BATCH_H
 

@@ -100,7 +100,11 @@ static braid_err take_ids(void *context, const uint32_t *ids, size_t count, bool
     builder *b = context;
     uint32_t size = b->source->tokenizer ? tokenizer_size(b->source->tokenizer) : 256;
     for (size_t i = 0; i < count; i++)
-        if (ids[i] >= size) return braid_fail(error, BRAID_CONFIG, "a token file has the id %u and the tokenizer %u ids; set data.tokenizer to the tokenizer of the file", ids[i], size);
+        if (ids[i] >= size)
+            return braid_fail(
+                error, BRAID_CONFIG,
+                "a token file has the id %u and the tokenizer %u ids; set data.tokenizer to the tokenizer of the file",
+                ids[i], size);
     braid_err err = batch_run(b->batch, put_ids, b, error);
     // the file's own beginning token is not repeated
     if (!err && !b->inside && count > 0 && ids[0] == b->ends.begin) return put_ids(b, ids + 1, count - 1, last, error);
@@ -110,8 +114,11 @@ static braid_err take_ids(void *context, const uint32_t *ids, size_t count, bool
 // Another content under the same key would be found by later starts.
 static braid_err check_unchanged(const data_file *f, braid_error *error) {
     struct stat now;
-    bool same = stat(f->path, &now) == 0 && (uint64_t)now.st_size == f->bytes && now.st_mtim.tv_sec == f->changed_s && now.st_mtim.tv_nsec == f->changed_ns;
-    return same ? BRAID_OK : braid_fail(error, BRAID_IO, "'%s' changed while it was read; start again when it is complete", f->path);
+    bool same = stat(f->path, &now) == 0 && (uint64_t)now.st_size == f->bytes && now.st_mtim.tv_sec == f->changed_s &&
+                now.st_mtim.tv_nsec == f->changed_ns;
+    return same ? BRAID_OK
+                : braid_fail(error, BRAID_IO, "'%s' changed while it was read; start again when it is complete",
+                             f->path);
 }
 
 static braid_err read_all(builder *b, braid_error *error) {
@@ -138,18 +145,20 @@ static double seconds_now(void) {
 static void note_made(const builder *b, double seconds) {
     const cache_summary *a = &b->about;
     char bytes[QUANTITY_TEXT];
-    note(b, "tokenised %s of text: %llu documents, %llu tokens (%.2f bytes each) in %.1f s, %.1f MB/s", quantity_size_text(a->text_bytes, bytes),
-         (unsigned long long)a->documents, (unsigned long long)a->tokens, (double)a->text_bytes / (double)a->tokens, seconds,
-         (double)a->text_bytes / 1e6 / (seconds > 0 ? seconds : 1));
+    note(b, "tokenised %s of text: %llu documents, %llu tokens (%.2f bytes each) in %.1f s, %.1f MB/s",
+         quantity_size_text(a->text_bytes, bytes), (unsigned long long)a->documents, (unsigned long long)a->tokens,
+         (double)a->text_bytes / (double)a->tokens, seconds, (double)a->text_bytes / 1e6 / (seconds > 0 ? seconds : 1));
     if (b->counts.without > 0)
-        note(b, "%llu of %llu rows have no text in '%s' and are left out; the first is %s", (unsigned long long)b->counts.without, (unsigned long long)b->counts.rows,
-             b->source->field, b->counts.first);
+        note(b, "%llu of %llu rows have no text in '%s' and are left out; the first is %s",
+             (unsigned long long)b->counts.without, (unsigned long long)b->counts.rows, b->source->field,
+             b->counts.first);
 }
 
 static braid_err write_cache(builder *b, braid_error *error) {
     char bytes[QUANTITY_TEXT];
     double start = seconds_now();
-    note(b, "tokenising %zu file%s of %s into %s", b->files.count, b->files.count == 1 ? "" : "s", quantity_size_text(b->files.bytes, bytes), b->path);
+    note(b, "tokenising %zu file%s of %s into %s", b->files.count, b->files.count == 1 ? "" : "s",
+         quantity_size_text(b->files.bytes, bytes), b->path);
     braid_err err = batch_new(b->source->tokenizer, b->source->threads ? b->source->threads : 1, &b->batch, error);
     if (!err) err = cache_writer_new(b->path, width_of(b->source->tokenizer), &b->writer, error);
     if (!err) err = read_all(b, error);
@@ -167,7 +176,9 @@ static braid_err write_cache(builder *b, braid_error *error) {
 
 // ---- one maker at a time ----
 
-static braid_err open_existing(const builder *b, cache **out, braid_error *error) { return cache_open(b->path, &b->about.key, out, error); }
+static braid_err open_existing(const builder *b, cache **out, braid_error *error) {
+    return cache_open(b->path, &b->about.key, out, error);
+}
 
 static braid_err make(builder *b, cache **out, braid_error *error) {
     int fd = -1;
@@ -197,7 +208,8 @@ braid_err data_cache_get(const data_source *source, cache **out, braid_error *er
     if (!err && cache_about(*out)->tokens == 0) {
         cache_close(*out);
         *out = NULL;
-        err = braid_fail(error, BRAID_CONFIG, "there is no text in '%s'%s", source->paths[0], source->count > 1 ? " and the others" : "");
+        err = braid_fail(error, BRAID_CONFIG, "there is no text in '%s'%s", source->paths[0],
+                         source->count > 1 ? " and the others" : "");
     }
     data_files_free(&b->files);
     free(b);

@@ -18,8 +18,8 @@ typedef struct data_source {
     void (*note)(void *context, const char *text);  // progress; NULL: none
 } data_source;
 
-// Opens the cache of the source's files as they are now, and makes it first if there is none or it is damaged. While another
-// process makes the same one, waits for it. Close with cache_close.
+// Opens the cache of the source's files as they are now, and makes it first if there is none or it
+// is damaged. While another process makes the same one, waits for it. Close with cache_close.
 braid_err data_cache_get(const data_source *source, cache **out, braid_error *error);
 
 #endif

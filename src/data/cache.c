@@ -33,29 +33,42 @@ braid_hash cache_content(const cache_header *h, const braid_hash *chunks) {
     return sha256_final(&s);
 }
 
-static braid_err damaged(const char *why, braid_error *error) { return braid_fail(error, BRAID_FORMAT, "the cache of tokens is damaged: %s", why); }
+static braid_err damaged(const char *why, braid_error *error) {
+    return braid_fail(error, BRAID_FORMAT, "the cache of tokens is damaged: %s", why);
+}
 
 static braid_err check_counts(const cache_header *h, uint64_t file_bytes, braid_error *error) {
     bool width = h->width == 1 || h->width == 2 || h->width == 4;
     uint64_t most = h->width == 4 ? (uint64_t)INT32_MAX + 1 : (uint64_t)1 << (8 * (h->width & 3));
-    if (!width || h->limit > most || h->tokens > CACHE_MAX_TOKENS || h->documents > CACHE_MAX_DOCUMENTS || h->documents > h->tokens)
+    if (!width || h->limit > most || h->tokens > CACHE_MAX_TOKENS || h->documents > CACHE_MAX_DOCUMENTS ||
+        h->documents > h->tokens)
         return damaged("its counts are impossible", error);
     uint64_t body = cache_body_bytes(h);
-    if (file_bytes != CACHE_HEADER_BYTES + body + cache_chunks(body) * sizeof(braid_hash)) return damaged("its size does not match its counts", error);
+    if (file_bytes != CACHE_HEADER_BYTES + body + cache_chunks(body) * sizeof(braid_hash))
+        return damaged("its size does not match its counts", error);
     return BRAID_OK;
 }
 
-braid_err cache_header_check(const uint8_t *bytes, size_t count, uint64_t file_bytes, cache_summary *out, braid_error *error) {
+braid_err cache_header_check(const uint8_t *bytes, size_t count, uint64_t file_bytes, cache_summary *out,
+                             braid_error *error) {
     cache_header h;
     if (count < CACHE_HEADER_BYTES || file_bytes < CACHE_HEADER_BYTES) return damaged("it is truncated", error);
     memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, CACHE_MAGIC, sizeof h.magic) != 0) return damaged("it does not begin as one", error);
-    if (h.version != CACHE_VERSION || h.order != CACHE_ORDER) return damaged("it is of another version of braid or of another machine", error);
+    if (h.version != CACHE_VERSION || h.order != CACHE_ORDER)
+        return damaged("it is of another version of braid or of another machine", error);
     braid_hash own = sha256_of(&h, offsetof(cache_header, own));
     if (!hash_equal(&own, &h.own)) return damaged("its header does not match its hash", error);
     braid_err err = check_counts(&h, file_bytes, error);
-    *out = (cache_summary){.key = h.key, .tokenizer = h.tokenizer, .content = h.content, .tokens = h.tokens, .documents = h.documents,
-                           .text_bytes = h.text_bytes, .rows_without = h.rows_without, .width = h.width, .limit = h.limit};
+    *out = (cache_summary){.key = h.key,
+                           .tokenizer = h.tokenizer,
+                           .content = h.content,
+                           .tokens = h.tokens,
+                           .documents = h.documents,
+                           .text_bytes = h.text_bytes,
+                           .rows_without = h.rows_without,
+                           .width = h.width,
+                           .limit = h.limit};
     return err;
 }
 
@@ -70,7 +83,10 @@ static braid_err map_file(cache *c, braid_error *error) {
     c->bytes = (size_t)about.st_size;
     void *map = c->bytes >= CACHE_HEADER_BYTES ? mmap(NULL, c->bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     close(fd);
-    if (map == MAP_FAILED) return c->bytes < CACHE_HEADER_BYTES ? damaged("it is truncated", error) : braid_fail(error, BRAID_MEMORY, "cannot map '%s': %s", c->path, strerror(errno));
+    if (map == MAP_FAILED)
+        return c->bytes < CACHE_HEADER_BYTES
+                   ? damaged("it is truncated", error)
+                   : braid_fail(error, BRAID_MEMORY, "cannot map '%s': %s", c->path, strerror(errno));
     c->map = map;
     return BRAID_OK;
 }
@@ -122,8 +138,10 @@ braid_err cache_open(const char *path, const braid_hash *key, cache **out, braid
     }
     braid_err err = map_file(c, error);
     if (!err) err = check_file(c, key, error);
-    if (err) cache_close(c);
-    else *out = c;
+    if (err)
+        cache_close(c);
+    else
+        *out = c;
     return err;
 }
 
@@ -152,7 +170,8 @@ static uint32_t id_at(const cache *c, uint64_t i) {
 bool cache_read(cache *c, uint64_t at, uint32_t count, int32_t *out) {
     BRAID_ASSERT(at <= c->about.tokens && count <= c->about.tokens - at);
     if (count == 0) return true;
-    uint64_t first = at * c->about.width / CACHE_CHUNK_BYTES, last = ((at + count) * c->about.width - 1) / CACHE_CHUNK_BYTES;
+    uint64_t first = at * c->about.width / CACHE_CHUNK_BYTES,
+             last = ((at + count) * c->about.width - 1) / CACHE_CHUNK_BYTES;
     for (uint64_t i = first; i <= last; i++)
         if (!verify(c, i)) return false;
     for (uint32_t i = 0; i < count; i++) {

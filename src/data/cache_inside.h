@@ -21,7 +21,9 @@ _Static_assert(sizeof(cache_header) == 8 + 4 * 4 + 4 * 8 + 4 * 32, "no padding")
 
 // The ends begin at a multiple of 8 bytes behind the ids.
 static inline uint64_t cache_ids_bytes(uint64_t tokens, uint32_t width) { return (tokens * width + 7) / 8 * 8; }
-static inline uint64_t cache_body_bytes(const cache_header *h) { return cache_ids_bytes(h->tokens, h->width) + h->documents * sizeof(uint64_t); }
+static inline uint64_t cache_body_bytes(const cache_header *h) {
+    return cache_ids_bytes(h->tokens, h->width) + h->documents * sizeof(uint64_t);
+}
 static inline uint64_t cache_chunks(uint64_t body) { return (body + CACHE_CHUNK_BYTES - 1) / CACHE_CHUNK_BYTES; }
 
 // The hash of the tokens: of counts, width and the hashes of all chunks.

@@ -34,7 +34,8 @@ static void fail(cache_writer *w, int why) {
 
 static braid_err failure(const cache_writer *w, braid_error *error) {
     braid_err err = w->why == ENOSPC || w->why == EDQUOT ? BRAID_FULL : BRAID_IO;
-    return braid_fail(error, err, "cannot write '%s': %s; set data.cache to a directory with room", w->part, strerror(w->why));
+    return braid_fail(error, err, "cannot write '%s': %s; set data.cache to a directory with room", w->part,
+                      strerror(w->why));
 }
 
 static void write_all(cache_writer *w, const void *bytes, size_t count) {
@@ -60,8 +61,10 @@ static bool chunk_room(cache_writer *w) {
 static void flush(cache_writer *w) {
     for (size_t at = 0; at < w->used && !w->failed; at += CACHE_CHUNK_BYTES) {
         size_t count = w->used - at < CACHE_CHUNK_BYTES ? w->used - at : CACHE_CHUNK_BYTES;
-        if (chunk_room(w)) w->chunk[w->chunks++] = sha256_of(w->bytes + at, count);
-        else fail(w, ENOMEM);
+        if (chunk_room(w))
+            w->chunk[w->chunks++] = sha256_of(w->bytes + at, count);
+        else
+            fail(w, ENOMEM);
     }
     write_all(w, w->bytes, w->used);
     w->used = 0;
@@ -117,9 +120,12 @@ void cache_put(cache_writer *w, const uint32_t *ids, size_t count) {
         uint16_t two = (uint16_t)ids[i];
         uint8_t one = (uint8_t)ids[i];
         if (ids[i] >= w->header.limit) w->header.limit = ids[i] + 1;
-        if (w->header.width == 4) put(w, &ids[i], 4);
-        else if (w->header.width == 2) put(w, &two, 2);
-        else put(w, &one, 1);
+        if (w->header.width == 4)
+            put(w, &ids[i], 4);
+        else if (w->header.width == 2)
+            put(w, &two, 2);
+        else
+            put(w, &one, 1);
     }
     w->document_tokens += count;
 }
@@ -139,7 +145,8 @@ static void put_ends(cache_writer *w) {
     size_t count;
     put(w, &zero, (size_t)(cache_ids_bytes(w->header.tokens, w->header.width) - w->header.tokens * w->header.width));
     if (fflush(w->ends) != 0 || fseek(w->ends, 0, SEEK_SET) != 0) fail(w, errno);
-    while (!w->failed && (count = fread(ends, sizeof *ends, sizeof ends / sizeof *ends, w->ends)) > 0) put(w, ends, count * sizeof *ends);
+    while (!w->failed && (count = fread(ends, sizeof *ends, sizeof ends / sizeof *ends, w->ends)) > 0)
+        put(w, ends, count * sizeof *ends);
     if (ferror(w->ends)) fail(w, EIO);
     flush(w);
 }

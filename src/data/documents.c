@@ -27,8 +27,10 @@ static bool ends_with(const char *name, size_t length, const char *end) {
 
 static bool is_jsonl(const char *path) {
     size_t length = strlen(path);
-    if (ends_with(path, length, ".gz")) length -= 3;
-    else if (ends_with(path, length, ".zst")) length -= 4;
+    if (ends_with(path, length, ".gz"))
+        length -= 3;
+    else if (ends_with(path, length, ".zst"))
+        length -= 4;
     return ends_with(path, length, ".jsonl") || ends_with(path, length, ".ndjson") || ends_with(path, length, ".json");
 }
 
@@ -44,7 +46,9 @@ static braid_err more(reader *r, braid_error *error) {
     if (r->count == r->capacity) {
         size_t capacity = 2 * r->capacity;
         char *larger = capacity <= (size_t)2 * DOCUMENTS_MAX_PART_BYTES ? realloc(r->bytes, capacity) : NULL;
-        if (!larger) return braid_fail(error, BRAID_LIMIT, "'%s' has a line of more than %d MiB", r->path, DOCUMENTS_MAX_PART_BYTES >> 20);
+        if (!larger)
+            return braid_fail(error, BRAID_LIMIT, "'%s' has a line of more than %d MiB", r->path,
+                              DOCUMENTS_MAX_PART_BYTES >> 20);
         r->bytes = larger;
         r->capacity = capacity;
     }
@@ -87,7 +91,8 @@ static braid_err check_sample(const reader *r, size_t count, uint64_t at, braid_
     char why[TEXT_WHY];
     size_t sample = count < TEXT_SAMPLE_BYTES ? count : TEXT_SAMPLE_BYTES;
     const uint8_t *bytes = (const uint8_t *)r->bytes, *last = bytes + count - sample;
-    bool good = (at > 0 || text_check_bytes(bytes, sample, r->path, why)) && text_check_inside(last, sample, at + count - sample, r->path, why);
+    bool good = (at > 0 || text_check_bytes(bytes, sample, r->path, why)) &&
+                text_check_inside(last, sample, at + count - sample, r->path, why);
     return good ? BRAID_OK : braid_fail(error, BRAID_CONFIG, "cannot use '%.160s': it %s", r->path, why);
 }
 
@@ -119,7 +124,8 @@ static braid_err read_plain(reader *r, braid_error *error) {
 // ---- JSON lines ----
 
 static void note_without(reader *r, uint64_t line) {
-    if (r->counts->without++ == 0) snprintf(r->counts->first, sizeof r->counts->first, "%.230s:%llu", r->path, (unsigned long long)line);
+    if (r->counts->without++ == 0)
+        snprintf(r->counts->first, sizeof r->counts->first, "%.230s:%llu", r->path, (unsigned long long)line);
 }
 
 static braid_err take_row(reader *r, const jsonl *j, buffer *scratch, braid_error *error) {
@@ -128,7 +134,8 @@ static braid_err take_row(reader *r, const jsonl *j, buffer *scratch, braid_erro
     bool there;
     braid_error why;
     braid_err err = jsonl_text(j->row.at, j->row.count, r->field, scratch, &text, &length, &there, &why);
-    if (err) return braid_fail(error, err, "%.200s, line %llu: %.200s", r->path, (unsigned long long)j->row_line, why.text);
+    if (err)
+        return braid_fail(error, err, "%.200s, line %llu: %.200s", r->path, (unsigned long long)j->row_line, why.text);
     r->counts->rows++;
     if (there && length > 0) return r->sink->text(r->sink->context, text, length, true, error);
     note_without(r, j->row_line);
@@ -190,7 +197,8 @@ static braid_err take_id(const reader *r, id_batch *b, const llmc_header *h, uin
 static braid_err take_ids(reader *r, id_batch *b, const llmc_header *h, uint64_t *left, braid_error *error) {
     size_t whole = r->count / h->width;
     braid_err err = BRAID_OK;
-    if (whole > *left) return braid_fail(error, BRAID_FORMAT, "'%s' has more than the %u tokens of its header", r->path, h->tokens);
+    if (whole > *left)
+        return braid_fail(error, BRAID_FORMAT, "'%s' has more than the %u tokens of its header", r->path, h->tokens);
     for (size_t i = 0; i < whole && !err; i++) {
         const unsigned char *p = (const unsigned char *)r->bytes + i * h->width;
         uint32_t id = p[0] | (uint32_t)p[1] << 8;
@@ -211,7 +219,8 @@ static braid_err read_llmc(reader *r, braid_error *error) {
         err = more(r, error);
     }
     if (err) return err;
-    if (r->count < LLMC_HEADER_BYTES) return braid_fail(error, BRAID_FORMAT, "'%s' is a truncated token file of llm.c", r->path);
+    if (r->count < LLMC_HEADER_BYTES)
+        return braid_fail(error, BRAID_FORMAT, "'%s' is a truncated token file of llm.c", r->path);
     err = in_file(r, llmc_header_read((const uint8_t *)r->bytes, &h, error), error);
     if (err) return err;
     id_batch *batch = calloc(1, sizeof *batch);
@@ -225,7 +234,8 @@ static braid_err read_llmc(reader *r, braid_error *error) {
         read_on = r->count > before;
     }
     if (!err && (left > 0 || r->count > 0))
-        err = braid_fail(error, BRAID_FORMAT, "'%s' lacks %llu of the %u tokens of its header; it was truncated", r->path, (unsigned long long)left, h.tokens);
+        err = braid_fail(error, BRAID_FORMAT, "'%s' lacks %llu of the %u tokens of its header; it was truncated",
+                         r->path, (unsigned long long)left, h.tokens);
     if (!err) err = send_ids(r, batch, true, error);
     free(batch);
     return err;
@@ -237,9 +247,12 @@ braid_err documents_read(const char *path, const char *field, const documents_si
     braid_err err = data_stream_open(path, &r.stream, error);
     if (!err && !(r.bytes = malloc(r.capacity))) err = braid_fail(error, BRAID_MEMORY, "no memory to read '%s'", path);
     if (!err) err = more(&r, error);
-    if (!err && llmc_is((const uint8_t *)r.bytes, r.count)) err = read_llmc(&r, error);
-    else if (!err && is_jsonl(path)) err = read_jsonl(&r, error);
-    else if (!err) err = read_plain(&r, error);
+    if (!err && llmc_is((const uint8_t *)r.bytes, r.count))
+        err = read_llmc(&r, error);
+    else if (!err && is_jsonl(path))
+        err = read_jsonl(&r, error);
+    else if (!err)
+        err = read_plain(&r, error);
     free(r.bytes);
     data_stream_close(r.stream);
     return err;

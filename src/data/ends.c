@@ -2,12 +2,14 @@
 
 #include <string.h>
 
-static const char *const usual[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|end|>", "[EOS]", "[SEP]"};
+static const char *const usual[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",  "<eos>",
+                                    "<|eos|>",       "<|end|>",         "[EOS]", "[SEP]"};
 
 static uint32_t find_end(const tokenizer *t, const char *end) {
     uint32_t id = end && *end ? tokenizer_id(t, end, strlen(end)) : tokenizer_eos(t);
     if (end && *end) return id;
-    for (size_t i = 0; i < sizeof usual / sizeof *usual && id == TOKENIZER_NO_ID; i++) id = tokenizer_id(t, usual[i], strlen(usual[i]));
+    for (size_t i = 0; i < sizeof usual / sizeof *usual && id == TOKENIZER_NO_ID; i++)
+        id = tokenizer_id(t, usual[i], strlen(usual[i]));
     return id;
 }
 
@@ -29,6 +31,7 @@ braid_err data_ends_find(const tokenizer *t, const char *end, data_ends *out, br
     if (out->end == TOKENIZER_NO_ID && end && *end)
         return braid_fail(error, BRAID_CONFIG, "the tokenizer has no token '%.100s' (data.end)", end);
     if (out->end == TOKENIZER_NO_ID)
-        return braid_fail(error, BRAID_CONFIG, "the tokenizer does not say which token ends a document; set data.end to that token's text");
+        return braid_fail(error, BRAID_CONFIG,
+                          "the tokenizer does not say which token ends a document; set data.end to that token's text");
     return find_begin(t, &out->begin, error);
 }

@@ -9,8 +9,9 @@ typedef struct data_ends {
     uint32_t end;
 } data_ends;
 
-// The end is the token named `end`, else the tokenizer's end token, else one with a usual name. Begin is the tokenizer's
-// beginning token if it puts that in front of a text. Without a tokenizer the zero byte ends a document. BRAID_CONFIG: none.
+// The end is the token named `end`, else the tokenizer's end token, else one with a usual name.
+// Begin is the tokenizer's beginning token if it puts that in front of a text. Without a tokenizer
+// the zero byte ends a document. BRAID_CONFIG: none.
 braid_err data_ends_find(const tokenizer *t, const char *end, data_ends *out, braid_error *error);
 
 #endif

@@ -6,17 +6,29 @@ static braid_err bad(uint64_t line, const char *what, braid_error *error) {
     return braid_fail(error, BRAID_FORMAT, "line %llu: %s", (unsigned long long)line, what);
 }
 
+// Skips bytes that change nothing inside a string.
+static size_t skip_string(const char *bytes, size_t at, size_t count) {
+    while (at < count && bytes[at] != '"' && bytes[at] != '\\' && bytes[at] != '\n') at++;
+    return at;
+}
+
 // One byte of a row after its first bracket. True: the row ends with it.
 static bool step(jsonl *j, char c) {
     if (j->in_string) {
-        if (j->escaped) j->escaped = false;
-        else if (c == '\\') j->escaped = true;
-        else if (c == '"') j->in_string = false;
+        if (j->escaped)
+            j->escaped = false;
+        else if (c == '\\')
+            j->escaped = true;
+        else if (c == '"')
+            j->in_string = false;
         return false;
     }
-    if (c == '"') j->in_string = true;
-    else if (c == '{' || c == '[') j->depth++;
-    else if (c == '}' || c == ']') return --j->depth == 0;
+    if (c == '"')
+        j->in_string = true;
+    else if (c == '{' || c == '[')
+        j->depth++;
+    else if (c == '}' || c == ']')
+        return --j->depth == 0;
     return false;
 }
 
@@ -32,9 +44,12 @@ static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c ==
 
 static braid_err keep(jsonl *j, const char *bytes, size_t count, braid_error *error) {
     if (j->row.count + count > JSONL_MAX_ROW_BYTES)
-        return braid_fail(error, BRAID_LIMIT, "line %llu: the row is longer than %d MiB", (unsigned long long)j->row_line, JSONL_MAX_ROW_BYTES >> 20);
+        return braid_fail(error, BRAID_LIMIT, "line %llu: the row is longer than %d MiB",
+                          (unsigned long long)j->row_line, JSONL_MAX_ROW_BYTES >> 20);
     buffer_add(&j->row, bytes, count);
-    return j->row.failed ? braid_fail(error, BRAID_MEMORY, "no memory for the row at line %llu", (unsigned long long)j->row_line) : BRAID_OK;
+    return j->row.failed
+               ? braid_fail(error, BRAID_MEMORY, "no memory for the row at line %llu", (unsigned long long)j->row_line)
+               : BRAID_OK;
 }
 
 braid_err jsonl_take(jsonl *j, const char *bytes, size_t count, size_t *used, bool *complete, braid_error *error) {
@@ -51,6 +66,8 @@ braid_err jsonl_take(jsonl *j, const char *bytes, size_t count, size_t *used, bo
         from = at;
     }
     for (; at < count && !*complete; at++) {
+        if (j->in_string && !j->escaped) at = skip_string(bytes, at, count);
+        if (at == count) break;
         if (bytes[at] == '\n' && j->in_string) return bad(j->row_line, "a text without its closing quote", error);
         j->line += bytes[at] == '\n';
         *complete = step(j, bytes[at]);
@@ -69,17 +86,20 @@ void jsonl_free(jsonl *j) { buffer_free(&j->row); }
 static braid_err malformed(const char *what, braid_error *error) { return braid_fail(error, BRAID_FORMAT, "%s", what); }
 
 // The value of the wanted member.
-static braid_err take_value(json_scan *s, const char *field, buffer *scratch, const char **text, size_t *length, bool *there, braid_error *error) {
+static braid_err take_value(json_scan *s, const char *field, buffer *scratch, const char **text, size_t *length,
+                            bool *there, braid_error *error) {
     json_span value;
     if (*there) return braid_fail(error, BRAID_FORMAT, "the field '%s' occurs twice", field);
     if (json_scan_peek(s) == '"') {
         *there = true;
         if (json_scan_string(s, scratch, text, length)) return BRAID_OK;
-        return braid_fail(error, BRAID_FORMAT, "the text of '%s' is malformed: no UTF-8, half a surrogate pair, or a bad escape", field);
+        return braid_fail(error, BRAID_FORMAT,
+                          "the text of '%s' is malformed: no UTF-8, half a surrogate pair, or a bad escape", field);
     }
     if (!json_scan_value(s, &value)) return malformed("malformed JSON", error);
     if (value.length == 4 && memcmp(value.at, "null", 4) == 0) return BRAID_OK;
-    return braid_fail(error, BRAID_FORMAT, "the field '%s' is no text but %.*s%s", field, (int)(value.length < 20 ? value.length : 20), value.at, value.length > 20 ? "..." : "");
+    return braid_fail(error, BRAID_FORMAT, "the field '%s' is no text but %.*s%s", field,
+                      (int)(value.length < 20 ? value.length : 20), value.at, value.length > 20 ? "..." : "");
 }
 
 braid_err jsonl_text(const char *row, size_t length, const char *field, buffer *scratch, const char **text,
@@ -93,9 +113,12 @@ braid_err jsonl_text(const char *row, size_t length, const char *field, buffer *
         const char *key;
         size_t key_length;
         json_span skipped;
-        if (!json_scan_string(&s, &name, &key, &key_length) || !json_scan_take(&s, ':')) err = malformed("malformed JSON", error);
-        else if (key_length == strlen(field) && memcmp(key, field, key_length) == 0) err = take_value(&s, field, scratch, text, text_length, there, error);
-        else if (!json_scan_value(&s, &skipped) || skipped.length == 0) err = malformed("malformed JSON", error);
+        if (!json_scan_string(&s, &name, &key, &key_length) || !json_scan_take(&s, ':'))
+            err = malformed("malformed JSON", error);
+        else if (key_length == strlen(field) && memcmp(key, field, key_length) == 0)
+            err = take_value(&s, field, scratch, text, text_length, there, error);
+        else if (!json_scan_value(&s, &skipped) || skipped.length == 0)
+            err = malformed("malformed JSON", error);
     }
     if (!err && !fine) err = malformed("malformed JSON: a comma or a closing bracket is missing", error);
     if (!err && json_scan_peek(&s)) err = malformed("malformed JSON: more follows the row's end", error);

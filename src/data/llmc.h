@@ -1,5 +1,6 @@
-// The token files of llm.c (https://github.com/karpathy/llm.c, dev/data/data_common.py, write_datafile): a header of 256
-// int32, then the ids. Each document begins with the end-of-text id of its tokenizer.
+// The token files of llm.c (https://github.com/karpathy/llm.c, dev/data/data_common.py,
+// write_datafile): a header of 256 int32, then the ids. Each document begins with the end-of-text
+// id of its tokenizer.
 #ifndef BRAID_DATA_LLMC_H
 #define BRAID_DATA_LLMC_H
 

@@ -30,7 +30,9 @@ static braid_err add_file(data_files *files, const char *path, const struct stat
         files->capacity = capacity;
     }
     data_file *f = &files->file[files->count];
-    *f = (data_file){.path = strdup(path), .bytes = (uint64_t)about->st_size, .changed_s = about->st_mtim.tv_sec,
+    *f = (data_file){.path = strdup(path),
+                     .bytes = (uint64_t)about->st_size,
+                     .changed_s = about->st_mtim.tv_sec,
                      .changed_ns = about->st_mtim.tv_nsec};
     if (!f->path) return no_memory(error);
     files->count++;
@@ -92,7 +94,9 @@ static braid_err visit_directory(data_files *files, const char *path, unsigned d
     char inside[DATA_MAX_PATH];
     name_list names = {0};
     if (depth == DATA_MAX_DEPTH)
-        return braid_fail(error, BRAID_LIMIT, "'%.200s': more than %d directories inside each other; a link may lead back", path, DATA_MAX_DEPTH);
+        return braid_fail(error, BRAID_LIMIT,
+                          "'%.200s': more than %d directories inside each other; a link may lead back", path,
+                          DATA_MAX_DEPTH);
     braid_err err = names_read(path, &names, error);
     for (size_t i = 0; i < names.count && !err; i++) {
         err = join(path, names.name[i], inside, error);
@@ -102,7 +106,8 @@ static braid_err visit_directory(data_files *files, const char *path, unsigned d
     return err;
 }
 
-// Adds a file, or all files below a directory. Other kinds are added, too, and refused when they are read.
+// Adds a file, or all files below a directory. Other kinds are added, too, and refused when they
+// are read.
 static braid_err visit(data_files *files, const char *path, unsigned depth, braid_error *error) {
     struct stat about;
     if (stat(path, &about) != 0) return braid_fail(error, BRAID_IO, "cannot read '%s': %s", path, strerror(errno));
@@ -110,10 +115,12 @@ static braid_err visit(data_files *files, const char *path, unsigned depth, brai
     return add_file(files, path, &about, error);
 }
 
-static braid_err match(data_files *files, const char *directory, const char *pattern, unsigned depth, braid_error *error);
+static braid_err match(data_files *files, const char *directory, const char *pattern, unsigned depth,
+                       braid_error *error);
 
 // One name of the pattern's first component. ** stands for this directory and for all below it.
-static braid_err match_name(data_files *files, const char *path, const char *rest, bool any, const char *pattern, unsigned depth, braid_error *error) {
+static braid_err match_name(data_files *files, const char *path, const char *rest, bool any, const char *pattern,
+                            unsigned depth, braid_error *error) {
     struct stat about;
     if (stat(path, &about) != 0) return BRAID_OK;  // a link to nothing matches nothing
     if (any) return S_ISDIR(about.st_mode) ? match(files, path, pattern, depth + 1, error) : BRAID_OK;
@@ -122,7 +129,8 @@ static braid_err match_name(data_files *files, const char *path, const char *res
 }
 
 // `pattern` is relative to `directory`.
-static braid_err match(data_files *files, const char *directory, const char *pattern, unsigned depth, braid_error *error) {
+static braid_err match(data_files *files, const char *directory, const char *pattern, unsigned depth,
+                       braid_error *error) {
     char first[DATA_MAX_PATH], inside[DATA_MAX_PATH];
     if (depth == DATA_MAX_DEPTH) return BRAID_OK;
     size_t length = strcspn(pattern, "/");

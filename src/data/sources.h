@@ -26,9 +26,10 @@ typedef struct data_files {
     uint64_t bytes;  // of all files, as they are stored
 } data_files;
 
-// A directory means all files below it. A pattern has * ? [ ] inside a name, and ** for any number of directories. The order
-// is that of the paths, then by name, byte by byte, so it is the same on every machine. Names that begin with a dot are left
-// out. BRAID_CONFIG: a path means no file. Free with data_files_free, also after an error.
+// A directory means all files below it. A pattern has * ? [ ] inside a name, and ** for any number
+// of directories. The order is that of the paths, then by name, byte by byte, so it is the same on
+// every machine. Names that begin with a dot are left out. BRAID_CONFIG: a path means no file. Free
+// with data_files_free, also after an error.
 braid_err data_files_find(const char *const *paths, uint32_t count, data_files *out, braid_error *error);
 void data_files_free(data_files *files);
 

@@ -79,8 +79,10 @@ braid_err data_stream_open(const char *path, data_stream **out, braid_error *err
     s->fd = -1;
     braid_err err = open_regular(s, error);
     if (!err) err = choose_kind(s, error);
-    if (err) data_stream_close(s);
-    else *out = s;
+    if (err)
+        data_stream_close(s);
+    else
+        *out = s;
     return err;
 }
 
@@ -148,7 +150,8 @@ braid_err data_stream_read(data_stream *s, void *to, size_t capacity, size_t *co
         if (err || (s->at == s->count && s->at_end && !s->in_part)) break;
         err = read_some(s, at + *count, capacity - *count, &some, error);
         *count += some;
-        if (!err && some == 0 && s->at == s->count && s->at_end && s->in_part) err = damaged(s, "it is truncated", error);
+        if (!err && some == 0 && s->at == s->count && s->at_end && s->in_part)
+            err = damaged(s, "it is truncated", error);
     }
     return err;
 }

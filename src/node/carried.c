@@ -11,7 +11,8 @@
 
 enum { MAX_OTHER_BYTES = 4 << 20, TOKENIZER_FILE = 0, CONFIG_FILE = 1, GENERATION_FILE = 2 };
 
-static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "chat_template.jinja"};
+static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json",
+                                    "special_tokens_map.json", "chat_template.jinja"};
 enum { NAMES = sizeof names / sizeof *names };
 
 void carried_free(files_text *files, uint32_t count) {
@@ -25,8 +26,10 @@ static void directory_of(const char *path, char out[FILES_MAX_PATH]) {
     snprintf(out, FILES_MAX_PATH, "%s", path);
     if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) return;
     char *slash = strrchr(out, '/');
-    if (slash) *slash = 0;
-    else strcpy(out, ".");
+    if (slash)
+        *slash = 0;
+    else
+        strcpy(out, ".");
 }
 
 static braid_err read_one(const char *directory, size_t which, files_text *out, braid_error *error) {
@@ -35,7 +38,8 @@ static braid_err read_one(const char *directory, size_t which, files_text *out, 
     if (err) return err;
     if (which != TOKENIZER_FILE && access(path, F_OK) != 0) return BRAID_OK;
     snprintf(out->name, sizeof out->name, "%s", names[which]);
-    return files_read(path, which == TOKENIZER_FILE ? TOKENIZER_MAX_FILE_BYTES : MAX_OTHER_BYTES, &out->text, &out->length, error);
+    return files_read(path, which == TOKENIZER_FILE ? TOKENIZER_MAX_FILE_BYTES : MAX_OTHER_BYTES, &out->text,
+                      &out->length, error);
 }
 
 // A token's text, 0-terminated; false: none, or one that is too long for a special token.
@@ -70,19 +74,22 @@ static void make_generation(const tokenizer *t, uint32_t end, files_text *out) {
     out->text = json_out_take(&o, &out->length);
 }
 
-static braid_err make_missing(const tokenizer *t, const char *end, uint32_t context, files_text *files, braid_error *error) {
+static braid_err make_missing(const tokenizer *t, const char *end, uint32_t context, files_text *files,
+                              braid_error *error) {
     data_ends ends;
     braid_err err = data_ends_find(t, end, &ends, error);
     if (err) return err;
     if (!files[CONFIG_FILE].text) make_config(t, ends.end, context, &files[CONFIG_FILE]);
     if (!files[GENERATION_FILE].text) make_generation(t, ends.end, &files[GENERATION_FILE]);
-    if (!files[CONFIG_FILE].text || !files[GENERATION_FILE].text) return braid_fail(error, BRAID_MEMORY, "no memory for the tokenizer's files");
+    if (!files[CONFIG_FILE].text || !files[GENERATION_FILE].text)
+        return braid_fail(error, BRAID_MEMORY, "no memory for the tokenizer's files");
     strcpy(files[CONFIG_FILE].name, names[CONFIG_FILE]);
     strcpy(files[GENERATION_FILE].name, names[GENERATION_FILE]);
     return BRAID_OK;
 }
 
-braid_err carried_read(const char *path, const tokenizer *t, const char *end, uint32_t context, files_text **out, uint32_t *count, braid_error *error) {
+braid_err carried_read(const char *path, const tokenizer *t, const char *end, uint32_t context, files_text **out,
+                       uint32_t *count, braid_error *error) {
     char directory[FILES_MAX_PATH];
     files_text *files = calloc(NAMES, sizeof *files);
     if (!files) return braid_fail(error, BRAID_MEMORY, "no memory for the tokenizer's files");

@@ -41,9 +41,11 @@ static braid_err write_files(const char *path, const char *directory, braid_erro
     snprintf(part, sizeof part, "%s.part", directory);
     files_remove_directory(part);
     braid_err err = model_file_open(path, &f, error);
-    if (!err && mkdir(part, 0777) != 0) err = braid_fail(error, BRAID_IO, "cannot make '%s': %s; set data.cache", part, strerror(errno));
+    if (!err && mkdir(part, 0777) != 0)
+        err = braid_fail(error, BRAID_IO, "cannot make '%s': %s; set data.cache", part, strerror(errno));
     if (!err) err = directory_write_tokenizer(f, part, error);
-    if (!err && rename(part, directory) != 0) err = braid_fail(error, BRAID_IO, "cannot make '%s': %s; set data.cache", directory, strerror(errno));
+    if (!err && rename(part, directory) != 0)
+        err = braid_fail(error, BRAID_IO, "cannot make '%s': %s; set data.cache", directory, strerror(errno));
     model_file_close(f);
     return err;
 }

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 bool gguf_tokenizer_is(const char *path);
-// Writes the directory into the cache unless an earlier process has, and returns its path. `cache`: data.cache, "" the user's.
+// Writes the directory into the cache unless an earlier process has, and returns its path. `cache`:
+// data.cache, "" the user's.
 braid_err gguf_tokenizer_make(const char *path, const char *cache, char out[FILES_MAX_PATH], braid_error *error);
 
 #endif

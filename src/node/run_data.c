@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What all sources of a run have in common.
+// The tokenizer and the settings that all sources of a run share.
 typedef struct opening {
     const run_data_config *config;
     const run_config *run;
@@ -33,10 +33,13 @@ static void note(const opening *o, const char *format, ...) {
 
 // ---- one source ----
 
-static bool read_cache(void *context, uint64_t at, uint32_t count, int32_t *out) { return cache_read(context, at, count, out); }
+static bool read_cache(void *context, uint64_t at, uint32_t count, int32_t *out) {
+    return cache_read(context, at, count, out);
+}
 
 static void why_damaged(void *context, braid_error *error) {
-    braid_fail(error, BRAID_IO, "the cache of tokens '%s' is damaged; remove it and start again, and it is made anew", cache_path(context));
+    braid_fail(error, BRAID_IO, "the cache of tokens '%s' is damaged; remove it and start again, and it is made anew",
+               cache_path(context));
 }
 
 static void free_cache(void *context) { cache_close(context); }
@@ -46,15 +49,31 @@ static braid_err open_source(const opening *o, const run_source *s, train_tokens
     cache *c = NULL;
     for (uint32_t i = 0; i < s->count; i++) paths[i] = o->run->text[s->first + i];
     const data_source source = {
-        .paths = paths, .count = s->count, .field = s->field, .tokenizer = o->tokenizer, .tokenizer_hash = o->hash, .end = o->run->end,
-        .directory = o->run->cache, .threads = o->config->threads, .context = o->config->context, .note = o->config->note,
+        .paths = paths,
+        .count = s->count,
+        .field = s->field,
+        .tokenizer = o->tokenizer,
+        .tokenizer_hash = o->hash,
+        .end = o->run->end,
+        .directory = o->run->cache,
+        .threads = o->config->threads,
+        .context = o->config->context,
+        .note = o->config->note,
     };
     braid_err err = data_cache_get(&source, &c, error);
     if (err) return err;
     const cache_summary *about = cache_about(c);
     *out = (train_tokens){
-        .weight = s->weight, .tokens = about->tokens, .documents = about->documents, .ends = cache_ends(c), .limit = about->limit, .hash = about->content,
-        .context = c, .read = read_cache, .why = why_damaged, .free = free_cache,
+        .weight = s->weight,
+        .tokens = about->tokens,
+        .documents = about->documents,
+        .ends = cache_ends(c),
+        .limit = about->limit,
+        .hash = about->content,
+        .context = c,
+        .read = read_cache,
+        .why = why_damaged,
+        .free = free_cache,
     };
     snprintf(out->name, sizeof out->name, "%s", s->name[0] ? s->name : "data.text");
     return BRAID_OK;
@@ -65,14 +84,17 @@ static void describe(const opening *o, const train_data *data) {
     for (uint32_t i = 0; p && i < packed_sources(p) && o->config->describes; i++) {
         const train_tokens *t = packed_source(p, i);
         const cache_summary *about = cache_about(t->context);
-        note(o, "%s: %llu documents, %llu tokens (%.2f bytes each), %.2f %% of the sequences; cache %.300s", t->name, (unsigned long long)t->documents,
-             (unsigned long long)t->tokens, (double)about->text_bytes / (double)t->tokens, 100 * packed_share(p, i), cache_path(t->context));
+        note(o, "%s: %llu documents, %llu tokens (%.2f bytes each), %.2f %% of the sequences; cache %.300s", t->name,
+             (unsigned long long)t->documents, (unsigned long long)t->tokens,
+             (double)about->text_bytes / (double)t->tokens, 100 * packed_share(p, i), cache_path(t->context));
     }
 }
 
-static braid_err open_sources(const opening *o, const run_source *sources, uint32_t count, train_data **out, braid_error *error) {
+static braid_err open_sources(const opening *o, const run_source *sources, uint32_t count, train_data **out,
+                              braid_error *error) {
     const run_config *run = o->run;
-    const packed_settings settings = {.holdout = run->holdout, .tokens = run->tokens, .vocabulary = run->model.vocab, .masks_next = run->documents};
+    const packed_settings settings = {
+        .holdout = run->holdout, .tokens = run->tokens, .vocabulary = run->model.vocab, .masks_next = run->documents};
     train_tokens tokens[RUN_MAX_SOURCES];
     uint32_t opened = 0;
     braid_err err = BRAID_OK;
@@ -112,7 +134,8 @@ static bool has_several(const run_config *run) { return run->private_data > 0 &&
 static braid_err open_tokens(const opening *o, train_data **out, braid_error *error) {
     const run_config *run = o->run;
     if (has_several(run) && o->config->own == 0) return open_shares(o, out, error);
-    braid_err err = has_several(run) ? open_text(o, o->config->own - 1, out, error) : open_sources(o, run->source, run->source_count, out, error);
+    braid_err err = has_several(run) ? open_text(o, o->config->own - 1, out, error)
+                                     : open_sources(o, run->source, run->source_count, out, error);
     if (!err) describe(o, *out);
     return err;
 }
@@ -122,8 +145,10 @@ static braid_err open_bytes(const run_data_config *config, train_data **out, bra
     const char *paths[RUN_MAX_TEXTS];
     const train_shares shares = {run->slots, run->microbatches};
     for (uint32_t i = 0; i < run->text_count; i++) paths[i] = run->text[i];
-    if (has_several(run) && config->own > 0) return train_data_open(&paths[config->own - 1], 1, run->holdout, run->tokens, out, error);
-    if (run->private_data > 0 && config->own == 0) return train_data_open_shares(paths, run->text_count, &shares, run->holdout, run->tokens, out, error);
+    if (has_several(run) && config->own > 0)
+        return train_data_open(&paths[config->own - 1], 1, run->holdout, run->tokens, out, error);
+    if (run->private_data > 0 && config->own == 0)
+        return train_data_open_shares(paths, run->text_count, &shares, run->holdout, run->tokens, out, error);
     return train_data_open(paths, run->text_count, run->holdout, run->tokens, out, error);
 }
 
@@ -159,8 +184,10 @@ braid_err run_data_open(const run_data_config *config, train_data **out, braid_e
     braid_err err = BRAID_OK;
     if (strcmp(o.run->tokenizer, "bytes") != 0) err = take_tokenizer(&o, &files, &count, error);
     if (!err) err = open_tokens(&o, out, error);
-    if (!err) train_data_carry(*out, files, count);
-    else carried_free(files, count);
+    if (!err)
+        train_data_carry(*out, files, count);
+    else
+        carried_free(files, count);
     tokenizer_free(o.tokenizer);
     return err;
 }
@@ -181,4 +208,6 @@ static braid_err read_model(const char *path, model_config *out, braid_error *er
     return err;
 }
 
-run_readers run_data_readers(const char *from) { return (run_readers){.vocabulary = read_vocabulary, .model = read_model, .from = from}; }
+run_readers run_data_readers(const char *from) {
+    return (run_readers){.vocabulary = read_vocabulary, .model = read_model, .from = from};
+}

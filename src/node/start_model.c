@@ -51,8 +51,8 @@ static braid_err read_tensor(conversion *c, const stage_tensor *t, braid_error *
     const model_file_tensor *from = model_file_find(c->model, t->name);
     if (!from) return braid_fail(error, BRAID_FORMAT, "the model '%.200s' has no tensor '%s'", c->run->from, t->name);
     if ((uint64_t)from->weights.rows * from->weights.cols != t->elements)
-        return braid_fail(error, BRAID_FORMAT, "the tensor '%s' of '%.200s' has %zu x %zu elements and not %zu", t->name, c->run->from, from->weights.rows, from->weights.cols,
-                          t->elements);
+        return braid_fail(error, BRAID_FORMAT, "the tensor '%s' of '%.200s' has %zu x %zu elements and not %zu",
+                          t->name, c->run->from, from->weights.rows, from->weights.cols, t->elements);
     free(c->values);
     c->values = malloc(t->elements * sizeof *c->values);
     if (!c->values) return braid_fail(error, BRAID_MEMORY, "no memory for the tensor '%s'", t->name);
@@ -90,7 +90,8 @@ static braid_err write_checkpoint(conversion *c, const char *directory, braid_er
     if (err) return err;
     c->state = malloc(state_block_bytes(BLOCK_ELEMENTS));
     c->zeros = calloc(BLOCK_ELEMENTS, sizeof *c->zeros);
-    err = c->state && c->zeros ? write_blocks(c, error) : braid_fail(error, BRAID_MEMORY, "no memory to convert '%.200s'", c->run->from);
+    err = c->state && c->zeros ? write_blocks(c, error)
+                               : braid_fail(error, BRAID_MEMORY, "no memory to convert '%.200s'", c->run->from);
     if (!err) return checkpoint_end(c->writer, &summary, error);
     checkpoint_abort(c->writer);
     return err;
@@ -113,8 +114,8 @@ static bool find(const char *directory, char path[FILES_MAX_PATH]) {
     return checkpoint_find(directory, &none, 0, NULL, path);
 }
 
-static braid_err make(const run_config *run, const char *directory, void (*note)(void *context, const char *text), void *context, char path[FILES_MAX_PATH],
-                      braid_error *error) {
+static braid_err make(const run_config *run, const char *directory, void (*note)(void *context, const char *text),
+                      void *context, char path[FILES_MAX_PATH], braid_error *error) {
     char text[512];
     int fd = -1;
     braid_err err = place_lock(directory, note, context, &fd, error);
@@ -122,7 +123,8 @@ static braid_err make(const run_config *run, const char *directory, void (*note)
         snprintf(text, sizeof text, "converting the weights of %.200s into %.200s", run->from, directory);
         if (note) note(context, text);
         err = convert(run, directory, error);
-        if (!err && !find(directory, path)) err = braid_fail(error, BRAID_STATE, "the converted model in '%.300s' is gone again", directory);
+        if (!err && !find(directory, path))
+            err = braid_fail(error, BRAID_STATE, "the converted model in '%.300s' is gone again", directory);
     }
     if (fd >= 0) close(fd);
     return err;
@@ -137,8 +139,8 @@ static braid_err take_hash(run_config *run, const char *path, braid_error *error
     return err;
 }
 
-braid_err start_model_make(run_config *run, void (*note)(void *context, const char *text), void *context, char path[FILES_MAX_PATH],
-                           braid_error *error) {
+braid_err start_model_make(run_config *run, void (*note)(void *context, const char *text), void *context,
+                           char path[FILES_MAX_PATH], braid_error *error) {
     char place[PLACE_MAX_PATH], directory[PLACE_MAX_PATH + 64], name[2 * KEY_BYTES + 1];
     braid_hash key;
     path[0] = 0;

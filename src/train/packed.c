@@ -24,7 +24,8 @@ typedef struct part {
     uint64_t sequences;  // per epoch
 } part;
 
-// The order of a part in one epoch. offset[i]: stream position of the (i * PACKED_STRIDE)-th document.
+// The order of a part in one epoch. offset[i]: stream position of the (i * PACKED_STRIDE)-th
+// document.
 typedef struct epoch_order {
     int64_t number;  // NO_EPOCH: none
     uint64_t seed;
@@ -35,7 +36,7 @@ typedef struct epoch_order {
 typedef struct source {
     train_tokens tokens;
     permutation chosen;
-    bool by_end;  // the end of each document is held out
+    bool by_end;   // the end of each document is held out
     part part[2];  // trained, held out
     epoch_order epoch[2];
     uint32_t quota, before;  // sequences of a round: its own, and of the sources before it
@@ -56,7 +57,9 @@ typedef struct range {
     uint64_t begin, count;
 } range;
 
-static uint64_t held_tokens(const packed_data *p, uint64_t tokens) { return (uint64_t)((double)tokens * p->settings.holdout); }
+static uint64_t held_tokens(const packed_data *p, uint64_t tokens) {
+    return (uint64_t)((double)tokens * p->settings.holdout);
+}
 
 // The tokens of a document that belong to the part.
 static range document_range(const packed_data *p, const source *s, int which, uint64_t document) {
@@ -85,10 +88,12 @@ static void divide_by_end(const packed_data *p, source *s) {
     set_part(p, s, HELD_OUT, (part){.documents = documents, .tokens = s->tokens.tokens - trained});
 }
 
-// Documents are held out until they have the share of the tokens. Few or very unequal documents would miss it by far.
+// Documents are held out until they have the share of the tokens. Few or very unequal documents
+// would miss it by far.
 static void divide_by_documents(const packed_data *p, source *s) {
     uint64_t wanted = held_tokens(p, s->tokens.tokens), have = 0, held = 0, documents = s->tokens.documents;
-    while (have < wanted && held < documents) have += document_range(p, s, TRAINED, permutation_at(&s->chosen, held++)).count;
+    while (have < wanted && held < documents)
+        have += document_range(p, s, TRAINED, permutation_at(&s->chosen, held++)).count;
     if (p->settings.holdout > 0 && (held < LEAST_HELD_OUT || have > 2 * wanted)) {
         divide_by_end(p, s);
         return;
@@ -97,17 +102,21 @@ static void divide_by_documents(const packed_data *p, source *s) {
     set_part(p, s, TRAINED, (part){.first = held, .documents = documents - held, .tokens = s->tokens.tokens - have});
 }
 
-static braid_err too_short(const packed_data *p, const source *s, const char *what, uint64_t tokens, const char *mend, braid_error *error) {
-    return braid_fail(error, BRAID_CONFIG, "the %s of '%s' is too short: %llu tokens, one sequence needs %llu; %s", what, s->tokens.name, (unsigned long long)tokens,
-                      (unsigned long long)p->settings.tokens + 1, mend);
+static braid_err too_short(const packed_data *p, const source *s, const char *what, uint64_t tokens, const char *mend,
+                           braid_error *error) {
+    return braid_fail(error, BRAID_CONFIG, "the %s of '%s' is too short: %llu tokens, one sequence needs %llu; %s",
+                      what, s->tokens.name, (unsigned long long)tokens, (unsigned long long)p->settings.tokens + 1,
+                      mend);
 }
 
 static braid_err divide_source(const packed_data *p, source *s, braid_error *error) {
     s->chosen = permutation_of(s->tokens.documents, KEY_HELD_OUT);
     divide_by_documents(p, s);
-    if (s->part[TRAINED].sequences == 0) return too_short(p, s, "text", s->part[TRAINED].tokens, "add text or lower train.tokens", error);
+    if (s->part[TRAINED].sequences == 0)
+        return too_short(p, s, "text", s->part[TRAINED].tokens, "add text or lower train.tokens", error);
     if (p->settings.holdout > 0 && s->part[HELD_OUT].sequences == 0)
-        return too_short(p, s, "held-out text", s->part[HELD_OUT].tokens, "add text, raise data.holdout or set it to 0", error);
+        return too_short(p, s, "held-out text", s->part[HELD_OUT].tokens, "add text, raise data.holdout or set it to 0",
+                         error);
     return BRAID_OK;
 }
 
@@ -174,21 +183,26 @@ static braid_err reserve(source *s, braid_error *error) {
     for (int which = 0; which < 2; which++) {
         s->epoch[which].number = NO_EPOCH;
         s->epoch[which].offset = calloc((size_t)(s->part[which].documents / PACKED_STRIDE) + 1, sizeof(uint64_t));
-        if (!s->epoch[which].offset) return braid_fail(error, BRAID_MEMORY, "no memory for the order of %llu documents", (unsigned long long)s->part[which].documents);
+        if (!s->epoch[which].offset)
+            return braid_fail(error, BRAID_MEMORY, "no memory for the order of %llu documents",
+                              (unsigned long long)s->part[which].documents);
     }
     return BRAID_OK;
 }
 
 // ---- sequences ----
 
-// The document (as a position in the epoch's order) that has stream position `at`, and where that document begins.
+// The document (as a position in the epoch's order) that has stream position `at`, and where that
+// document begins.
 static uint64_t find_document(const packed_data *p, const source *s, int which, uint64_t at, uint64_t *begin) {
     const epoch_order *e = &s->epoch[which];
     uint64_t low = 0, high = (s->part[which].documents - 1) / PACKED_STRIDE + 1;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (e->offset[middle] <= at) low = middle;
-        else high = middle;
+        if (e->offset[middle] <= at)
+            low = middle;
+        else
+            high = middle;
     }
     uint64_t position = low * PACKED_STRIDE;
     for (*begin = e->offset[low];; position++) {
@@ -206,7 +220,8 @@ typedef struct writing {
 } writing;
 
 // Puts tokens of one document. `join`: position where the document begins in the sequence.
-static void put_tokens(const packed_data *p, writing *w, const int32_t *ids, uint32_t count, uint32_t join, bool begins) {
+static void put_tokens(const packed_data *p, writing *w, const int32_t *ids, uint32_t count, uint32_t join,
+                       bool begins) {
     for (uint32_t i = 0; i < count; i++, w->have++) {
         if (w->have > 0) w->targets[w->have - 1] = p->settings.masks_next && begins && i == 0 ? -1 : ids[i];
         if (w->have == w->length) continue;
@@ -251,13 +266,15 @@ static bool draw(packed_data *p, source *s, int which, uint64_t seed, uint64_t n
     return true;
 }
 
-bool packed_sequence(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first) {
+bool packed_sequence(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets,
+                     uint32_t *first) {
     writing w = {.inputs = inputs, .targets = targets, .first = first, .length = p->settings.tokens};
     source *s = choose_source(p, seed, &number);
     return draw(p, s, TRAINED, seed, number, &w);
 }
 
-bool packed_held_out(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets, uint32_t *first) {
+bool packed_held_out(packed_data *p, uint64_t seed, uint64_t number, int32_t *inputs, int32_t *targets,
+                     uint32_t *first) {
     writing w = {.inputs = inputs, .targets = targets, .first = first, .length = p->settings.tokens};
     source *s = choose_source(p, rng_seed(seed, KEY_HELD_OUT), &number);
     // every evaluation has the sequences of the first epoch
@@ -274,11 +291,14 @@ void packed_why(const packed_data *p, braid_error *error) {
 
 static braid_err check_source(const packed_data *p, const source *s, braid_error *error) {
     if (s->tokens.limit <= p->settings.vocabulary) return BRAID_OK;
-    return braid_fail(error, BRAID_CONFIG, "'%s' has the token %u and model.vocab is %u; raise model.vocab, or set data.tokenizer to the model's own", s->tokens.name,
-                      s->tokens.limit - 1, p->settings.vocabulary);
+    return braid_fail(
+        error, BRAID_CONFIG,
+        "'%s' has the token %u and model.vocab is %u; raise model.vocab, or set data.tokenizer to the model's own",
+        s->tokens.name, s->tokens.limit - 1, p->settings.vocabulary);
 }
 
-braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settings *settings, packed_data **out, braid_error *error) {
+braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settings *settings, packed_data **out,
+                      braid_error *error) {
     BRAID_ASSERT(count > 0 && count <= PACKED_MAX_SOURCES);
     packed_data *p = calloc(1, sizeof *p + count * sizeof p->source[0]);
     if (!p) {
@@ -295,8 +315,10 @@ braid_err packed_open(train_tokens *sources, uint32_t count, const packed_settin
         if (!err) err = divide_source(p, &p->source[i], error);
         if (!err) err = reserve(&p->source[i], error);
     }
-    if (err) packed_free(p);
-    else *out = p;
+    if (err)
+        packed_free(p);
+    else
+        *out = p;
     return err;
 }
 

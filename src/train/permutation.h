@@ -1,5 +1,6 @@
-// Pseudo-random permutations of [0, count) that are computed element by element: a Feistel network on the next larger power
-// of four, with cycle walking (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
+// Pseudo-random permutations of [0, count) that are computed element by element: a Feistel network
+// on the next larger power of four, with cycle walking (Black and Rogaway, "Ciphers with Arbitrary
+// Finite Domains", CT-RSA 2002).
 #ifndef BRAID_TRAIN_PERMUTATION_H
 #define BRAID_TRAIN_PERMUTATION_H
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Trains on tokens: a tokenizer from `braid tokenize --train`, sources as JSON lines, gzip and plain text, weighed by data.mix,
-without attention across documents.
-A swarm whose relays, data peer and leader are killed ends with the weights of one process. Then the same from the saved model
-(--from), where relays on their own get its weights from the leader. A changed source makes another run."""
+"""Trains on tokens: a tokenizer from `braid tokenize --train`, sources as JSON lines, gzip and plain
+text, weighed by data.mix, without attention across documents. A swarm ends with the weights of one
+process after the deaths of a relay, a data peer and the leader. Then the same from the saved model
+(--from): relays on their own get its weights from the leader. A changed source makes another
+cache."""
 
 import gzip
 import json

@@ -1,4 +1,5 @@
-// Any bytes as the header of an llm.c token file and as that of a cache: what is accepted is within the limits.
+// Any bytes as the header of an llm.c token file and as that of a cache: what is accepted is within
+// the limits.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -9,7 +10,11 @@
 #include <string.h>
 
 static size_t example_cache(rng *r, uint8_t *bytes) {
-    cache_header h = {.magic = CACHE_MAGIC, .version = CACHE_VERSION, .width = 1u << rng_below(r, 3), .order = CACHE_ORDER, .limit = 200};
+    cache_header h = {.magic = CACHE_MAGIC,
+                      .version = CACHE_VERSION,
+                      .width = 1u << rng_below(r, 3),
+                      .order = CACHE_ORDER,
+                      .limit = 200};
     memcpy(h.magic, CACHE_MAGIC, sizeof h.magic);
     h.documents = rng_below(r, 100);
     h.tokens = h.documents + rng_below(r, 1000);

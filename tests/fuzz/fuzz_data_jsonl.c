@@ -1,4 +1,5 @@
-// Any bytes as JSON lines: rows end inside the input, in one read as in many, and their texts are valid UTF-8.
+// Any bytes as JSON lines: rows end inside the input, in one read as in many, and their texts are
+// valid UTF-8.
 #include "fuzz.h"
 
 #include "base/rng.h"
@@ -8,8 +9,12 @@
 #include <string.h>
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
-    static const char *const rows[] = {"{\"text\": \"one\"}\n",   "{\"id\": 7, \"text\": \"t\\u00e4\\ud83d\\ude00\"}\r\n", "{\"text\": null, \"x\": [{\"y\": \"}\"}]}\n",
-                                       "{\n \"text\": \"a\"\n}\n", "{\"text\": 5}\n",                                   "{\"a\": {\"text\": \"b\"}, \"text\": \"\\\"\"}"};
+    static const char *const rows[] = {"{\"text\": \"one\"}\n",
+                                       "{\"id\": 7, \"text\": \"t\\u00e4\\ud83d\\ude00\"}\r\n",
+                                       "{\"text\": null, \"x\": [{\"y\": \"}\"}]}\n",
+                                       "{\n \"text\": \"a\"\n}\n",
+                                       "{\"text\": 5}\n",
+                                       "{\"a\": {\"text\": \"b\"}, \"text\": \"\\\"\"}"};
     rng r = {rng_seed(79, number)};
     size_t n = 0;
     for (uint64_t i = rng_below(&r, 12); i > 0; i--) {

@@ -1,4 +1,5 @@
-// Caches of sources: made once, found again, made anew when a source changes; the ids do not depend on threads or parts.
+// Caches of sources: made once, found again, made anew when a source changes; the ids do not depend
+// on threads or parts.
 #include "base/rng.h"
 #include "data/build.h"
 #include "data/documents.h"
@@ -24,7 +25,15 @@ static void take_note(void *context, const char *text) {
 
 static data_source source_of(const char *const *paths, uint32_t count, const tokenizer *t, notes *n) {
     memset(n, 0, sizeof *n);
-    return (data_source){.paths = paths, .count = count, .field = "text", .tokenizer = t, .end = t ? "<|endoftext|>" : NULL, .directory = cache_place, .threads = 1, .context = n, .note = take_note};
+    return (data_source){.paths = paths,
+                         .count = count,
+                         .field = "text",
+                         .tokenizer = t,
+                         .end = t ? "<|endoftext|>" : NULL,
+                         .directory = cache_place,
+                         .threads = 1,
+                         .context = n,
+                         .note = take_note};
 }
 
 static cache *get(const data_source *s) {
@@ -113,7 +122,8 @@ static void bad_sources_are_refused(void **state) {
 
 // Lines of words and blanks, more than a part.
 static size_t make_text(char *text, size_t room) {
-    static const char *const words[] = {"the ", "river", "  braids ", "and\n", "\n\n", "it's ", "1234", "\xc3\xa4h ", ".\n", "x", "\t", " \n  "};
+    static const char *const words[] = {"the ", "river",      "  braids ", "and\n", "\n\n", "it's ",
+                                        "1234", "\xc3\xa4h ", ".\n",       "x",     "\t",   " \n  "};
     rng r = {8};
     size_t n = 0;
     while (n + 16 < room) {
@@ -200,10 +210,8 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_ids),
-        cmocka_unit_test(a_cache_is_made_once),
-        cmocka_unit_test(bad_sources_are_refused),
-        cmocka_unit_test(ids_are_those_of_the_whole_text),
+        cmocka_unit_test(bytes_are_ids),           cmocka_unit_test(a_cache_is_made_once),
+        cmocka_unit_test(bad_sources_are_refused), cmocka_unit_test(ids_are_those_of_the_whole_text),
         cmocka_unit_test(processes_share_one),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -20,7 +20,8 @@ static void write_cache(const char *path, uint32_t width, cache_summary *about) 
     assert_int_equal(cache_end_document(w, &error), BRAID_OK);  // one without tokens does not count
     for (uint32_t d = 0; d < DOCUMENTS; d++) {
         uint64_t count = 1 + rng_below(&r, 200), first = rng_below(&r, count);
-        for (uint64_t i = 0; i < count; i++) ids[at + i] = (uint32_t)rng_below(&r, width == 1 ? 200 : width == 2 ? 60000 : 3000000);
+        for (uint64_t i = 0; i < count; i++)
+            ids[at + i] = (uint32_t)rng_below(&r, width == 1 ? 200 : width == 2 ? 60000 : 3000000);
         cache_put(w, ids + at, (size_t)first);
         cache_put(w, ids + at + first, (size_t)(count - first));
         ends[d] = at += count;
@@ -104,7 +105,8 @@ static void damage_is_noticed(void **state) {
     assert_false(is_refused(path));
     assert_int_equal(stat(path, &info), 0);
     for (int i = 0; i < 300; i++) {
-        long at = i % 3 == 0 ? (long)rng_below(&r, sizeof(cache_header)) : CACHE_HEADER_BYTES + (long)rng_below(&r, (uint64_t)info.st_size - CACHE_HEADER_BYTES);
+        long at = i % 3 == 0 ? (long)rng_below(&r, sizeof(cache_header))
+                             : CACHE_HEADER_BYTES + (long)rng_below(&r, (uint64_t)info.st_size - CACHE_HEADER_BYTES);
         int flip = 1 << rng_below(&r, 8);
         set_byte(path, at, flip);
         if (!is_refused(path)) fail_msg("byte %ld", at);

@@ -24,7 +24,8 @@ static braid_err take_text(void *context, const char *text, size_t length, bool 
 static braid_err take_ids(void *context, const uint32_t *ids, size_t count, bool last, braid_error *error) {
     got *g = context;
     (void)error;
-    for (size_t i = 0; i < count; i++) snprintf(g->text + strlen(g->text), sizeof g->text - strlen(g->text), "%u ", ids[i]);
+    for (size_t i = 0; i < count; i++)
+        snprintf(g->text + strlen(g->text), sizeof g->text - strlen(g->text), "%u ", ids[i]);
     if (last) strcat(g->text, "|");
     return BRAID_OK;
 }
@@ -59,8 +60,10 @@ static void assert_refuses(const char *name, const void *bytes, size_t count, co
 
 static void rows_have_texts(void **state) {
     (void)state;
-    GIVES("a.jsonl", "{\"text\": \"one\"}\n{\"x\": [{\"text\": 1}], \"text\": \"t\\u00e4\\n\\ud83d\\ude00\\/\"}", "one|t\xc3\xa4\n\xf0\x9f\x98\x80/|");
-    GIVES("a.json", "\xef\xbb\xbf{\n \"text\":\n  \"o}n{e\"\n}\r\n\r\n{\"text\":\"two\"} {\"text\":\"three\"}\n", "o}n{e|two|three|");
+    GIVES("a.jsonl", "{\"text\": \"one\"}\n{\"x\": [{\"text\": 1}], \"text\": \"t\\u00e4\\n\\ud83d\\ude00\\/\"}",
+          "one|t\xc3\xa4\n\xf0\x9f\x98\x80/|");
+    GIVES("a.json", "\xef\xbb\xbf{\n \"text\":\n  \"o}n{e\"\n}\r\n\r\n{\"text\":\"two\"} {\"text\":\"three\"}\n",
+          "o}n{e|two|three|");
     GIVES("b.ndjson", "{\"text\": \"2026-11-27\"}\n{\"text\": \"</s>\"}\n", "2026-11-27|</s>|");
     GIVES("b.txt", "{\"text\": \"one\"}\n", "{\"text\": \"one\"}\n|");
     GIVES("mark.txt", "\xef\xbb\xbfone", "one|");
@@ -98,7 +101,8 @@ static void malformed_rows_are_named(void **state) {
     REFUSES("p.txt", "PK\x03\x04zip", "zip archive");
 }
 
-static size_t make_llmc(uint32_t magic, uint32_t version, uint32_t count, const uint32_t *ids, size_t have, uint32_t width, uint8_t *out) {
+static size_t make_llmc(uint32_t magic, uint32_t version, uint32_t count, const uint32_t *ids, size_t have,
+                        uint32_t width, uint8_t *out) {
     const uint32_t header[3] = {magic, version, count};
     memset(out, 0, LLMC_HEADER_BYTES);
     memcpy(out, header, sizeof header);
@@ -155,12 +159,9 @@ static void binary_data_is_found_inside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_have_texts),
-        cmocka_unit_test(rows_without_text_are_counted),
-        cmocka_unit_test(malformed_rows_are_named),
-        cmocka_unit_test(token_files_have_documents),
-        cmocka_unit_test(long_texts_come_in_parts),
-        cmocka_unit_test(binary_data_is_found_inside),
+        cmocka_unit_test(rows_have_texts),          cmocka_unit_test(rows_without_text_are_counted),
+        cmocka_unit_test(malformed_rows_are_named), cmocka_unit_test(token_files_have_documents),
+        cmocka_unit_test(long_texts_come_in_parts), cmocka_unit_test(binary_data_is_found_inside),
     };
     return cmocka_run_group_tests(tests, data_setup, data_teardown);
 }

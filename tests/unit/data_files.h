@@ -30,8 +30,10 @@ static inline void data_remove(const char *path) {
         struct stat info;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         if (snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name) >= (int)sizeof inside) continue;
-        if (lstat(inside, &info) == 0 && S_ISDIR(info.st_mode)) data_remove(inside);
-        else unlink(inside);
+        if (lstat(inside, &info) == 0 && S_ISDIR(info.st_mode))
+            data_remove(inside);
+        else
+            unlink(inside);
     }
     if (directory) closedir(directory);
     rmdir(path);
@@ -74,7 +76,8 @@ static inline const char *data_text(const char *name, const char *text, char out
 }
 
 static inline size_t data_gzip(const void *bytes, size_t count, uint8_t *out, size_t room) {
-    z_stream s = {.next_in = (Bytef *)(uintptr_t)bytes, .avail_in = (uInt)count, .next_out = out, .avail_out = (uInt)room};
+    z_stream s = {
+        .next_in = (Bytef *)(uintptr_t)bytes, .avail_in = (uInt)count, .next_out = out, .avail_out = (uInt)room};
     assert_int_equal(deflateInit2(&s, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&s, Z_FINISH), Z_STREAM_END);
     deflateEnd(&s);

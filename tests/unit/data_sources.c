@@ -3,7 +3,9 @@
 
 #include "data_files.h"
 
-static const char *const names[] = {"d/b.txt", "d/a.txt", "d/sub/deep/x.jsonl", "d/sub/y.txt", "d/B.txt", "d/.hidden", "d/sub/.git/config", "e/z.txt", "w[1].txt"};
+static const char *const names[] = {"d/b.txt",           "d/a.txt", "d/sub/deep/x.jsonl",
+                                    "d/sub/y.txt",       "d/B.txt", "d/.hidden",
+                                    "d/sub/.git/config", "e/z.txt", "w[1].txt"};
 
 static void assert_finds(const char *pattern, const char *expected) {
     char path[DATA_PATH], found[2048] = "";

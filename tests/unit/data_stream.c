@@ -55,7 +55,8 @@ static void all_formats_give_the_bytes(void **state) {
 static void several_parts_are_one_text(void **state) {
     char path[DATA_PATH];
     (void)state;
-    size_t first = data_gzip(plain, 1000, packed, ROOM), second = data_gzip(plain + 1000, 5000, packed + first, ROOM - first);
+    size_t first = data_gzip(plain, 1000, packed, ROOM),
+           second = data_gzip(plain + 1000, 5000, packed + first, ROOM - first);
     assert_reads(data_write("two.gz", packed, first + second, path), 6000);
     first = data_zstd(plain, 1000, packed, ROOM);
     second = data_zstd(plain + 1000, 5000, packed + first, ROOM - first);

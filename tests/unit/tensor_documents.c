@@ -1,5 +1,5 @@
-// Attention within documents equals the attention of each document alone: output and gradient, with kept exponentials and
-// without, with the same bits for any number of threads.
+// Attention within documents equals the attention of each document alone: output and gradient, with
+// kept exponentials and without, with the same bits for any number of threads.
 #include "kernel_case.h"
 
 typedef struct document_case {
@@ -10,15 +10,21 @@ typedef struct document_case {
 
 static size_t stride_of(const document_case *c) { return (c->heads + 2 * c->kv_heads) * c->width; }
 
-static void run_case(const document_case *c, tensor_pool *pool, bool keep, const float *qkv, const float *d_out, float *out,
-                     float *gradient) {
+static void run_case(const document_case *c, tensor_pool *pool, bool keep, const float *qkv, const float *d_out,
+                     float *out, float *gradient) {
     size_t half = c->width / 2, rows = c->sequences * c->heads * c->tokens;
     float *cosines = floats(c->tokens * half + 1), *sines = floats(c->tokens * half + 1);
     tensor_rope rope = {c->width, cosines, sines};
     if (c->rope) tensor_rope_tables(c->tokens, c->width, 10000.0f, cosines, sines);
-    tensor_attention a = {.sequences = c->sequences, .tokens = c->tokens, .heads = c->heads, .kv_heads = c->kv_heads,
-                          .width = c->width, .rope = c->rope ? &rope : NULL, .maximum = floats(rows),
-                          .inverse = floats(rows), .first = c->first};
+    tensor_attention a = {.sequences = c->sequences,
+                          .tokens = c->tokens,
+                          .heads = c->heads,
+                          .kv_heads = c->kv_heads,
+                          .width = c->width,
+                          .rope = c->rope ? &rope : NULL,
+                          .maximum = floats(rows),
+                          .inverse = floats(rows),
+                          .first = c->first};
     if (keep) a.kept = floats(tensor_attention_kept(&a));
     a.scratch = floats(tensor_attention_scratch(&a) * tensor_pool_threads(pool));
     tensor_attention_forward(pool, &a, qkv, out);
@@ -33,7 +39,8 @@ static void turn(const document_case *c, size_t tokens, bool inverse, double *pa
 }
 
 // Each document as a sequence of its own. Its rotary positions begin at 0: only distances matter.
-static void reference_documents(const document_case *c, const double *qkv, const double *d_out, double *out, double *d_qkv) {
+static void reference_documents(const document_case *c, const double *qkv, const double *d_out, double *out,
+                                double *d_qkv) {
     size_t rows = c->sequences * c->tokens, stride = stride_of(c), wide = c->heads * c->width;
     double *turned = doubles(c->tokens * stride), *part = doubles(c->tokens * stride),
            *probabilities = doubles(c->heads * c->tokens * c->tokens);
@@ -63,7 +70,8 @@ static const uint32_t *documents(size_t sequences, size_t tokens, uint32_t most)
     return first;
 }
 
-static void check(size_t sequences, size_t tokens, size_t heads, size_t kv_heads, size_t width, bool rope, uint32_t most) {
+static void check(size_t sequences, size_t tokens, size_t heads, size_t kv_heads, size_t width, bool rope,
+                  uint32_t most) {
     document_case c = {sequences, tokens, heads, kv_heads, width, rope, documents(sequences, tokens, most)};
     size_t in = sequences * tokens * stride_of(&c), out = sequences * tokens * heads * width;
     pair qkv = random_pair(in, 0, 1.5), d_out = random_pair(out, 0, 1);

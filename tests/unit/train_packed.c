@@ -1,4 +1,5 @@
-// Sequences of shuffled documents: every token once an epoch, held-out text apart, shares by weight, a pure function.
+// Sequences of shuffled documents: every token once an epoch, held-out text apart, shares by
+// weight, a pure function.
 #include "base/rng.h"
 #include "train/packed.h"
 #include "train/permutation.h"
@@ -39,7 +40,16 @@ static train_tokens make(made *m, uint32_t documents, uint64_t most, int32_t bas
     uint64_t at = 0;
     *m = (made){.base = base};
     for (uint32_t i = 0; i < documents; i++) m->ends[i] = at += 1 + rng_below(&r, most);
-    train_tokens t = {.name = "made", .weight = weight, .tokens = at, .documents = documents, .ends = m->ends, .limit = 1 << 20, .context = m, .read = read_made, .why = why_made, .free = free_made};
+    train_tokens t = {.name = "made",
+                      .weight = weight,
+                      .tokens = at,
+                      .documents = documents,
+                      .ends = m->ends,
+                      .limit = 1 << 20,
+                      .context = m,
+                      .read = read_made,
+                      .why = why_made,
+                      .free = free_made};
     t.hash.bytes[0] = (uint8_t)base;
     return t;
 }
@@ -94,7 +104,8 @@ static void an_epoch_reads_every_token_once(void **state) {
                 assert_int_equal(seen[inputs[k]]++, 0);
                 if (k + 1 < LENGTH) assert_int_equal(targets[k], inputs[k + 1]);
                 // the next token of the document, or the first of another one
-                if (targets[k] != inputs[k] + 1) assert_true(m.ends[document_of(&m, (uint64_t)inputs[k])] == (uint64_t)inputs[k] + 1);
+                if (targets[k] != inputs[k] + 1)
+                    assert_true(m.ends[document_of(&m, (uint64_t)inputs[k])] == (uint64_t)inputs[k] + 1);
                 in_order += targets[k] == inputs[k] + 1;
             }
         }
@@ -127,7 +138,8 @@ static void sequences_are_a_pure_function(void **state) {
 static void mark(packed_data *p, bool held_out, uint64_t seed, uint64_t count, uint8_t *seen) {
     int32_t inputs[LENGTH], targets[LENGTH];
     for (uint64_t i = 0; i < count; i++) {
-        assert_true(held_out ? packed_held_out(p, seed, i, inputs, targets, NULL) : packed_sequence(p, seed, i, inputs, targets, NULL));
+        assert_true(held_out ? packed_held_out(p, seed, i, inputs, targets, NULL)
+                             : packed_sequence(p, seed, i, inputs, targets, NULL));
         for (uint32_t k = 0; k < LENGTH; k++) seen[inputs[k]] = seen[targets[k]] = 1;
     }
 }
@@ -245,9 +257,9 @@ static void impossible_sources_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(permutations_are_bijections),  cmocka_unit_test(an_epoch_reads_every_token_once),
-        cmocka_unit_test(sequences_are_a_pure_function), cmocka_unit_test(held_out_text_is_apart),
-        cmocka_unit_test(sources_share_by_weight),       cmocka_unit_test(documents_are_marked),
+        cmocka_unit_test(permutations_are_bijections),    cmocka_unit_test(an_epoch_reads_every_token_once),
+        cmocka_unit_test(sequences_are_a_pure_function),  cmocka_unit_test(held_out_text_is_apart),
+        cmocka_unit_test(sources_share_by_weight),        cmocka_unit_test(documents_are_marked),
         cmocka_unit_test(impossible_sources_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
