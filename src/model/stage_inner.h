@@ -89,7 +89,7 @@ typedef struct head_cut {
     size_t groups;       // of tiles
 } head_cut;
 
-// The norms whose weights a stage may need as 1 + weight.
+// The norms of a block and the final one. A slot holds 1 + weight where the architecture needs it.
 typedef enum norm_slot {
     NORM_1,
     NORM_2,

@@ -3,10 +3,11 @@
 #include "base/sha256.h"
 #include "model/stage.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_SEED = 1, CLASS_VOCABULARY = 512, CLASS_TOKENS = 128, CLASS_DIM = 1536, CLASS_FFN_DIM = 3072, ALIGNMENT = 64 };
+enum { CLASS_SEED = 1, CLASS_VOCABULARY = 512, CLASS_TOKENS = 128, CLASS_DIM = 1536, CLASS_FFN_DIM = 3072, CLASS_EXPERTS = 8, ALIGNMENT = 64 };
 
 typedef struct trial {
     stage *stage;
@@ -18,25 +19,46 @@ typedef struct trial {
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+static uint32_t shorter(uint32_t width) {
+    return width > CLASS_FFN_DIM ? CLASS_FFN_DIM / 2 + width % (CLASS_FFN_DIM / 2) : width;
+}
+
+// One layer with the switches of any.
+static void narrow_layers(model_config *model) {
+    bool windowed = model->window > 0;
+    memset(model->windowed, 0, sizeof model->windowed);
+    memset(model->unrotated, 0, sizeof model->unrotated);
+    if (windowed) model_set_layer(model->windowed, 0);
+    model->window = smaller(model->window, CLASS_TOKENS / 2);
+    model->layers = 1;
+}
+
 // A smaller size that exercises the same kernel paths: a kernel treats more heads, rows and columns
 // in the same way after a few blocks, and the remainder behind whole blocks and vectors is kept. So
 // even the largest models take a second and not ten.
 static void narrow(model_config *model) {
-    uint32_t width = smaller(model->dim / model->heads, CLASS_DIM), most = CLASS_DIM / width, share = model->heads / model->kv_heads;
+    const model_row *row = model_row_of(model->arch);
+    uint32_t width = smaller(model_head_dim(model), CLASS_DIM), most = CLASS_DIM / width, share = model->heads / model->kv_heads;
+    uint32_t each = model->head_dim ? model->dim / model->heads : width;  // of the model's width, per head
     if (model->heads > most) {
         share = smaller(share, most);
-        model->kv_heads = model->arch == MODEL_GPT ? most : most / share;
-        model->heads = model->arch == MODEL_GPT ? most : model->kv_heads * share;
+        model->kv_heads = row->learned_positions ? most : most / share;
+        model->heads = row->learned_positions ? most : model->kv_heads * share;
     }
-    model->dim = model->heads * width;
-    if (model->ffn_dim > CLASS_FFN_DIM) model->ffn_dim = CLASS_FFN_DIM / 2 + model->ffn_dim % (CLASS_FFN_DIM / 2);
+    model->dim = model->heads * smaller(each, CLASS_DIM / model->heads);
+    if (!model->head_dim) model->dim = model->heads * width;
+    if (row->scaled_embedding) model->embedding_scale = sqrtf((float)model->dim);
+    model->ffn_dim = shorter(model->ffn_dim);
+    model->expert_ffn_dim = shorter(model->expert_ffn_dim);
+    model->experts = smaller(model->experts, CLASS_EXPERTS);
+    model->experts_used = smaller(model->experts_used, model->experts);
+    narrow_layers(model);
 }
 
 static void *reserve(size_t bytes) { return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
 
 static braid_err trial_open(trial *t, const model_config *model, bool fastest, tensor_pool *pool, braid_error *error) {
     t->model = *model;
-    t->model.layers = 1;
     narrow(&t->model);
     t->model.vocab = smaller(model->vocab, CLASS_VOCABULARY);
     t->model.context = t->tokens = smaller(model->context, CLASS_TOKENS);

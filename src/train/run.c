@@ -15,8 +15,8 @@
 enum {
     RUN_DESCRIPTION_VERSION = 1,
     RUN_MAX_SECTION_KEYS = 64,
-    // A GPT block has 12 tensors, the two ends at most 5.
-    RUN_MAX_STAGE_BLOCKS = (WIRE_MAX_STAGE_TENSORS - 5) / 12,
+    RUN_MAX_END_TENSORS = 5,
+    RUN_LEAST_BLOCK_TENSORS = 12,  // counted for each block even where it has fewer
 };
 
 typedef struct run_reader {
@@ -168,6 +168,33 @@ static braid_err read_routing(const run_reader *r, const yaml_node *node, const 
     return yaml_read_choice(r->file, node, name, run_routing_names, names, choice, r->error);
 }
 
+static braid_err read_arch(const run_reader *r, const yaml_node *node, const char *name, model_arch *arch) {
+    const char *names[MODEL_ARCHS];
+    size_t choice = 0;
+    for (uint32_t i = 0; i < MODEL_ARCHS; i++) names[i] = model_row_of((model_arch)i)->name;
+    braid_err code = yaml_read_choice(r->file, node, name, names, MODEL_ARCHS, &choice, r->error);
+    if (code == BRAID_OK) *arch = (model_arch)choice;
+    return code;
+}
+
+// model.layers precedes sets of layers in the table.
+static braid_err read_layers(const run_reader *r, const yaml_node *node, const char *name, uint64_t *layers) {
+    uint32_t count = r->run->model.layers;
+    if (node->kind == YAML_SCALAR && node->text && strcmp(node->text, "all") == 0) {
+        for (uint32_t i = 0; i < count && i < MODEL_MAX_LAYERS; i++) model_set_layer(layers, i);
+        return BRAID_OK;
+    }
+    if (node->kind != YAML_LIST)
+        return yaml_fail(r->file, node, r->error, "%s must be all, or a list of layers, like [0, 1, 2]", name);
+    for (const yaml_node *item = node->first; item != NULL; item = item->next) {
+        uint64_t layer = 0;
+        braid_err code = yaml_read_count(r->file, item, name, 0, count - 1, &layer, r->error);
+        if (code != BRAID_OK) return code;
+        model_set_layer(layers, (uint32_t)layer);
+    }
+    return BRAID_OK;
+}
+
 static braid_err read_number(const run_reader *r, const run_field *f, const yaml_node *node, const char *name,
                              void *place) {
     uint64_t whole = 0;
@@ -182,26 +209,6 @@ static braid_err read_number(const run_reader *r, const run_field *f, const yaml
     if (f->kind == FIELD_LONG) *(uint64_t *)place = whole;
     if (f->kind == FIELD_REAL) *(double *)place = real;
     if (f->kind == FIELD_FLOAT) *(float *)place = (float)real;
-    return BRAID_OK;
-}
-
-static braid_err read_arch(const run_reader *r, const yaml_node *node, const char *name, model_arch *out) {
-    const char *names[MODEL_ARCHS];
-    size_t choice = 0;
-    for (size_t i = 0; i < MODEL_ARCHS; i++) names[i] = model_row_of((model_arch)i)->name;
-    braid_err code = yaml_read_choice(r->file, node, name, names, MODEL_ARCHS, &choice, r->error);
-    if (code == BRAID_OK) *out = (model_arch)choice;
-    return code;
-}
-
-static braid_err read_layers(const run_reader *r, const run_field *f, const yaml_node *node, const char *name, uint64_t *bits) {
-    if (node->kind != YAML_LIST) return yaml_fail(r->file, node, r->error, "%s must be a list of layers, like [0, 2]", name);
-    for (const yaml_node *item = node->first; item != NULL; item = item->next) {
-        uint64_t layer = 0;
-        braid_err code = yaml_read_count(r->file, item, name, 0, f->most, &layer, r->error);
-        if (code != BRAID_OK) return code;
-        bits[layer / 64] |= (uint64_t)1 << layer % 64;
-    }
     return BRAID_OK;
 }
 
@@ -229,9 +236,13 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_TEXTS: return read_texts(r, node, name);
     case FIELD_MIX: return read_mix(r, node);
     case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
-    case FIELD_ARCH: return read_arch(r, node, name, place);
-    case FIELD_LAYERS: return read_layers(r, f, node, name, place);
     case FIELD_HASH: return read_hash(r, node, name, place);
+    case FIELD_LAYERS: return read_layers(r, node, name, place);
+    case FIELD_ARCH: return read_arch(r, node, name, place);
+    case FIELD_SCALING:
+        code = yaml_read_choice(r->file, node, name, run_scaling_names, MODEL_ROPE_YARN + 1, &choice, r->error);
+        if (code == BRAID_OK) *(model_rope_kind *)place = (model_rope_kind)choice;
+        return code;
     case FIELD_MODE:
         code = read_choice(r, node, name, run_mode_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 0;
@@ -327,7 +338,11 @@ static braid_err read_fields(const run_reader *r) {
         const yaml_node *node = map != NULL ? yaml_find(map, f->key) : NULL;
         if (node != NULL)
             code = read_field(r, f, node);
-        else if (f->missing != NULL && !(r->travelled && f->local) && !(from_model(r) && strcmp(f->section, "model") == 0)) {
+        else if (from_model(r) && strcmp(f->section, "model") == 0)
+            continue;  // the model's own
+        else if (f->kind == FIELD_LAYERS)
+            run_default_layers(r->run, f);
+        else if (f->missing != NULL && !(r->travelled && f->local)) {
             code = yaml_fail(r->file, place_of(r->file, f->section, f->key), r->error, "%s.%s is missing: %s",
                              f->section, f->key, f->missing);
         }
@@ -335,16 +350,22 @@ static braid_err read_fields(const run_reader *r) {
     return code;
 }
 
+static uint32_t most_blocks(const model_config *model) {
+    uint32_t each = model_tensors_per_block(model);
+    return (WIRE_MAX_STAGE_TENSORS - RUN_MAX_END_TENSORS) / (each > RUN_LEAST_BLOCK_TENSORS ? each : RUN_LEAST_BLOCK_TENSORS);
+}
+
 static braid_err check_stages(const run_reader *r) {
     const run_config *run = r->run;
+    uint32_t most = most_blocks(&run->model);
     const yaml_node *at = place_of(r->file, "", "stages");
     uint64_t blocks = 0;
     for (uint32_t i = 0; i < run->stages; i++) {
         blocks += run->blocks[i];
-        if (run->stages > 1 && run->blocks[i] > RUN_MAX_STAGE_BLOCKS) {
+        if (run->stages > 1 && run->blocks[i] > most) {
             return yaml_fail(r->file, at, r->error,
                              "stage %u has %u blocks, at most %d fit one stage: cut the model into more stages", i,
-                             run->blocks[i], RUN_MAX_STAGE_BLOCKS);
+                             run->blocks[i], most);
         }
     }
     if (blocks == run->model.layers) return BRAID_OK;

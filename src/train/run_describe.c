@@ -33,31 +33,20 @@ static void put_stages(run_writer *w, const run_config *run) {
     put(w, "]");
 }
 
-static void put_layers(run_writer *w, const uint64_t *bits) {
-    bool first = true;
-    put(w, "[");
+static void put_layers(run_writer *w, const uint64_t *layers) {
+    const char *before = "[";
     for (uint32_t i = 0; i < MODEL_MAX_LAYERS; i++) {
-        if (!(bits[i / 64] >> i % 64 & 1)) continue;
-        put(w, first ? "%u" : ", %u", i);
-        first = false;
+        if (!(layers[i / 64] >> i % 64 & 1)) continue;
+        put(w, "%s%u", before, i);
+        before = ", ";
     }
-    put(w, "]");
+    put(w, "%s]", *before == '[' ? before : "");
 }
 
 static void put_hash(run_writer *w, const braid_hash *hash) {
     char hex[2 * BRAID_ID_BYTES + 1];
     id_hex(hash->bytes, BRAID_ID_BYTES, hex);
     put(w, "\"%s\"", hex);
-}
-
-static bool is_zero(const run_config *run, const run_field *f) {
-    const uint8_t *place = (const uint8_t *)run + f->offset;
-    size_t bytes = f->kind == FIELD_SWITCH   ? sizeof(bool)
-                   : f->kind == FIELD_LAYERS ? sizeof run->model.windowed
-                   : f->kind == FIELD_HASH   ? sizeof(braid_hash)
-                                             : sizeof(uint32_t);
-    while (bytes > 0 && place[bytes - 1] == 0) bytes--;
-    return bytes == 0;
 }
 
 static void put_value(run_writer *w, const run_config *run, const run_field *f) {
@@ -70,6 +59,7 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     case FIELD_FLOAT: put_float(w, *(const float *)place); break;
     case FIELD_SWITCH: put(w, "%s", *(const bool *)place ? "true" : "false"); break;
     case FIELD_ARCH: put(w, "%s", model_row_of(*(const model_arch *)place)->name); break;
+    case FIELD_SCALING: put(w, "%s", run_scaling_names[*(const model_rope_kind *)place]); break;
     case FIELD_LAYERS: put_layers(w, place); break;
     case FIELD_HASH: put_hash(w, place); break;
     case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
@@ -97,8 +87,7 @@ static void put_section(run_writer *w, const run_config *run, const char *sectio
     if (*section) put(w, "%s:\n", section);
     if (strcmp(section, "data") == 0) put(w, "  hash: \"%s\"\n", data_hex);
     for (size_t i = 0; i < run_field_count; i++) {
-        if (run_fields[i].local || strcmp(run_fields[i].section, section) != 0) continue;
-        if (run_fields[i].sparse && is_zero(run, &run_fields[i])) continue;
+        if (strcmp(run_fields[i].section, section) != 0 || !run_field_is_written(run, &run_fields[i])) continue;
         put(w, "%s%s: ", *section ? "  " : "", run_fields[i].key);
         put_value(w, run, &run_fields[i]);
         put(w, "\n");

@@ -1,5 +1,8 @@
 #include "train/run_fields.h"
 
+#include "model/rows.h"
+
+#include <math.h>
 #include <string.h>
 
 #define AT(member) .offset = offsetof(run_config, member)
@@ -28,37 +31,35 @@ const run_field run_fields[] = {
     {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 0, .to = 1e12},
     {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
     {"model", "tied", FIELD_SWITCH, AT(model.tied)},
-    {"model", "head_dim", FIELD_COUNT, AT(model.head_dim), 0, RUN_MAX_WIDTH, .sparse = true},
-    {"model", "qkv_bias", FIELD_SWITCH, AT(model.qkv_bias), .sparse = true},
-    {"model", "o_bias", FIELD_SWITCH, AT(model.o_bias), .sparse = true},
-    {"model", "mlp_bias", FIELD_SWITCH, AT(model.mlp_bias), .sparse = true},
-    {"model", "rope_kind", FIELD_COUNT, AT(model.rope.kind), 0, MODEL_ROPE_YARN, .sparse = true},
-    {"model", "rope_factor", FIELD_FLOAT, AT(model.rope.factor), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "rope_low_freq_factor", FIELD_FLOAT, AT(model.rope.low_freq_factor), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "rope_high_freq_factor", FIELD_FLOAT, AT(model.rope.high_freq_factor), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "rope_beta_fast", FIELD_FLOAT, AT(model.rope.beta_fast), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "rope_beta_slow", FIELD_FLOAT, AT(model.rope.beta_slow), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "rope_attention_factor", FIELD_FLOAT, AT(model.rope.attention_factor), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "rope_original_context", FIELD_COUNT, AT(model.rope.original_context), 0, MODEL_MAX_CONTEXT, .sparse = true},
-    {"model", "local_rope_theta", FIELD_FLOAT, AT(model.local_rope_theta), .from = 0, .to = 1e12, .sparse = true},
-    {"model", "window", FIELD_COUNT, AT(model.window), 0, MODEL_MAX_CONTEXT, .sparse = true},
-    {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .most = MODEL_MAX_LAYERS - 1, .sparse = true},
-    {"model", "unrotated", FIELD_LAYERS, AT(model.unrotated), .most = MODEL_MAX_LAYERS - 1, .sparse = true},
-    {"model", "attention_scale", FIELD_FLOAT, AT(model.attention_scale), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "attention_softcap", FIELD_FLOAT, AT(model.attention_softcap), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "logit_softcap", FIELD_FLOAT, AT(model.logit_softcap), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "embedding_scale", FIELD_FLOAT, AT(model.embedding_scale), .from = 0, .to = 1e6, .sparse = true},
-    {"model", "experts", FIELD_COUNT, AT(model.experts), 0, RUN_MAX_WIDTH, .sparse = true},
-    {"model", "experts_used", FIELD_COUNT, AT(model.experts_used), 0, RUN_MAX_WIDTH, .sparse = true},
-    {"model", "expert_ffn_dim", FIELD_COUNT, AT(model.expert_ffn_dim), 0, MODEL_MAX_FFN_DIM, .sparse = true},
-    {"model", "normalised_experts", FIELD_SWITCH, AT(model.normalised_experts), .sparse = true},
-    {"model", "weights", FIELD_HASH, AT(weights), .sparse = true, .derived = true},
+    {"model", "head_dim", FIELD_COUNT, AT(model.head_dim), 1, MODEL_MAX_HEAD_DIM, .optional = true},
+    {"model", "attention_bias", FIELD_SWITCH, AT(model.o_bias), .optional = true},
+    {"model", "mlp_bias", FIELD_SWITCH, AT(model.mlp_bias), .optional = true},
+    {"model", "rope_scaling", FIELD_SCALING, AT(model.rope.kind), .optional = true},
+    {"model", "rope_factor", FIELD_FLOAT, AT(model.rope.factor), .from = 1, .to = 1e6, .optional = true},
+    {"model", "rope_original_context", FIELD_COUNT, AT(model.rope.original_context), 1, MODEL_MAX_CONTEXT, .optional = true},
+    {"model", "rope_low_freq_factor", FIELD_FLOAT, AT(model.rope.low_freq_factor), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "rope_high_freq_factor", FIELD_FLOAT, AT(model.rope.high_freq_factor), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "rope_beta_fast", FIELD_FLOAT, AT(model.rope.beta_fast), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "rope_beta_slow", FIELD_FLOAT, AT(model.rope.beta_slow), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "rope_attention_factor", FIELD_FLOAT, AT(model.rope.attention_factor), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "local_rope_theta", FIELD_FLOAT, AT(model.local_rope_theta), .from = 1, .to = 1e9, .optional = true},
+    {"model", "attention_scale", FIELD_FLOAT, AT(model.attention_scale), .from = 1e-6, .to = 1, .optional = true},
+    {"model", "attention_softcap", FIELD_FLOAT, AT(model.attention_softcap), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "logit_softcap", FIELD_FLOAT, AT(model.logit_softcap), .from = 1e-6, .to = 1e6, .optional = true},
+    {"model", "experts", FIELD_COUNT, AT(model.experts), 1, MODEL_MAX_EXPERTS, .optional = true},
+    {"model", "experts_used", FIELD_COUNT, AT(model.experts_used), 1, MODEL_MAX_EXPERTS_USED, .optional = true},
+    {"model", "expert_ffn_dim", FIELD_COUNT, AT(model.expert_ffn_dim), 1, MODEL_MAX_FFN_DIM, .optional = true},
+    {"model", "normalised_experts", FIELD_SWITCH, AT(model.normalised_experts), .optional = true},
+    {"model", "unrotated", FIELD_LAYERS, AT(model.unrotated), .optional = true},
+    {"model", "window", FIELD_COUNT, AT(model.window), 1, MODEL_MAX_CONTEXT, .optional = true},
+    {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .optional = true},
+    {"model", "weights", FIELD_HASH, AT(weights), .optional = true, .derived = true},
     {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
     {"data", "field", FIELD_NAME, AT(field), .local = true},
     {"data", "end", FIELD_NAME, AT(end), .local = true},
     {"data", "cache", FIELD_PATH, AT(cache), .local = true},
     {"data", "mix", FIELD_MIX, AT(source), .local = true},
-    {"data", "document_attention", FIELD_SWITCH, AT(documents), .sparse = true},
+    {"data", "document_attention", FIELD_SWITCH, AT(documents), .optional = true},
     {"data", "text", FIELD_TEXTS, AT(text), .local = true},
     {"data", "private", FIELD_COUNT, AT(private_data), 0, WIRE_MAX_STAGE_MEMBERS},
     {"data", "holdout", FIELD_REAL, AT(holdout), .from = 0, .to = 0.5},
@@ -96,6 +97,7 @@ const size_t run_field_count = sizeof run_fields / sizeof *run_fields;
 
 const char *const run_sections[] = {"", "model", "data", "train", "eval", "checkpoint", "swarm"};
 const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
+const char *const run_scaling_names[MODEL_ROPE_YARN + 1] = {"plain", "linear", "llama3", "yarn"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
 const char *const run_batch_names[2] = {"strict", "elastic"};
 const char *const run_product_names[RUN_PRODUCTS - 1] = {"common", "fastest"};
@@ -142,6 +144,64 @@ static void fill_stages(run_config *run) {
         run->blocks[i + 1] = run->model.layers / relays + (i < run->model.layers % relays);
 }
 
+static bool is_zero(const void *at, size_t size) {
+    const char *bytes = at;
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
+bool run_field_is_written(const run_config *run, const run_field *f) {
+    const void *place = (const char *)run + f->offset;
+    const model_row *row = model_row_of(run->model.arch);
+    if (f->local) return false;
+    if (!f->optional) return true;
+    switch (f->kind) {
+    // An empty set differs from none where the row has such layers.
+    case FIELD_LAYERS:
+        return f->offset == offsetof(run_config, model.unrotated) ? row->may_unrotated : run->model.window > 0;
+    case FIELD_SWITCH: return *(const bool *)place;
+    case FIELD_HASH: return !is_zero(place, sizeof(braid_hash));
+    case FIELD_FLOAT: return *(const float *)place > 0;
+    default: return !is_zero(place, sizeof(uint32_t));
+    }
+}
+
+void run_default_layers(run_config *run, const run_field *f) {
+    model_config *model = &run->model;
+    const model_row *row = model_row_of(model->arch);
+    bool windowed = f->offset == offsetof(run_config, model.windowed);
+    uint32_t period = windowed ? row->absent.window_period : 4;
+    if (windowed ? model->window == 0 : !row->may_unrotated) return;
+    if (windowed && row->may_unrotated) {
+        memcpy(model->windowed, model->unrotated, sizeof model->windowed);
+        return;
+    }
+    // Windows: all layers but the last of each period. Unrotated: the last of each period.
+    for (uint32_t i = 0; i < model->layers && i < MODEL_MAX_LAYERS; i++) {
+        bool last = period > 0 && (i + 1) % period == 0;
+        if (windowed && !last) model_set_layer(model->windowed, i);
+        if (!windowed && last) model_set_layer(model->unrotated, i);
+    }
+}
+
+// Members that the architecture fixes, and those that follow from others.
+static void fill_model(model_config *model) {
+    const model_row *row = model_row_of(model->arch);
+    if (model->kv_heads == 0) model->kv_heads = model->heads;
+    if (model->ffn_dim == 0) model->ffn_dim = row->gated ? (8 * model->dim / 3 + 31) / 32 * 32 : 4 * model->dim;
+    if (model->head_dim && model->dim % model->heads == 0 && model->head_dim == model->dim / model->heads)
+        model->head_dim = 0;
+    model->qkv_bias = model->o_bias || row->always_qkv_bias;
+    if (row->scaled_embedding) model->embedding_scale = sqrtf((float)model->dim);
+    if (row->local_theta && !(model->local_rope_theta > 0)) model->local_rope_theta = row->absent.local_rope_theta;
+    if (row->mixture && model->expert_ffn_dim == 0) model->expert_ffn_dim = model->ffn_dim;
+    if (row->always_normalised) model->normalised_experts = true;
+    model_rope *rope = &model->rope;
+    bool stretched = rope->kind == MODEL_ROPE_LLAMA3 || rope->kind == MODEL_ROPE_YARN;
+    if (stretched && rope->original_context == 0) rope->original_context = model->context;
+}
+
 // Without data.mix the texts are one source.
 static void fill_sources(run_config *run) {
     for (uint32_t i = 0; i < run->source_count; i++)
@@ -156,10 +216,8 @@ void run_fill_defaults(run_config *run) {
     model_config *model = &run->model;
     train_recipe *recipe = &run->recipe;
     fill_sources(run);
+    fill_model(model);
     if (model->vocab == 0) model->vocab = 256;
-    if (model->kv_heads == 0) model->kv_heads = model->heads;
-    if (model->ffn_dim == 0)
-        model->ffn_dim = model->arch == MODEL_GPT ? 4 * model->dim : (8 * model->dim / 3 + 31) / 32 * 32;
     // models have contexts far longer than the sequences that they are usually tuned on
     if (run->tokens == 0) run->tokens = run->from[0] ? smaller(model->context, RUN_FROM_TOKENS) : model->context;
     if (run->stages == 0) fill_stages(run);

@@ -18,9 +18,9 @@ typedef enum run_field_kind {
     FIELD_FLOAT,   // float
     FIELD_SWITCH,  // bool
     FIELD_SIZE,    // uint64_t, bytes
-    FIELD_ARCH,    // model_arch, by the name of its row
-    FIELD_LAYERS,  // uint64_t[MODEL_MAX_LAYERS / 64], a list of layers
-    FIELD_HASH,    // braid_hash
+    FIELD_ARCH,    // model_arch: the names of rows.h
+    FIELD_SCALING, // model_rope_kind: plain, linear, llama3, yarn
+    FIELD_LAYERS,  // a set of layers of model_config: all, or a list of their numbers
     FIELD_MODE,    // bool: reproducible, fast
     FIELD_PRODUCTS,  // run_products: common, fastest
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
@@ -31,6 +31,7 @@ typedef enum run_field_kind {
     FIELD_TEXTS,   // run_config.text_count and .text
     FIELD_MIX,     // run_config.source_count, .source and its texts
     FIELD_TOKENIZER,  // char[RUN_MAX_PATH], relative to the file, or "bytes"
+    FIELD_HASH,    // braid_hash
 } run_field_kind;
 
 typedef struct run_field {
@@ -40,7 +41,7 @@ typedef struct run_field {
     uint64_t least, most;  // whole numbers
     double from, to;       // other numbers
     bool local;            // local to each machine: not in the canonical text
-    bool sparse;           // in the canonical text only if it is not zero, which means absent
+    bool optional;         // zero means absent: then not in the canonical text
     bool derived;          // in the canonical text only: a file cannot set it
     const char *missing;   // required key: the fix for a missing one
 } run_field;
@@ -50,6 +51,7 @@ extern const size_t run_field_count;
 // "", "model", ... in the order of the canonical text.
 extern const char *const run_sections[];
 extern const size_t run_section_count;
+extern const char *const run_scaling_names[MODEL_ROPE_YARN + 1];
 extern const char *const run_mode_names[2];  // index 0: reproducible
 extern const char *const run_batch_names[2];  // index 1: elastic
 extern const char *const run_product_names[RUN_PRODUCTS - 1];  // index 1: fastest
@@ -59,5 +61,10 @@ extern const char *const run_objective_names[RUN_OBJECTIVES];
 // Fills in missing values that depend on others (0, negative or all ones before).
 void run_fill_defaults(run_config *run);
 void run_set_defaults(run_config *run);
+// Fills in a set of layers that a description does not have, from the members that precede it in the
+// table.
+void run_default_layers(run_config *run, const run_field *f);
+// False for a value that the canonical text leaves out.
+bool run_field_is_written(const run_config *run, const run_field *f);
 
 #endif

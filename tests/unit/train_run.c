@@ -114,6 +114,71 @@ static void test_every_key(void **state) {
     assert_int_equal(run.objective, RUN_OBJECTIVE_WORST);
 }
 
+#define ROW(arch, more) "model: {arch: " arch ", dim: 64, layers: 6, heads: 4, kv_heads: 2" more "}\ndata: {text: a}\n"
+
+// The description that peers receive carries every member of the model, so that the run's hash covers
+// it.
+static void expect_carried(const char *text, model_arch arch) {
+    char described[WIRE_MAX_DESCRIPTION_BYTES];
+    const braid_hash data = {{1}};
+    braid_hash back;
+    braid_error error = {0};
+    model_difference d;
+    parse(text);
+    assert_int_equal(run.model.arch, arch);
+    size_t length = run_config_describe(&run, &data, described, sizeof described);
+    assert_true(length > 0);
+    if (run_config_from_description(described, length, &other, &back, &error)) fail_msg("%s in %s", error.text, described);
+    if (model_config_differ(&run.model, &other.model, &d)) fail_msg("%s: %g became %g", d.member, d.first, d.second);
+    braid_hash first = run_config_hash(&run, &data), second = run_config_hash(&other, &data);
+    assert_memory_equal(&first, &second, sizeof first);
+}
+
+static void test_architectures(void **state) {
+    (void)state;
+    expect_carried(ROW("llama", ", head_dim: 10, attention_bias: true, mlp_bias: true, rope_scaling: llama3, rope_factor: 8, rope_low_freq_factor: 1, rope_high_freq_factor: 4, rope_original_context: 100"), MODEL_LLAMA);
+    assert_true(run.model.qkv_bias && run.model.o_bias && run.model.mlp_bias);
+    assert_int_equal(run.model.rope.original_context, 100);
+    expect_carried(ROW("llama", ", rope_scaling: yarn, rope_factor: 8, rope_beta_fast: 20, rope_beta_slow: 2, rope_attention_factor: 1.5"), MODEL_LLAMA);
+    assert_int_equal(run.model.rope.original_context, 256);
+    expect_carried(ROW("mistral", ", window: 32"), MODEL_MISTRAL);
+    assert_true(run.model.windowed[0] == 63);
+    expect_carried(ROW("qwen2", ", window: 32, windowed: [4, 5]"), MODEL_QWEN2);
+    assert_true(run.model.windowed[0] == 48 && run.model.qkv_bias && !run.model.o_bias);
+    expect_carried(ROW("qwen3", ", head_dim: 32"), MODEL_QWEN3);
+    expect_carried(ROW("smollm3", ""), MODEL_SMOLLM3);
+    assert_true(run.model.unrotated[0] == 8);
+    expect_carried(ROW("smollm3", ", unrotated: [], window: 9, windowed: all"), MODEL_SMOLLM3);
+    assert_true(run.model.unrotated[0] == 0 && run.model.windowed[0] == 63);
+    expect_carried(ROW("gemma3", ", window: 32, attention_scale: 0.125, logit_softcap: 30"), MODEL_GEMMA3);
+    assert_true(run.model.windowed[0] == 31 && run.model.embedding_scale == 8 && run.model.local_rope_theta == 10000);
+    expect_carried(ROW("gemma2", ", window: 32, attention_softcap: 50"), MODEL_GEMMA2);
+    assert_true(run.model.windowed[0] == 21);
+    expect_carried(ROW("mixtral", ", experts: 4, experts_used: 2"), MODEL_MIXTRAL);
+    assert_true(run.model.normalised_experts && run.model.expert_ffn_dim == run.model.ffn_dim);
+    expect_carried(ROW("qwen3-moe", ", experts: 12, experts_used: 3, expert_ffn_dim: 24, normalised_experts: true"), MODEL_QWEN3_MOE);
+    assert_true(run.model.normalised_experts);
+    expect_refused(ROW("llama", ", window: 32"), "llama has no window");
+    expect_refused(ROW("mixtral", ""), "experts is 0");
+    expect_refused(ROW("qwen3", ", window: 5, windowed: [6]"), "model.windowed");
+    expect_refused(ROW("qwen3", ", window: 5, windowed: some"), "must be all, or a list");
+    expect_refused(ROW("bert", ""), "model.arch");
+}
+
+// Descriptions of plain models are those of earlier versions, and so are their hashes.
+static void test_plain_descriptions_have_no_other_keys(void **state) {
+    (void)state;
+    char described[WIRE_MAX_DESCRIPTION_BYTES];
+    const braid_hash data = {{1}};
+    parse(small);
+    assert_true(run_config_describe(&run, &data, described, sizeof described) > 0);
+    const char *model = strstr(described, "model:\n"), *end = strstr(described, "data:\n");
+    assert_true(model && end && end > model);
+    size_t lines = 0;
+    for (const char *c = model; c < end; c++) lines += *c == '\n';
+    assert_int_equal(lines, 12);  // the section, and eleven keys
+}
+
 static void test_private_data(void **state) {
     (void)state;
     const char *all = "model: {dim: 64, layers: 2, heads: 4}\ndata: {text: [a, b, c], private: 3}\ntrain: {batches: elastic, patience: 5}\n";
@@ -339,7 +404,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_layers_are_distributed_over_stages),
-        cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_every_key), cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_plain_descriptions_have_no_other_keys),
         cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_payload_fits_the_wire),
         cmocka_unit_test(test_description_returns),
