@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "text/tokenizer.h"
 #include "text/train.h"
+#include "weights/model_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,10 +88,21 @@ static braid_err print_file(tokenizer_encoder *e, FILE *file, const tokenize_fla
     return err;
 }
 
+// A GGUF file is opened as a model; of a directory only the tokenizer is read.
+static braid_err open_tokenizer(const char *path, tokenizer **out, braid_error *error) {
+    size_t length = strlen(path);
+    model_file *f = NULL;
+    if (length < 5 || strcmp(path + length - 5, ".gguf") != 0) return tokenizer_open(path, out, error);
+    braid_err err = model_file_open(path, &f, error);
+    if (!err) err = model_file_tokenizer(f, out, error);
+    model_file_close(f);
+    return err;
+}
+
 static int print(const char *model, const char *path, const tokenize_flags *flags) {
     braid_error error = {0};
     tokenizer *t = NULL;
-    braid_err err = tokenizer_open(model, &t, &error);
+    braid_err err = open_tokenizer(model, &t, &error);
     if (err) return cli_complain(CLI_FAILED, "tokenize", "%s", error.text);
     FILE *file = path ? fopen(path, "rb") : stdin;
     tokenizer_encoder *e = tokenizer_encoder_new(t);

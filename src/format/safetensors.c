@@ -27,14 +27,17 @@ static const struct {
     safetensors_dtype dtype;
     unsigned bits;
 } dtypes[] = {
-    {"F32", SAFETENSORS_F32, 32},         {"F16", SAFETENSORS_F16, 16},          {"BF16", SAFETENSORS_BF16, 16},
-    {"U8", SAFETENSORS_U8, 8},            {"F64", SAFETENSORS_OTHER, 64},        {"I64", SAFETENSORS_OTHER, 64},
-    {"U64", SAFETENSORS_OTHER, 64},       {"C64", SAFETENSORS_OTHER, 64},        {"I32", SAFETENSORS_OTHER, 32},
-    {"U32", SAFETENSORS_OTHER, 32},       {"I16", SAFETENSORS_OTHER, 16},        {"U16", SAFETENSORS_OTHER, 16},
-    {"I8", SAFETENSORS_OTHER, 8},         {"BOOL", SAFETENSORS_OTHER, 8},        {"F8_E4M3", SAFETENSORS_OTHER, 8},
-    {"F8_E5M2", SAFETENSORS_OTHER, 8},    {"F8_E8M0", SAFETENSORS_OTHER, 8},     {"F8_E4M3FNUZ", SAFETENSORS_OTHER, 8},
-    {"F8_E5M2FNUZ", SAFETENSORS_OTHER, 8}, {"F6_E2M3", SAFETENSORS_OTHER, 6},    {"F6_E3M2", SAFETENSORS_OTHER, 6},
-    {"F4", SAFETENSORS_OTHER, 4},
+    {"F32", SAFETENSORS_F32, 32},          {"F16", SAFETENSORS_F16, 16},
+    {"BF16", SAFETENSORS_BF16, 16},        {"U8", SAFETENSORS_U8, 8},
+    {"F64", SAFETENSORS_OTHER, 64},        {"I64", SAFETENSORS_OTHER, 64},
+    {"U64", SAFETENSORS_OTHER, 64},        {"C64", SAFETENSORS_OTHER, 64},
+    {"I32", SAFETENSORS_OTHER, 32},        {"U32", SAFETENSORS_OTHER, 32},
+    {"I16", SAFETENSORS_OTHER, 16},        {"U16", SAFETENSORS_OTHER, 16},
+    {"I8", SAFETENSORS_OTHER, 8},          {"BOOL", SAFETENSORS_OTHER, 8},
+    {"F8_E4M3", SAFETENSORS_OTHER, 8},     {"F8_E5M2", SAFETENSORS_OTHER, 8},
+    {"F8_E8M0", SAFETENSORS_OTHER, 8},     {"F8_E4M3FNUZ", SAFETENSORS_OTHER, 8},
+    {"F8_E5M2FNUZ", SAFETENSORS_OTHER, 8}, {"F6_E2M3", SAFETENSORS_OTHER, 6},
+    {"F6_E3M2", SAFETENSORS_OTHER, 6},     {"F4", SAFETENSORS_OTHER, 4},
 };
 
 static unsigned read_dtype(const char *name, safetensors_tensor *t) {
@@ -96,7 +99,8 @@ static braid_err read_tensors(safetensors *s, uint64_t begin, uint64_t end, cons
     uint64_t at = begin;
     for (uint32_t i = 0; i < s->count; i++) {
         if (s->tensors[i].offset != at)
-            return braid_fail(error, BRAID_FORMAT, "%s: tensors overlap or leave holes", origin);
+            return braid_fail(error, BRAID_FORMAT, "%s: the tensor '%s' %s", origin, s->tensors[i].name,
+                              s->tensors[i].offset < at ? "overlaps another" : "is behind a hole");
         at += s->tensors[i].bytes;
         s->by_name[i] = &s->tensors[i];
     }

@@ -18,7 +18,8 @@ void gguf_write_config(gguf_out *o, const model_config *config);
 // The keys of the tokenizer and the chat template. BRAID_CONFIG: GGUF cannot express the tokenizer.
 braid_err gguf_write_tokenizer(gguf_out *o, const model_file *f, braid_error *error);
 
-// Whether two tokenizers give the same ids for texts with all that pre-tokenizers treat differently.
+// Whether two tokenizers give the same ids for texts with all that pre-tokenizers treat
+// differently.
 braid_err tokenizers_agree(const tokenizer *a, const tokenizer *b, bool *agree, braid_error *error);
 
 #endif

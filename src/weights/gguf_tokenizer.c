@@ -6,12 +6,12 @@
 
 static const gguf_key *find(const gguf *g, const char *name, gguf_type type) {
     const gguf_key *key = gguf_find(g, name);
-    return key && key->array && key->type == type && key->count > 0 && key->count <= TOKENIZER_MAX_IDS ? key : NULL;
+    return key && key->array && key->type == type && key->count <= TOKENIZER_MAX_IDS ? key : NULL;
 }
 
 // Copies an array of strings; NULL: absent, or no memory.
 static tokenizer_text *read_texts(const gguf_key *key) {
-    tokenizer_text *out = key ? malloc(key->count * sizeof *out) : NULL;
+    tokenizer_text *out = key ? malloc((key->count + 1) * sizeof *out) : NULL;
     const uint8_t *at = key ? key->at : NULL;
     for (uint64_t i = 0; out && i < key->count; i++) {
         gguf_text text = gguf_next_string(&at);
@@ -20,9 +20,10 @@ static tokenizer_text *read_texts(const gguf_key *key) {
     return out;
 }
 
-// Copies an array of 4-byte values, because the file does not align them; NULL: absent, or no memory.
+// Copies an array of 4-byte values, because the file does not align them; NULL: absent, or no
+// memory.
 static void *read_words(const gguf_key *key) {
-    void *out = key ? malloc(key->count * 4) : NULL;
+    void *out = key ? malloc(key->count * 4 + 1) : NULL;
     if (out) memcpy(out, key->at, key->count * 4);
     return out;
 }

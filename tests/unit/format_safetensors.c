@@ -138,7 +138,7 @@ static void test_other_types_and_metadata_are_read(void **state) {
     assert_int_equal(parse_header(header, 12, &s, NULL), BRAID_OK);
     assert_int_equal(safetensors_count(s), 3);
     assert_int_equal(safetensors_find(s, "h")->dtype, SAFETENSORS_BF16);
-    assert_int_equal(safetensors_find(s, "b")->dtype, SAFETENSORS_OTHER);
+    assert_int_equal(safetensors_find(s, "b")->dtype, SAFETENSORS_U8);
     assert_int_equal(safetensors_find(s, "e")->bytes, 0);
     safetensors_free(s);
 }
