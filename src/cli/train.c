@@ -127,6 +127,11 @@ static void show_end(const train_view *view, const solo_result *result, const ch
 
 static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
 
+static bool is_stopped(void *context) {
+    (void)context;
+    return stop_requested() != 0;
+}
+
 static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
@@ -172,11 +177,12 @@ static int train_file(const char *path, const train_flags *flags) {
     if (err) return cli_complain(CLI_USAGE, "train", "%s", error.text);
     train_view view = {.run = &run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
     if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
-    const run_data_config texts = {.run = &run, .threads = (unsigned)flags->threads, .describes = true, .context = &view, .note = show_note};
-    err = start_model_make(&run, show_note, &view, view.model, &error);
+    const place_host host = {.context = &view, .note = show_note, .stopped = is_stopped};
+    const run_data_config texts = {.run = &run, .threads = (unsigned)flags->threads, .describes = true, .host = host};
+    err = start_model_make(&run, &host, view.model, &error);
     if (!err) err = run_data_open(&texts, &data, &error);
     if (err) report_free(view.report);
-    int code = err ? cli_complain(CLI_USAGE, "train", "%s", error.text) : train_run(&view, data, flags);
+    int code = err ? cli_complain(err == BRAID_STATE ? CLI_FAILED : CLI_USAGE, "train", "%s", error.text) : train_run(&view, data, flags);
     train_data_free(data);
     return code;
 }

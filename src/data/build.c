@@ -4,7 +4,6 @@
 #include "data/batch.h"
 #include "data/documents.h"
 #include "data/ends.h"
-#include "data/place.h"
 #include "data/sources.h"
 #include "format/quantity.h"
 
@@ -37,7 +36,7 @@ static void note(const builder *b, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (b->source->note) b->source->note(b->source->context, text);
+    if (b->source->host.note) b->source->host.note(b->source->host.context, text);
 }
 
 // ---- the place of the cache ----
@@ -92,7 +91,10 @@ static braid_err take_text(void *context, const char *text, size_t length, bool 
     builder *b = context;
     b->about.text_bytes += length;
     braid_err err = batch_add(b->batch, text, length, last, error);
-    return err || !batch_is_full(b->batch) ? err : batch_run(b->batch, put_ids, b, error);
+    if (err || !batch_is_full(b->batch)) return err;
+    if (place_stopped(&b->source->host))
+        return braid_fail(error, BRAID_STATE, "stopped while the sources were tokenised; the next start begins again");
+    return batch_run(b->batch, put_ids, b, error);
 }
 
 // Ids of a token file. Those of texts before it are written first.
@@ -182,7 +184,7 @@ static braid_err open_existing(const builder *b, cache **out, braid_error *error
 
 static braid_err make(builder *b, cache **out, braid_error *error) {
     int fd = -1;
-    braid_err err = place_lock(b->path, b->source->note, b->source->context, &fd, error);
+    braid_err err = place_lock(b->path, &b->source->host, &fd, error);
     if (!err) {
         braid_error why = {0};
         err = open_existing(b, out, &why);  // another process may have made it meanwhile

@@ -3,6 +3,7 @@
 #define BRAID_DATA_BUILD_H
 
 #include "data/cache.h"
+#include "data/place.h"
 #include "text/tokenizer.h"
 
 typedef struct data_source {
@@ -14,8 +15,7 @@ typedef struct data_source {
     const char *end;        // the text of the token that ends a document; NULL: the tokenizer's own
     const char *directory;  // of caches; "" or NULL: $XDG_CACHE_HOME/braid, else ~/.cache/braid
     unsigned threads;
-    void *context;
-    void (*note)(void *context, const char *text);  // progress; NULL: none
+    place_host host;
 } data_source;
 
 // Opens the cache of the source's files as they are now, and makes it first if there is none or it

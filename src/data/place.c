@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static braid_err make_directories(char *path, braid_error *error) {
     for (char *slash = path; slash;) {
@@ -39,21 +39,29 @@ braid_err place_directory(const char *given, char out[PLACE_MAX_PATH], braid_err
     return make_directories(out, error);
 }
 
-braid_err place_lock(const char *path, void (*note)(void *context, const char *text), void *context, int *fd,
-                     braid_error *error) {
+bool place_stopped(const place_host *host) { return host->stopped && host->stopped(host->context); }
+
+// Polls, because a signal need not interrupt a wait for a lock.
+static braid_err wait_for_lock(const char *name, const place_host *host, int fd, braid_error *error) {
+    const struct timespec pause = {.tv_nsec = 50000000};
+    bool told = false;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return braid_fail(error, BRAID_IO, "cannot lock '%.300s': %s; set data.cache to a local directory", name,
+                              strerror(errno));
+        if (place_stopped(host)) return braid_fail(error, BRAID_STATE, "stopped while another process makes the cache");
+        if (!told && host->note) host->note(host->context, "another process makes the same cache; waiting for it");
+        told = true;
+        nanosleep(&pause, NULL);
+    }
+    return BRAID_OK;
+}
+
+braid_err place_lock(const char *path, const place_host *host, int *fd, braid_error *error) {
     char name[PLACE_MAX_PATH + 8];
     snprintf(name, sizeof name, "%s.lock", path);
     *fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*fd < 0)
-        return braid_fail(error, BRAID_IO,
-                          "cannot write '%.300s': %s; set data.cache to a directory that can be written", name,
-                          strerror(errno));
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
-    if (errno == EWOULDBLOCK && note) note(context, "another process makes the same cache; waiting for it");
-    int code;
-    do code = flock(*fd, LOCK_EX);
-    while (code != 0 && errno == EINTR);
-    return code == 0 ? BRAID_OK
-                     : braid_fail(error, BRAID_IO, "cannot lock '%.300s': %s; set data.cache to a local directory",
-                                  name, strerror(errno));
+    if (*fd >= 0) return wait_for_lock(name, host, *fd, error);
+    return braid_fail(error, BRAID_IO, "cannot write '%.300s': %s; set data.cache to a directory that can be written",
+                      name, strerror(errno));
 }

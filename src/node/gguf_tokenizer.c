@@ -1,7 +1,6 @@
 #include "node/gguf_tokenizer.h"
 
 #include "base/sha256.h"
-#include "data/place.h"
 #include "weights/convert.h"
 
 #include <errno.h>
@@ -50,11 +49,12 @@ static braid_err write_files(const char *path, const char *directory, braid_erro
     return err;
 }
 
-braid_err gguf_tokenizer_make(const char *path, const char *cache, char out[FILES_MAX_PATH], braid_error *error) {
+braid_err gguf_tokenizer_make(const char *path, const char *cache, const place_host *host, char out[FILES_MAX_PATH],
+                              braid_error *error) {
     int fd = -1;
     braid_err err = place_of(path, cache, out, error);
     if (err || access(out, F_OK) == 0) return err;
-    err = place_lock(out, NULL, NULL, &fd, error);
+    err = place_lock(out, host, &fd, error);
     if (!err && access(out, F_OK) != 0) err = write_files(path, out, error);
     if (fd >= 0) close(fd);
     return err;

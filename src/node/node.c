@@ -10,6 +10,7 @@
 #include "node/plan.h"
 #include "node/run_data.h"
 #include "node/start_model.h"
+#include "node/stop.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_claim.h"
 #include "train/kernel_class.h"
@@ -34,6 +35,11 @@ void node_note(node *n, const char *format, ...) {
 
 static void say_note(void *context, const char *text) { node_note(context, "%s", text); }
 
+static bool is_stopped(void *context) {
+    const node *n = context;
+    return n->config.signals && stop_requested() != 0;
+}
+
 static braid_err open_data(node *n, braid_error *error) {
     uint32_t count = n->run.text_count, own = n->config.share;
     if (n->run.private_data == 0 && own != 0)
@@ -43,7 +49,7 @@ static braid_err open_data(node *n, braid_error *error) {
         return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; say with --share which is this one's, 1 to %u", count);
     // this peer's own text, also when it is the only one that is named
     const run_data_config texts = {.run = &n->run, .own = n->run.private_data > 0 && own == 0 ? 1 : own, .threads = n->config.threads,
-                                   .describes = n->config.role == NODE_LEADER && !n->config.supervised, .context = n, .note = say_note};
+                                   .describes = n->config.role == NODE_LEADER && !n->config.supervised, .host = {.context = n, .note = say_note, .stopped = is_stopped}};
     return run_data_open(&texts, &n->data, error);
 }
 
@@ -63,7 +69,8 @@ static braid_err open_run(node *n, braid_error *error) {
     if (n->config.role == NODE_RELAY) return BRAID_OK;
     n->run = *n->config.run;
     if (n->config.max_memory == 0) n->config.max_memory = n->run.max_memory;
-    braid_err err = start_model_make(&n->run, say_note, n, n->model, error);
+    const place_host host = {.context = n, .note = say_note, .stopped = is_stopped};
+    braid_err err = start_model_make(&n->run, &host, n->model, error);
     if (!err) err = open_data(n, error);
     if (!err) err = try_to_save(n, error);
     if (err) return err;

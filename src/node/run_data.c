@@ -28,7 +28,7 @@ static void note(const opening *o, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (o->config->note) o->config->note(o->config->context, text);
+    if (o->config->host.note) o->config->host.note(o->config->host.context, text);
 }
 
 // ---- one source ----
@@ -57,8 +57,7 @@ static braid_err open_source(const opening *o, const run_source *s, train_tokens
         .end = o->run->end,
         .directory = o->run->cache,
         .threads = o->config->threads,
-        .context = o->config->context,
-        .note = o->config->note,
+        .host = o->config->host,
     };
     braid_err err = data_cache_get(&source, &c, error);
     if (err) return err;
@@ -167,7 +166,7 @@ static braid_err take_tokenizer(opening *o, files_text **files, uint32_t *count,
     const char *path = o->run->tokenizer;
     braid_err err = BRAID_OK;
     if (gguf_tokenizer_is(path)) {
-        err = gguf_tokenizer_make(path, o->run->cache, made, error);
+        err = gguf_tokenizer_make(path, o->run->cache, &o->config->host, made, error);
         path = made;
     }
     if (!err) err = tokenizer_open(path, &o->tokenizer, error);

@@ -3,6 +3,7 @@
 #ifndef BRAID_NODE_RUN_DATA_H
 #define BRAID_NODE_RUN_DATA_H
 
+#include "data/place.h"
 #include "train/data.h"
 #include "train/run.h"
 
@@ -13,8 +14,7 @@ typedef struct run_data_config {
     uint32_t own;
     unsigned threads;  // that tokenise
     bool describes;    // notes for each source: documents, tokens, cache, share
-    void *context;
-    void (*note)(void *context, const char *text);  // NULL: none
+    place_host host;
 } run_data_config;
 
 // Texts that are not in a cache yet are tokenised, which may take long. Free with train_data_free.

@@ -1,7 +1,6 @@
 #include "node/start_model.h"
 
 #include "base/sha256.h"
-#include "data/place.h"
 #include "data/sources.h"
 #include "format/quantity.h"
 #include "train/checkpoint.h"
@@ -19,6 +18,7 @@ enum { KEY_BYTES = 12, CONVERSION = 1 };
 
 typedef struct conversion {
     const run_config *run;
+    const place_host *host;
     model_file *model;
     split split;
     checkpoint_writer *writer;
@@ -66,12 +66,16 @@ static void fill_state(conversion *c, const block *range, const stage_tensor *t)
     state_block_write(c->state, 0, range->count, parts);
 }
 
+static braid_err stopped(braid_error *error) {
+    return braid_fail(error, BRAID_STATE, "stopped while the model was converted; the next start begins again");
+}
+
 static braid_err write_blocks(conversion *c, braid_error *error) {
     braid_err err = BRAID_OK;
     for (uint32_t i = 0, tensor = UINT32_MAX; i < c->split.block_count && !err; i++) {
         const block *range = &c->split.blocks[split_block(&c->split, 0, i)];
         const stage_tensor *t = &c->split.tensors[range->tensor];
-        if (range->tensor != tensor) err = read_tensor(c, t, error);
+        if (range->tensor != tensor) err = place_stopped(c->host) ? stopped(error) : read_tensor(c, t, error);
         tensor = range->tensor;
         if (err) break;
         fill_state(c, range, t);
@@ -97,8 +101,8 @@ static braid_err write_checkpoint(conversion *c, const char *directory, braid_er
     return err;
 }
 
-static braid_err convert(const run_config *run, const char *directory, braid_error *error) {
-    conversion c = {.run = run};
+static braid_err convert(const run_config *run, const char *directory, const place_host *host, braid_error *error) {
+    conversion c = {.run = run, .host = host};
     braid_err err = model_file_open(run->from, &c.model, error);
     if (!err) err = write_checkpoint(&c, directory, error);
     split_free(&c.split);
@@ -114,15 +118,15 @@ static bool find(const char *directory, char path[FILES_MAX_PATH]) {
     return checkpoint_find(directory, &none, 0, NULL, path);
 }
 
-static braid_err make(const run_config *run, const char *directory, void (*note)(void *context, const char *text),
-                      void *context, char path[FILES_MAX_PATH], braid_error *error) {
+static braid_err make(const run_config *run, const char *directory, const place_host *host, char path[FILES_MAX_PATH],
+                      braid_error *error) {
     char text[512];
     int fd = -1;
-    braid_err err = place_lock(directory, note, context, &fd, error);
+    braid_err err = place_lock(directory, host, &fd, error);
     if (!err && !find(directory, path)) {
         snprintf(text, sizeof text, "converting the weights of %.200s into %.200s", run->from, directory);
-        if (note) note(context, text);
-        err = convert(run, directory, error);
+        if (host->note) host->note(host->context, text);
+        err = convert(run, directory, host, error);
         if (!err && !find(directory, path))
             err = braid_fail(error, BRAID_STATE, "the converted model in '%.300s' is gone again", directory);
     }
@@ -139,8 +143,7 @@ static braid_err take_hash(run_config *run, const char *path, braid_error *error
     return err;
 }
 
-braid_err start_model_make(run_config *run, void (*note)(void *context, const char *text), void *context,
-                           char path[FILES_MAX_PATH], braid_error *error) {
+braid_err start_model_make(run_config *run, const place_host *host, char path[FILES_MAX_PATH], braid_error *error) {
     char place[PLACE_MAX_PATH], directory[PLACE_MAX_PATH + 64], name[2 * KEY_BYTES + 1];
     braid_hash key;
     path[0] = 0;
@@ -151,6 +154,6 @@ braid_err start_model_make(run_config *run, void (*note)(void *context, const ch
     id_hex(key.bytes, KEY_BYTES, name);
     if (snprintf(directory, sizeof directory, "%s/%s.model", place, name) >= FILES_MAX_PATH - 64)
         return braid_fail(error, BRAID_LIMIT, "the path of data.cache is too long");
-    if (!find(directory, path)) err = make(run, directory, note, context, path, error);
+    if (!find(directory, path)) err = make(run, directory, host, path, error);
     return err ? err : take_hash(run, path, error);
 }

@@ -23,6 +23,13 @@ static void take_note(void *context, const char *text) {
     strncat(n->text, text, sizeof n->text - strlen(n->text) - 1);
 }
 
+static bool stop_wanted;
+
+static bool is_stopped(void *context) {
+    (void)context;
+    return stop_wanted;
+}
+
 static data_source source_of(const char *const *paths, uint32_t count, const tokenizer *t, notes *n) {
     memset(n, 0, sizeof *n);
     return (data_source){.paths = paths,
@@ -32,8 +39,7 @@ static data_source source_of(const char *const *paths, uint32_t count, const tok
                          .end = t ? "<|endoftext|>" : NULL,
                          .directory = cache_place,
                          .threads = 1,
-                         .context = n,
-                         .note = take_note};
+                         .host = {.context = n, .note = take_note, .stopped = is_stopped}};
 }
 
 static cache *get(const data_source *s) {
@@ -166,6 +172,27 @@ static void ids_are_those_of_the_whole_text(void **state) {
     free(text);
 }
 
+// A start that is stopped leaves no cache.
+static void a_stop_leaves_nothing(void **state) {
+    size_t count = 6 * (size_t)DOCUMENTS_PART_BYTES;
+    char *text = malloc(count), path[DATA_PATH];
+    const char *list[] = {path};
+    notes n;
+    cache *c = NULL;
+    braid_error error;
+    (void)state;
+    count = make_text(text, count);
+    data_write("stopped.txt", text, count, path);
+    free(text);
+    const data_source s = source_of(list, 1, NULL, &n);
+    stop_wanted = true;
+    assert_int_equal(data_cache_get(&s, &c, &error), BRAID_STATE);
+    stop_wanted = false;
+    assert_int_equal(n.tokenised, 0);
+    cache_close(get(&s));
+    assert_int_equal(n.tokenised, 1);
+}
+
 // Of several processes one tokenises, and the others wait.
 static void processes_share_one(void **state) {
     enum { PROCESSES = 4 };
@@ -212,7 +239,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_ids),           cmocka_unit_test(a_cache_is_made_once),
         cmocka_unit_test(bad_sources_are_refused), cmocka_unit_test(ids_are_those_of_the_whole_text),
-        cmocka_unit_test(processes_share_one),
+        cmocka_unit_test(a_stop_leaves_nothing),   cmocka_unit_test(processes_share_one),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
