@@ -1,5 +1,6 @@
-// Prints the tensors of a model for tools/check-weights: for each one a line "NAME TYPE ROWS COLS TRANSPOSED", then its values
-// as fp32 (model_file_values). The first line is the number of tensors.
+// Prints the tensors of a model for tools/check-weights: for each one a line "NAME TYPE ROWS COLS
+// TRANSPOSED", then its values as fp32 (model_file_values). The first line is the number of
+// tensors.
 //     dump-weights MODEL
 #include "weights/model_file.h"
 

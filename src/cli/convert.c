@@ -66,20 +66,22 @@ int cli_convert(int argc, char **argv) {
     const char *to = NULL;
     uint64_t shard_bytes = 0;
     option table[] = {
-        {"to", OPTION_TEXT, &to, .unit = "TYPE", .help = "f32, f16, bf16, q8_0 (GGUF only) or mixed8 (a directory only)",
+        {"to", OPTION_TEXT, &to, .unit = "TYPE",
+         .help = "f32, f16, bf16, q8_0 (GGUF only) or mixed8 (a directory only)",
          .fallback = "the model's own type, else f32"},
-        {"shard-size", OPTION_SIZE, &shard_bytes, .help = "bytes of one file of a directory, at most", .fallback = "5 GB",
-         .min = 1},
+        {"shard-size", OPTION_SIZE, &shard_bytes, .help = "bytes of one file of a directory, at most",
+         .fallback = "5 GB", .min = 1},
     };
-    options o = {.verb = "convert",
-                 .arguments = "MODEL OUT",
-                 .summary = "Writes a model (a GGUF file, a Hugging Face directory or a checkpoint) as the GGUF file OUT.gguf, "
-                            "or else as the directory OUT.",
-                 .examples = examples,
-                 .table = table,
-                 .count = sizeof table / sizeof *table,
-                 .min_given = 2,
-                 .max_given = 2};
+    options o = {
+        .verb = "convert",
+        .arguments = "MODEL OUT",
+        .summary = "Writes a model (a GGUF file, a Hugging Face directory or a checkpoint) as the GGUF file OUT.gguf, "
+                   "or else as the directory OUT.",
+        .examples = examples,
+        .table = table,
+        .count = sizeof table / sizeof *table,
+        .min_given = 2,
+        .max_given = 2};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     code = convert(o.given[0], o.given[1], to, shard_bytes);

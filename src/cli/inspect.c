@@ -31,7 +31,8 @@ static void print_shape(const model_config *c) {
     printf("               feed-forward %u, %u positions, %u tokens, %s\n", c->ffn_dim, c->context, c->vocab,
            c->tied ? "the head is the embedding" : "a head of its own");
     if (c->experts)
-        printf("               %u experts of width %u, %u for each token\n", c->experts, c->expert_ffn_dim, c->experts_used);
+        printf("               %u experts of width %u, %u for each token\n", c->experts, c->expert_ffn_dim,
+               c->experts_used);
 }
 
 static void print_weights(const inspection *p) {
@@ -80,8 +81,9 @@ static void print_peers(const inspection *p) {
     for (uint32_t i = 0; i < p->peers; i++) {
         summary_peer peer;
         summary_of_peer(p->f, (uint32_t)p->peers, i, &peer);
-        printf("peer %-9u blocks %u to %u%s: %s of weights, %" PRIu64 " bytes of cache a token\n", i + 1, peer.begin + 1,
-               peer.end, i == 0 ? " and both ends" : "", quantity_size_text(peer.bytes, size), 2 * peer.cache_values);
+        printf("peer %-9u blocks %u to %u%s: %s of weights, %" PRIu64 " bytes of cache a token\n", i + 1,
+               peer.begin + 1, peer.end, i == 0 ? " and both ends" : "", quantity_size_text(peer.bytes, size),
+               2 * peer.cache_values);
     }
 }
 
@@ -99,8 +101,8 @@ static void print_tensors(const inspection *p) {
 static void print_text(const inspection *p) {
     char size[QUANTITY_TEXT];
     const char *template = model_file_chat_template(p->f);
-    printf("form           %s, %u file%s, %s\n", p->s.gguf ? "GGUF" : "safetensors", p->s.files, p->s.files == 1 ? "" : "s",
-           quantity_size_text(p->s.file_bytes, size));
+    printf("form           %s, %u file%s, %s\n", p->s.gguf ? "GGUF" : "safetensors", p->s.files,
+           p->s.files == 1 ? "" : "s", quantity_size_text(p->s.file_bytes, size));
     print_shape(model_file_config(p->f));
     print_weights(p);
     print_tokenizer(p);
@@ -108,8 +110,8 @@ static void print_text(const inspection *p) {
         printf("chat template  %zu bytes\n", strlen(template));
     else
         printf("chat template  none\n");
-    printf("cache          %" PRIu64 " values a token: %" PRIu64 " bytes at 16 bits, %" PRIu64 " at 32\n", p->s.cache_values,
-           2 * p->s.cache_values, 4 * p->s.cache_values);
+    printf("cache          %" PRIu64 " values a token: %" PRIu64 " bytes at 16 bits, %" PRIu64 " at 32\n",
+           p->s.cache_values, 2 * p->s.cache_values, 4 * p->s.cache_values);
     print_peers(p);
     if (p->tensors) print_tensors(p);
 }
@@ -191,8 +193,8 @@ static int inspect(const char *path, inspection *p, bool as_json) {
     if (err && err != BRAID_CONFIG)
         code = cli_complain(CLI_FAILED, "inspect", "%s", why.text);
     else if (p->peers > layers)
-        code = cli_complain(CLI_USAGE, "inspect", "--peers %" PRIu64 ": the model has %u blocks, a peer needs one", p->peers,
-                            layers);
+        code = cli_complain(CLI_USAGE, "inspect", "--peers %" PRIu64 ": the model has %u blocks, a peer needs one",
+                            p->peers, layers);
     else if (as_json)
         code = print_json(p) ? CLI_OK : cli_complain(CLI_FAILED, "inspect", "out of memory");
     else
@@ -211,15 +213,17 @@ int cli_inspect(int argc, char **argv) {
         {"tensors", OPTION_SWITCH, &p.tensors, .help = "list the tensors"},
         {"json", OPTION_SWITCH, &as_json, .help = "print one JSON object"},
     };
-    options o = {.verb = "inspect",
-                 .arguments = "MODEL",
-                 .summary = "Shows the architecture, the weights, the tokenizer and the cache of a model: a GGUF file, a Hugging "
-                            "Face directory or a checkpoint.",
-                 .examples = examples,
-                 .table = table,
-                 .count = sizeof table / sizeof *table,
-                 .min_given = 1,
-                 .max_given = 1};
+    options o = {
+        .verb = "inspect",
+        .arguments = "MODEL",
+        .summary =
+            "Shows the architecture, the weights, the tokenizer and the cache of a model: a GGUF file, a Hugging "
+            "Face directory or a checkpoint.",
+        .examples = examples,
+        .table = table,
+        .count = sizeof table / sizeof *table,
+        .min_given = 1,
+        .max_given = 1};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     code = inspect(o.given[0], &p, as_json);

@@ -191,7 +191,7 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 static const char *const all_flags[] = {
     "account", "anew", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check",
     "checkpoint-every", "close", "continue", "costs", "crash", "data", "delay", "delays", "demand", "die-at",
-    "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "ids", "int8",
+    "dump", "first", "force", "from", "gather", "gossip-rounds", "hold", "hours", "identity", "ids", "int8",
     "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds", "link", "links", "listen",
     "listing", "log", "loss", "max-memory", "measure", "microbatches", "model", "neighbours", "objective",
     "out", "parameters", "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "probes",

@@ -55,8 +55,9 @@ typedef struct safetensors_note {
     const char *key, *text;
 } safetensors_note;
 
-// Builds the start of a file of tensors in this order without holes, and sets their offset and bytes. The data types are F32,
-// F16, BF16 and U8. `notes` become its __metadata__. The caller frees it; NULL when there is no memory.
+// Builds the start of a file of tensors in this order without holes, and sets their offset and
+// bytes. The data types are F32, F16, BF16 and U8. `notes` become its __metadata__. The caller
+// frees it; NULL when there is no memory.
 uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, const safetensors_note *notes,
                             uint32_t note_count, size_t *bytes);
 

@@ -64,7 +64,7 @@ typedef struct model_config {
     uint32_t head_dim;                // 0: dim / heads
     bool qkv_bias, o_bias, mlp_bias;  // GPT has all of them without these flags
     model_rope rope;
-    float local_rope_theta;  // Gemma 3: of the layers with a window, whose rope is not scaled
+    float local_rope_theta;  // Gemma 3: of the layers with a window; not scaled
     uint32_t window;         // keys that a token of a windowed layer sees, itself included; 0: all
     // Bit i % 64 of word i / 64 is layer i.
     uint64_t windowed[MODEL_MAX_LAYERS / 64];   // layers with the window

@@ -52,7 +52,7 @@ typedef enum model_activation { MODEL_SILU, MODEL_GELU_TANH } model_activation;
 // The layers that may have a window, besides none: all or any.
 typedef enum model_windows { MODEL_WINDOWS_NONE, MODEL_WINDOWS_ALL, MODEL_WINDOWS_ANY } model_windows;
 
-// What an absent key of config.json means: the default of transformers 5.23's class.
+// The values of keys that config.json does not have: the defaults of transformers 5.23's class.
 typedef struct model_absent {
     uint32_t kv_heads, head_dim;  // 0: heads; dim / heads
     uint32_t context, window;     // 0: no window

@@ -59,6 +59,7 @@ typedef struct stash_view {
     float *d_head;                       // [vocab, dim]; NULL with recomputation
     float *d_norm, *d_norm_bias;         // [dim]
     float *x, *dy;                       // [rows, dim] with recomputation (x: except in stage 0)
+    uint32_t *documents;                 // [rows] with shape.documents
     stage_body body;                     // without
 } stash_view;
 
@@ -88,7 +89,7 @@ typedef struct head_cut {
     size_t groups;       // of tiles
 } head_cut;
 
-// The norms whose weights a stage may need as 1 + weight.
+// The norms of a block and the final one. A slot holds 1 + weight where the architecture needs it.
 typedef enum norm_slot {
     NORM_1,
     NORM_2,
@@ -118,6 +119,7 @@ struct stage {
     // [rows, q_dim] gradient of the attention's output. It is `narrow` only where rows have the same
     // width: a chain writes these of some rows before it reads `narrow` of others.
     float *d_attention;
+    const uint32_t *documents;  // of the microbatch under way; NULL: attention over whole sequences
     float *cosines[2], *sines[2];
     tensor_rope rope[2];  // of these; the second of layers with a rotation of their own
     float *packed;        // packed weights of one product, or of all products of a chain

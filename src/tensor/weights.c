@@ -8,7 +8,7 @@ enum { BLOCK = 32, SUPER = 256 };
 
 typedef struct form {
     const char *name;
-    size_t elements, bytes;                                              // of a block
+    size_t elements, bytes;                                             // of a block
     void (*decode)(const uint8_t *block, size_t elements, float *out);  // NULL: mixed8
 } form;
 
@@ -144,18 +144,12 @@ static void decode_q6_k(const uint8_t *at, size_t n, float *out) {
 }
 
 static const form forms[WEIGHT_TYPES] = {
-    [WEIGHT_F32] = {"F32", 1, 4, decode_f32},
-    [WEIGHT_F16] = {"F16", 1, 2, decode_f16},
-    [WEIGHT_BF16] = {"BF16", 1, 2, decode_bf16},
-    [WEIGHT_Q8_0] = {"Q8_0", BLOCK, 34, decode_q8_0},
-    [WEIGHT_Q4_0] = {"Q4_0", BLOCK, 18, decode_q4_0},
-    [WEIGHT_Q4_1] = {"Q4_1", BLOCK, 20, decode_q4_1},
-    [WEIGHT_Q5_0] = {"Q5_0", BLOCK, 22, decode_q5_0},
-    [WEIGHT_Q5_1] = {"Q5_1", BLOCK, 24, decode_q5_1},
-    [WEIGHT_Q4_K] = {"Q4_K", SUPER, 144, decode_q4_k},
-    [WEIGHT_Q5_K] = {"Q5_K", SUPER, 176, decode_q5_k},
-    [WEIGHT_Q6_K] = {"Q6_K", SUPER, 210, decode_q6_k},
-    [WEIGHT_MIXED8] = {"mixed8", 1, 1, NULL},
+    [WEIGHT_F32] = {"F32", 1, 4, decode_f32},          [WEIGHT_F16] = {"F16", 1, 2, decode_f16},
+    [WEIGHT_BF16] = {"BF16", 1, 2, decode_bf16},       [WEIGHT_Q8_0] = {"Q8_0", BLOCK, 34, decode_q8_0},
+    [WEIGHT_Q4_0] = {"Q4_0", BLOCK, 18, decode_q4_0},  [WEIGHT_Q4_1] = {"Q4_1", BLOCK, 20, decode_q4_1},
+    [WEIGHT_Q5_0] = {"Q5_0", BLOCK, 22, decode_q5_0},  [WEIGHT_Q5_1] = {"Q5_1", BLOCK, 24, decode_q5_1},
+    [WEIGHT_Q4_K] = {"Q4_K", SUPER, 144, decode_q4_k}, [WEIGHT_Q5_K] = {"Q5_K", SUPER, 176, decode_q5_k},
+    [WEIGHT_Q6_K] = {"Q6_K", SUPER, 210, decode_q6_k}, [WEIGHT_MIXED8] = {"mixed8", 1, 1, NULL},
 };
 
 const char *weight_type_name(weight_type type) { return forms[type].name; }
@@ -204,7 +198,9 @@ void weight_rows(const weight_matrix *w, size_t first, size_t count, float *out)
     }
 }
 
-size_t mixed8_critical(size_t cols) { return cols / MIXED8_COLUMNS_PER_CRITICAL + (cols % MIXED8_COLUMNS_PER_CRITICAL != 0); }
+size_t mixed8_critical(size_t cols) {
+    return cols / MIXED8_COLUMNS_PER_CRITICAL + (cols % MIXED8_COLUMNS_PER_CRITICAL != 0);
+}
 uint32_t mixed8_column(const weight_matrix *w, size_t i) { return read_u32((const uint8_t *)w->data + 4 * i); }
 
 bool mixed8_valid(const weight_matrix *w) {

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Contractions, digits, spaces, newlines, letters of several scripts, marks, symbols, numbers that are no digits, code.
+// Contractions, digits, spaces, newlines, letters of several scripts, marks, symbols, numbers that
+// are no digits, code.
 static const char *const samples[] = {
     "The quick brown fox doesn't jump; it's 12345 o'clock, and WE'LL see: I'M, you're, they'd've.",
     "  two  spaces,\ttabs\t\tand\n\nlines \n \r\n end   ",
@@ -15,22 +16,32 @@ static const char *const samples[] = {
     "camelCaseWord HTTPServer snake_case_word kebab-case /usr/bin/env http://example.org/a?b=c&d=%20",
     "!!! ??? ... --- ___ === +++ ((())) [[{{}}]] @#$%^&*~`|\\\"'",
     "A\xc2\xa0no-break\xe2\x80\xafspace\xe3\x80\x80wide \xe2\x80\x8bzero",
-    "x", " x", "\n", " ", "'s 's'S 'Re", "a\nb\n\n\nc", "word\n", "1234567890123",
+    "x",
+    " x",
+    "\n",
+    " ",
+    "'s 's'S 'Re",
+    "a\nb\n\n\nc",
+    "word\n",
+    "1234567890123",
 };
 
-static braid_err encode(tokenizer_encoder *e, const char *text, unsigned flags, tokenizer_ids *ids, braid_error *error) {
+static braid_err encode(tokenizer_encoder *e, const char *text, unsigned flags, tokenizer_ids *ids,
+                        braid_error *error) {
     ids->count = 0;
     return tokenizer_encode(e, text, strlen(text), flags, ids, error);
 }
 
-static braid_err compare(tokenizer_encoder *a, tokenizer_encoder *b, tokenizer_ids ids[2], bool *agree, braid_error *error) {
+static braid_err compare(tokenizer_encoder *a, tokenizer_encoder *b, tokenizer_ids ids[2], bool *agree,
+                         braid_error *error) {
     braid_err err = BRAID_OK;
     for (size_t i = 0; i < 2 * sizeof samples / sizeof *samples && *agree && !err; i++) {
         unsigned flags = i % 2 ? TOKENIZER_ADD_SPECIAL : 0;
         err = encode(a, samples[i / 2], flags, &ids[0], error);
         if (!err) err = encode(b, samples[i / 2], flags, &ids[1], error);
         if (!err)
-            *agree = ids[0].count == ids[1].count && memcmp(ids[0].at, ids[1].at, ids[0].count * sizeof *ids[0].at) == 0;
+            *agree = ids[0].count == ids[1].count &&
+                     memcmp(ids[0].at, ids[1].at, ids[0].count * sizeof *ids[0].at) == 0;
     }
     return err;
 }

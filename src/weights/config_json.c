@@ -56,8 +56,8 @@ static void add_missing(json_out *o, const json *d, const config_change *c) {
     json_out_close(o, '}');
 }
 
-braid_err config_json_change(const char *text, size_t length, const config_change *change, char **out, size_t *out_length,
-                             braid_error *error) {
+braid_err config_json_change(const char *text, size_t length, const config_change *change, char **out,
+                             size_t *out_length, braid_error *error) {
     json *d = NULL;
     json_out o = {.pretty = true};
     braid_err err = json_parse(text, length, &d, error);

@@ -44,7 +44,8 @@ static void sync_directory(const char *path) {
     close(fd);
 }
 
-static braid_err write_directory(const model_file *f, const char *temporary, convert_options *options, braid_error *error) {
+static braid_err write_directory(const model_file *f, const char *temporary, convert_options *options,
+                                 braid_error *error) {
     if (mkdir(temporary, 0777) != 0)
         return braid_fail(error, BRAID_IO, "cannot create '%s': %s", temporary, strerror(errno));
     braid_err err = directory_write(f, temporary, options, error);
@@ -55,11 +56,13 @@ static braid_err write_directory(const model_file *f, const char *temporary, con
 static braid_err check_type(weight_type to, bool one_file, braid_error *error) {
     if (to == WEIGHT_F32 || to == WEIGHT_F16 || to == WEIGHT_BF16) return BRAID_OK;
     if (to == WEIGHT_Q8_0)
-        return one_file ? BRAID_OK
-                    : braid_fail(error, BRAID_ARGUMENT, "q8_0 is a form of GGUF files; the output must end with .gguf");
+        return one_file
+                   ? BRAID_OK
+                   : braid_fail(error, BRAID_ARGUMENT, "q8_0 is a form of GGUF files; the output must end with .gguf");
     if (to == WEIGHT_MIXED8)
-        return one_file ? braid_fail(error, BRAID_ARGUMENT, "mixed8 is a form of directories; the output cannot be a GGUF file")
-                    : BRAID_OK;
+        return one_file ? braid_fail(error, BRAID_ARGUMENT,
+                                     "mixed8 is a form of directories; the output cannot be a GGUF file")
+                        : BRAID_OK;
     return braid_fail(error, BRAID_ARGUMENT, "braid does not write %s", weight_type_name(to));
 }
 

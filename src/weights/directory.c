@@ -14,7 +14,8 @@
 #define CONFIG "config.json"
 #define INDEX  "model.safetensors.index.json"
 
-// Files from other programs spell the names of tensors in one of these ways, as transformers 5.23 accepts them.
+// Files from other programs spell the names of tensors in one of these ways, as transformers 5.23
+// accepts them.
 typedef enum name_spelling { PLAIN, BARE, DOUBLE } name_spelling;
 
 typedef struct finder {
@@ -38,7 +39,8 @@ static bool has_config(const char *directory) {
     return snprintf(path, sizeof path, "%s/" CONFIG, directory) < (int)sizeof path && stat(path, &info) == 0;
 }
 
-// A directory of checkpoints has `latest`: a link, or a file with the name of a directory beside it.
+// A directory of checkpoints has `latest`: a link, or a file with the name of a directory beside
+// it.
 static void follow_latest(model_file *f) {
     char path[sizeof f->path], *text = NULL;
     struct stat info;
@@ -62,8 +64,10 @@ static braid_err read_quantization(finder *s, const json *d) {
     s->mixed8 = method && strcmp(method, MODEL_FILE_MIXED8) == 0;
     if (s->mixed8) return BRAID_OK;
     return braid_fail(s->error, BRAID_CONFIG,
-                      "%s/" CONFIG ": the key 'quantization_config' says %.64s, which braid does not read; use the weights "
-                      "before quantization, or a GGUF file", s->f->path, method ? method : "an unnamed method");
+                      "%s/" CONFIG
+                      ": the key 'quantization_config' says %.64s, which braid does not read; use the weights "
+                      "before quantization, or a GGUF file",
+                      s->f->path, method ? method : "an unnamed method");
 }
 
 static braid_err read_config(finder *s) {
@@ -131,10 +135,12 @@ static bool find_spelled(const finder *s, const char *name, name_spelling spelli
     return find_exact(s, longer, out);
 }
 
-// The tensor that was kept for one of equal values: metadata {dropped: kept}, by safetensors.torch.save_model.
+// The tensor that was kept for one of equal values: metadata {dropped: kept}, by
+// safetensors.torch.save_model.
 static bool find_alias(const finder *s, const char *name, found_tensor *out) {
     const char *kept = NULL;
-    if (s->index) kept = json_string(json_member(s->index, json_member(s->index, json_root(s->index), "metadata"), name));
+    if (s->index)
+        kept = json_string(json_member(s->index, json_member(s->index, json_root(s->index), "metadata"), name));
     for (uint32_t i = 0; i < s->f->shards && !kept; i++) kept = safetensors_metadata(s->f->header[i], name);
     return kept && find_exact(s, kept, out);
 }
@@ -193,7 +199,8 @@ static braid_err place_mixed8(const finder *s, const model_tensor *e, const foun
     out->weights = (weight_matrix){WEIGHT_MIXED8, rows, cols, s->f->map[t->shard].at + t->tensor->offset};
     out->transposed = false;
     if (t->tensor->bytes != weight_bytes(WEIGHT_MIXED8, rows, cols))
-        return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' has %llu bytes, " CONFIG " says a matrix of %llu",
+        return braid_fail(s->error, BRAID_FORMAT,
+                          "%s: the tensor '%s' has %llu bytes, " CONFIG " says a matrix of %llu",
                           s->f->map[t->shard].path, t->tensor->name, (unsigned long long)t->tensor->bytes,
                           (unsigned long long)weight_bytes(WEIGHT_MIXED8, rows, cols));
     if (mixed8_valid(&out->weights)) return BRAID_OK;
@@ -202,15 +209,15 @@ static braid_err place_mixed8(const finder *s, const model_tensor *e, const foun
 }
 
 static braid_err place(const finder *s, const model_tensor *e, const found_tensor *t, model_file_tensor *out) {
-    static const weight_type types[] = {[SAFETENSORS_F32] = WEIGHT_F32, [SAFETENSORS_F16] = WEIGHT_F16,
-                                        [SAFETENSORS_BF16] = WEIGHT_BF16};
+    static const weight_type types[] = {
+        [SAFETENSORS_F32] = WEIGHT_F32, [SAFETENSORS_F16] = WEIGHT_F16, [SAFETENSORS_BF16] = WEIGHT_BF16};
     if (s->mixed8 && t->tensor->dtype == SAFETENSORS_U8 && !e->vector) return place_mixed8(s, e, t, out);
     if (t->tensor->dtype > SAFETENSORS_BF16)
         return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' has the dtype %s; braid reads F32, F16 and BF16",
                           s->f->map[t->shard].path, t->tensor->name, t->tensor->dtype_name);
     if (!is_shape(t->tensor, e->rows, e->cols, e->vector)) return refuse_shape(s, t, e);
-    out->weights = (weight_matrix){types[t->tensor->dtype], e->rows, e->cols,
-                                   s->f->map[t->shard].at + t->tensor->offset};
+    out->weights =
+        (weight_matrix){types[t->tensor->dtype], e->rows, e->cols, s->f->map[t->shard].at + t->tensor->offset};
     return BRAID_OK;
 }
 
@@ -236,7 +243,8 @@ static braid_err check_extra(const finder *s, const safetensors_tensor **used, u
         for (uint32_t k = 0; k < safetensors_count(s->f->header[i]); k++) {
             const safetensors_tensor *t = safetensors_at(s->f->header[i], k);
             if (is_buffer(t->name) || bsearch(&t, used, count, sizeof *used, compare_tensors)) continue;
-            return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor '%s' is no part of the model that " CONFIG " describes",
+            return braid_fail(s->error, BRAID_FORMAT,
+                              "%s: the tensor '%s' is no part of the model that " CONFIG " describes",
                               s->f->map[i].path, t->name);
         }
     return BRAID_OK;

@@ -38,8 +38,10 @@ static weight_type choose_type(const model_tensor *e, weight_type to) {
 }
 
 static void plan_tensor(const plan *p, uint32_t i, planned *out) {
-    static const safetensors_dtype dtypes[WEIGHT_TYPES] = {[WEIGHT_F32] = SAFETENSORS_F32, [WEIGHT_F16] = SAFETENSORS_F16,
-                                                           [WEIGHT_BF16] = SAFETENSORS_BF16, [WEIGHT_MIXED8] = SAFETENSORS_U8};
+    static const safetensors_dtype dtypes[WEIGHT_TYPES] = {[WEIGHT_F32] = SAFETENSORS_F32,
+                                                           [WEIGHT_F16] = SAFETENSORS_F16,
+                                                           [WEIGHT_BF16] = SAFETENSORS_BF16,
+                                                           [WEIGHT_MIXED8] = SAFETENSORS_U8};
     const model_file_tensor *t = &p->f->tensor[i];
     const model_tensor *e = &p->f->expected.tensor[i];
     size_t rows, cols;
@@ -47,8 +49,8 @@ static void plan_tensor(const plan *p, uint32_t i, planned *out) {
     *out = (planned){.t = t, .target = {.type = type, .transposed = e->transposed && type != WEIGHT_MIXED8}};
     tensor_target_shape(t, &out->target, &rows, &cols);
     out->bytes = weight_bytes(type, rows, cols);
-    out->entry = (safetensors_tensor){.name = t->name, .dtype = dtypes[type], .dims = t->vector ? 1 : 2,
-                                      .shape = {t->vector ? cols : rows, cols}};
+    out->entry = (safetensors_tensor){
+        .name = t->name, .dtype = dtypes[type], .dims = t->vector ? 1 : 2, .shape = {t->vector ? cols : rows, cols}};
     if (type == WEIGHT_MIXED8) {
         out->entry.dims = 1;
         out->entry.shape[0] = out->bytes;
@@ -157,10 +159,13 @@ static braid_err write_weights(const plan *p) {
 // ---- the other files
 
 static braid_err write_config(const plan *p) {
-    static const char *const dtypes[WEIGHT_TYPES] = {[WEIGHT_F32] = "float32", [WEIGHT_F16] = "float16",
-                                                     [WEIGHT_BF16] = "bfloat16", [WEIGHT_MIXED8] = "float32"};
-    config_change change = {.dtype = dtypes[p->options->to], .tied = p->f->config.tied, .set_ends = !p->f->directory,
-                            .bos = TOKENIZER_NO_ID, .eos = TOKENIZER_NO_ID,
+    static const char *const dtypes[WEIGHT_TYPES] = {
+        [WEIGHT_F32] = "float32", [WEIGHT_F16] = "float16", [WEIGHT_BF16] = "bfloat16", [WEIGHT_MIXED8] = "float32"};
+    config_change change = {.dtype = dtypes[p->options->to],
+                            .tied = p->f->config.tied,
+                            .set_ends = !p->f->directory,
+                            .bos = TOKENIZER_NO_ID,
+                            .eos = TOKENIZER_NO_ID,
                             .quant_method = p->options->to == WEIGHT_MIXED8 ? MODEL_FILE_MIXED8 : NULL};
     char *text = NULL, *changed = NULL;
     size_t length;
@@ -186,9 +191,15 @@ static braid_err write_config(const plan *p) {
 
 // Files about the tokenizer and generation are the model's own.
 static braid_err copy_files(const plan *p) {
-    static const char *const names[] = {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-                                        "tokenizer.model", "chat_template.jinja"};
+    static const char *const names[] = {"generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "tokenizer.model",
+                                        "chat_template.jinja"};
     braid_err err = BRAID_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names && !err; i++) {
         char *text;

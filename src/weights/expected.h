@@ -1,4 +1,5 @@
-// The tensors that a model of a given shape must have, in canonical order with Hugging Face's names.
+// The tensors that a model of a given shape must have, in canonical order with Hugging Face's
+// names.
 #ifndef BRAID_WEIGHTS_EXPECTED_H
 #define BRAID_WEIGHTS_EXPECTED_H
 

@@ -16,16 +16,16 @@ static const struct {
     uint32_t number;
     weight_type type;
 } tensor_types[] = {
-    {0, WEIGHT_F32},  {1, WEIGHT_F16},   {2, WEIGHT_Q4_0},  {3, WEIGHT_Q4_1},  {6, WEIGHT_Q5_0}, {7, WEIGHT_Q5_1},
+    {0, WEIGHT_F32},  {1, WEIGHT_F16},   {2, WEIGHT_Q4_0},  {3, WEIGHT_Q4_1},  {6, WEIGHT_Q5_0},  {7, WEIGHT_Q5_1},
     {8, WEIGHT_Q8_0}, {12, WEIGHT_Q4_K}, {13, WEIGHT_Q5_K}, {14, WEIGHT_Q6_K}, {30, WEIGHT_BF16},
 };
 
 // Names of further types, for messages.
 static const char *const other_types[] = {
-    [9] = "Q8_1",     [10] = "Q2_K",   [11] = "Q3_K",    [15] = "Q8_K",   [16] = "IQ2_XXS", [17] = "IQ2_XS",
-    [18] = "IQ3_XXS", [19] = "IQ1_S",  [20] = "IQ4_NL",  [21] = "IQ3_S",  [22] = "IQ2_S",   [23] = "IQ4_XS",
-    [24] = "I8",      [25] = "I16",    [26] = "I32",     [27] = "I64",    [28] = "F64",     [29] = "IQ1_M",
-    [34] = "TQ1_0",   [35] = "TQ2_0",  [39] = "MXFP4",   [40] = "NVFP4",  [42] = "Q2_0",
+    [9] = "Q8_1",     [10] = "Q2_K",  [11] = "Q3_K",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS",
+    [18] = "IQ3_XXS", [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS",
+    [24] = "I8",      [25] = "I16",   [26] = "I32",    [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",
+    [34] = "TQ1_0",   [35] = "TQ2_0", [39] = "MXFP4",  [40] = "NVFP4", [42] = "Q2_0",
 };
 
 static braid_err bad(const reader *r, const char *what) {
@@ -70,8 +70,7 @@ static bool skip_values(reader *r, gguf_type type, uint64_t count) {
 static braid_err read_key(reader *r, gguf_key *k) {
     uint32_t type;
     if (!take_string(r, &k->name) || !take(r, &type, sizeof type)) return bad(r, "it ends within its keys");
-    if (k->name.length > GGUF_MAX_KEY_BYTES || !printable(k->name))
-        return bad(r, "a key has no usable name");
+    if (k->name.length > GGUF_MAX_KEY_BYTES || !printable(k->name)) return bad(r, "a key has no usable name");
     int length = (int)k->name.length;
     k->count = 1;
     k->array = type == GGUF_ARRAY;
@@ -86,8 +85,9 @@ static braid_err read_key(reader *r, gguf_key *k) {
     k->type = (gguf_type)type;
     k->at = r->at;
     if (!skip_values(r, k->type, k->count)) {
-        braid_fail(r->error, BRAID_FORMAT, "%s: the value of the key '%.*s' ends outside the file; it is truncated or damaged",
-                   r->origin, length, k->name.at);
+        braid_fail(r->error, BRAID_FORMAT,
+                   "%s: the value of the key '%.*s' ends outside the file; it is truncated or damaged", r->origin,
+                   length, k->name.at);
         return BRAID_FORMAT;
     }
     return BRAID_OK;
@@ -123,18 +123,19 @@ static braid_err find_type(const reader *r, uint32_t number, gguf_tensor *t) {
             return BRAID_OK;
         }
     bool named = number < sizeof other_types / sizeof *other_types && other_types[number];
-    return braid_fail(r->error, BRAID_FORMAT,
-                      "%s: the tensor '%s' has the type %s (number %u), which braid does not read; use a file of type F32, "
-                      "F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K",
-                      r->origin, t->name, named ? other_types[number] : "unknown", (unsigned)number);
+    return braid_fail(
+        r->error, BRAID_FORMAT,
+        "%s: the tensor '%s' has the type %s (number %u), which braid does not read; use a file of type F32, "
+        "F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K",
+        r->origin, t->name, named ? other_types[number] : "unknown", (unsigned)number);
 }
 
 static braid_err read_shape(reader *r, gguf_tensor *t) {
     uint64_t rows = 1;
     if (!take(r, &t->dims, sizeof t->dims)) return bad(r, "it ends within its list of tensors");
     if (t->dims < 1 || t->dims > GGUF_MAX_DIMS)
-        return braid_fail(r->error, BRAID_FORMAT, "%s: the tensor '%s' has %u dimensions; 1 to %d are possible", r->origin,
-                          t->name, (unsigned)t->dims, GGUF_MAX_DIMS);
+        return braid_fail(r->error, BRAID_FORMAT, "%s: the tensor '%s' has %u dimensions; 1 to %d are possible",
+                          r->origin, t->name, (unsigned)t->dims, GGUF_MAX_DIMS);
     for (uint32_t d = 0; d < GGUF_MAX_DIMS; d++) {
         t->shape[d] = 1;
         if (d < t->dims && !take(r, &t->shape[d], sizeof t->shape[d]))
@@ -149,10 +150,10 @@ static braid_err read_shape(reader *r, gguf_tensor *t) {
     if (err) return err;
     t->bytes = weight_bytes(t->type, rows, t->shape[0]);
     if (t->bytes == 0)
-        return braid_fail(r->error, BRAID_FORMAT,
-                          "%s: the tensor '%s' of type %s has rows of %llu elements, which its blocks of %zu do not fill",
-                          r->origin, t->name, weight_type_name(t->type), (unsigned long long)t->shape[0],
-                          weight_block_elements(t->type));
+        return braid_fail(
+            r->error, BRAID_FORMAT,
+            "%s: the tensor '%s' of type %s has rows of %llu elements, which its blocks of %zu do not fill", r->origin,
+            t->name, weight_type_name(t->type), (unsigned long long)t->shape[0], weight_block_elements(t->type));
     return BRAID_OK;
 }
 
@@ -161,8 +162,8 @@ static braid_err read_tensor(reader *r, gguf_tensor *t) {
     if (!take_string(r, &name)) return bad(r, "it ends within its list of tensors");
     if (name.length > GGUF_MAX_NAME_BYTES || !printable(name))
         return braid_fail(r->error, BRAID_FORMAT,
-                          "%s: the name of a tensor has %zu bytes; 1 to %d printable characters are possible", r->origin,
-                          name.length, GGUF_MAX_NAME_BYTES);
+                          "%s: the name of a tensor has %zu bytes; 1 to %d printable characters are possible",
+                          r->origin, name.length, GGUF_MAX_NAME_BYTES);
     memcpy(t->name, name.at, name.length);
     t->name[name.length] = 0;
     return read_shape(r, t);
@@ -185,7 +186,8 @@ static braid_err check_names(const reader *r, const gguf *g) {
     qsort(by_name, g->tensor_count, sizeof(gguf_tensor *), compare_names);
     for (uint32_t i = 1; i < g->tensor_count && !err; i++)
         if (strcmp(by_name[i - 1]->name, by_name[i]->name) == 0)
-            err = braid_fail(r->error, BRAID_FORMAT, "%s: the tensor '%s' stands twice in it", r->origin, by_name[i]->name);
+            err = braid_fail(r->error, BRAID_FORMAT, "%s: the tensor '%s' stands twice in it", r->origin,
+                             by_name[i]->name);
     free(by_name);
     return err;
 }
@@ -198,8 +200,8 @@ static braid_err place_tensors(const reader *r, gguf *g, uint64_t begin) {
     for (uint32_t i = 0; i < g->tensor_count; i++) {
         gguf_tensor *t = &g->tensor[i];
         if (t->offset % g->alignment != 0)
-            return braid_fail(r->error, BRAID_FORMAT, "%s: the tensor '%s' is at %llu, which is no multiple of %u", r->origin,
-                              t->name, (unsigned long long)t->offset, (unsigned)g->alignment);
+            return braid_fail(r->error, BRAID_FORMAT, "%s: the tensor '%s' is at %llu, which is no multiple of %u",
+                              r->origin, t->name, (unsigned long long)t->offset, (unsigned)g->alignment);
         if (t->offset < taken)
             return braid_fail(r->error, BRAID_FORMAT, "%s: the tensors '%s' and '%s' overlap", r->origin,
                               g->tensor[i - 1].name, t->name);
@@ -234,15 +236,19 @@ static braid_err read_header(reader *r, gguf *g) {
     r->at += 4;
     if (!take(r, &g->version, sizeof g->version)) return bad(r, "it ends within its first bytes");
     if (g->version != 0 && (g->version & 0xffff) == 0)
-        return braid_fail(r->error, BRAID_FORMAT, "%s: a big-endian GGUF file, which braid does not read; convert it again "
-                          "for little-endian machines", r->origin);
+        return braid_fail(r->error, BRAID_FORMAT,
+                          "%s: a big-endian GGUF file, which braid does not read; convert it again "
+                          "for little-endian machines",
+                          r->origin);
     if (g->version != 2 && g->version != 3)
         return braid_fail(r->error, BRAID_FORMAT, "%s: GGUF version %u, braid reads 2 and 3; convert the model again",
                           r->origin, (unsigned)g->version);
-    if (!take(r, &tensors, sizeof tensors) || !take(r, &keys, sizeof keys)) return bad(r, "it ends within its first bytes");
+    if (!take(r, &tensors, sizeof tensors) || !take(r, &keys, sizeof keys))
+        return bad(r, "it ends within its first bytes");
     if (tensors > GGUF_MAX_TENSORS || keys > GGUF_MAX_KEYS)
-        return braid_fail(r->error, BRAID_LIMIT, "%s: %llu tensors and %llu keys; at most %d and %d are possible", r->origin,
-                          (unsigned long long)tensors, (unsigned long long)keys, GGUF_MAX_TENSORS, GGUF_MAX_KEYS);
+        return braid_fail(r->error, BRAID_LIMIT, "%s: %llu tensors and %llu keys; at most %d and %d are possible",
+                          r->origin, (unsigned long long)tensors, (unsigned long long)keys, GGUF_MAX_TENSORS,
+                          GGUF_MAX_KEYS);
     // the least bytes of a key and of a tensor bound the memory by the size of the file
     if (keys > (uint64_t)(r->end - r->at) / 13 || tensors > (uint64_t)(r->end - r->at) / 33)
         return bad(r, "it is too short for its counts of keys and tensors");
@@ -309,7 +315,8 @@ bool gguf_element(const gguf_key *key, uint64_t i, int64_t *out) {
 bool gguf_u64(const gguf_key *key, uint64_t *out) {
     int64_t value;
     bool too_large;
-    if (!key || key->array || key->type == GGUF_BOOL || !read_integer(key->type, key->at, &value, &too_large)) return false;
+    if (!key || key->array || key->type == GGUF_BOOL || !read_integer(key->type, key->at, &value, &too_large))
+        return false;
     if (value < 0 && !too_large) return false;
     *out = (uint64_t)value;
     return true;
@@ -331,7 +338,8 @@ bool gguf_real(const gguf_key *key, double *out) {
 bool gguf_bool(const gguf_key *key, bool *out) {
     int64_t value;
     bool too_large;
-    if (!key || key->array || key->type != GGUF_BOOL || !read_integer(key->type, key->at, &value, &too_large)) return false;
+    if (!key || key->array || key->type != GGUF_BOOL || !read_integer(key->type, key->at, &value, &too_large))
+        return false;
     *out = value != 0;
     return true;
 }

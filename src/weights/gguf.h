@@ -1,5 +1,6 @@
-// The container of GGUF files, versions 2 and 3 (github.com/ggml-org/ggml, docs/gguf.md): typed keys, then the names, shapes
-// and offsets of tensors, then their bytes. All of it is checked against the file's size before it is used.
+// The container of GGUF files, versions 2 and 3 (github.com/ggml-org/ggml, docs/gguf.md): typed
+// keys, then the names, shapes and offsets of tensors, then their bytes. All of it is checked
+// against the file's size before it is used.
 #ifndef BRAID_WEIGHTS_GGUF_H
 #define BRAID_WEIGHTS_GGUF_H
 
@@ -45,7 +46,7 @@ typedef struct gguf_text {
 
 typedef struct gguf_key {
     gguf_text name;
-    gguf_type type;     // of the value, or of an array's elements
+    gguf_type type;  // of the value, or of an array's elements
     bool array;
     uint64_t count;     // 1 unless it is an array
     const uint8_t *at;  // values; a string is its length in 8 bytes, then its bytes
@@ -74,7 +75,8 @@ braid_err gguf_parse(const uint8_t *data, size_t bytes, const char *origin, gguf
 void gguf_free(gguf *g);
 
 const gguf_key *gguf_find(const gguf *g, const char *name);  // NULL: none
-// Single values; false when the key is absent, of another type or out of range. Integers of any width are accepted.
+// Single values; false when the key is absent, of another type or out of range. Integers of any
+// width are accepted.
 bool gguf_u64(const gguf_key *key, uint64_t *out);
 bool gguf_real(const gguf_key *key, double *out);  // F32 or F64
 bool gguf_bool(const gguf_key *key, bool *out);

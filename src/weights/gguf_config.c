@@ -61,7 +61,8 @@ static void read_arch(reader *r, model_config *c) {
     gguf_text text = {0};
     if (!gguf_string(gguf_find(r->g, "general.architecture"), &text)) {
         r->err = braid_fail(r->error, BRAID_FORMAT,
-                            "%s: the key 'general.architecture' is missing; is it the first shard of a model?", r->origin);
+                            "%s: the key 'general.architecture' is missing; is it the first shard of a model?",
+                            r->origin);
         return;
     }
     for (uint32_t i = 0; i < MODEL_ARCHS; i++) {
@@ -74,9 +75,11 @@ static void read_arch(reader *r, model_config *c) {
     char printable[48] = "";
     for (size_t i = 0; i < text.length && i + 1 < sizeof printable; i++)
         printable[i] = text.at[i] >= ' ' && text.at[i] <= '~' ? text.at[i] : '?';
-    r->err = braid_fail(r->error, BRAID_CONFIG,
-                        "%s: the key 'general.architecture' is '%s', which braid does not compute; it computes llama, gpt2, "
-                        "qwen2, qwen3, qwen3moe, smollm3, gemma2 and gemma3", r->origin, printable);
+    r->err =
+        braid_fail(r->error, BRAID_CONFIG,
+                   "%s: the key 'general.architecture' is '%s', which braid does not compute; it computes llama, gpt2, "
+                   "qwen2, qwen3, qwen3moe, smollm3, gemma2 and gemma3",
+                   r->origin, printable);
 }
 
 static void read_scaling(reader *r, model_config *c) {
@@ -101,7 +104,8 @@ static void read_scaling(reader *r, model_config *c) {
     if (ext < 1 || ext > 1) refuse(r, "rope.scaling.yarn_ext_factor", "is not 1, which braid does not compute");
 }
 
-// The factors by which llama3's scaling divides the frequencies (transformers, modeling_rope_utils.py).
+// The factors by which llama3's scaling divides the frequencies (transformers,
+// modeling_rope_utils.py).
 void gguf_rope_factors(const model_config *c, float *factors) {
     uint32_t width = model_head_dim(c);
     double longest = (double)c->rope.original_context / (double)c->rope.low_freq_factor;
@@ -111,18 +115,20 @@ void gguf_rope_factors(const model_config *c, float *factors) {
         double wave = 2 * acos(-1.0) * pow((double)c->rope_theta, 2.0 * i / width);
         double smooth = ((double)c->rope.original_context / wave - (double)c->rope.low_freq_factor) /
                         ((double)c->rope.high_freq_factor - (double)c->rope.low_freq_factor);
-        factors[i] = (float)(wave < shortest  ? 1
-                             : wave > longest ? factor
-                                              : 1 / ((1 - smooth) / factor + smooth));
+        factors[i] = (float)(wave < shortest ? 1 : wave > longest ? factor : 1 / ((1 - smooth) / factor + smooth));
     }
 }
 
-// rope_freqs.weight has the factors of llama3's scaling, not its parameters. All models so far use these.
+// rope_freqs.weight has the factors of llama3's scaling, not its parameters. All models so far use
+// these.
 static void read_factors(reader *r, const gguf_facts *facts, model_config *c) {
     uint32_t pairs = model_head_dim(c) / 2;
     float *factors = NULL, factor = facts->rope_freqs[facts->rope_pairs - 1];
     bool fine = facts->rope_pairs == pairs && isfinite(factor) && factor >= 1;
-    c->rope = (model_rope){.kind = MODEL_ROPE_LLAMA3, .factor = factor, .low_freq_factor = 1, .high_freq_factor = 4,
+    c->rope = (model_rope){.kind = MODEL_ROPE_LLAMA3,
+                           .factor = factor,
+                           .low_freq_factor = 1,
+                           .high_freq_factor = 4,
                            .original_context = 8192};
     if (fine) factors = malloc(pairs * sizeof *factors);
     if (factors) gguf_rope_factors(c, factors);
@@ -134,7 +140,8 @@ static void read_factors(reader *r, const gguf_facts *facts, model_config *c) {
     if (!fine && !r->err)
         r->err = braid_fail(r->error, BRAID_FORMAT,
                             "%s: the tensor 'rope_freqs.weight' has other factors than llama3's scaling with "
-                            "low_freq_factor 1, high_freq_factor 4 and 8192 positions; braid computes no others", r->origin);
+                            "low_freq_factor 1, high_freq_factor 4 and 8192 positions; braid computes no others",
+                            r->origin);
     if (fine && !factors && !r->err) r->err = braid_fail(r->error, BRAID_MEMORY, "no memory for rotary factors");
     free(factors);
 }
@@ -223,7 +230,8 @@ static void read_keys(reader *r, const gguf_facts *facts, model_config *c) {
     c->context = read_count(r, "context_length");
     c->vocab = (uint32_t)(facts->vocab < UINT32_MAX ? facts->vocab : UINT32_MAX);
     c->tied = facts->tied;
-    const char *eps = model_row_of(c->arch)->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char *eps = model_row_of(c->arch)->layer_norm ? "attention.layer_norm_epsilon"
+                                                        : "attention.layer_norm_rms_epsilon";
     if (!find(r, eps)) refuse(r, eps, "is missing");
     c->norm_eps = read_real_or(r, eps, 0);
     if (r->err) return;

@@ -78,9 +78,11 @@ static braid_err check_shard(const model_file *f, uint32_t i, uint64_t count, br
                           f->map[i].path, (unsigned)(i + 1), (unsigned long long)count);
     // gguf-py 0.19.0 pads every shard to the first one's alignment, but names it only there
     if (i > 0 && f->gguf[0].alignment != g->alignment)
-        return braid_fail(error, BRAID_FORMAT,
-                          "%s: it does not name the first shard's alignment (%u), so its offsets cannot be trusted; convert "
-                          "the model again without a custom alignment", f->map[i].path, (unsigned)f->gguf[0].alignment);
+        return braid_fail(
+            error, BRAID_FORMAT,
+            "%s: it does not name the first shard's alignment (%u), so its offsets cannot be trusted; convert "
+            "the model again without a custom alignment",
+            f->map[i].path, (unsigned)f->gguf[0].alignment);
     return BRAID_OK;
 }
 
@@ -88,8 +90,8 @@ static braid_err open_further(model_file *f, uint64_t count, size_t stem, braid_
     char path[MAPPED_MAX_PATH];
     uint64_t tensors = f->gguf[0].tensor_count;
     for (uint32_t i = 1; i < count; i++) {
-        if (snprintf(path, sizeof path, "%.*s-%05u-of-%05u.gguf", (int)stem, f->path, (unsigned)(i + 1), (unsigned)count) >=
-            (int)sizeof path)
+        if (snprintf(path, sizeof path, "%.*s-%05u-of-%05u.gguf", (int)stem, f->path, (unsigned)(i + 1),
+                     (unsigned)count) >= (int)sizeof path)
             return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", f->path);
         braid_err err = open_shard(f, path, error);
         if (!err) err = check_shard(f, i, count, error);
@@ -97,8 +99,8 @@ static braid_err open_further(model_file *f, uint64_t count, size_t stem, braid_
         tensors += f->gguf[i].tensor_count;
     }
     if (count_of(&f->gguf[0], "split.tensors.count", tensors) == tensors) return BRAID_OK;
-    return braid_fail(error, BRAID_FORMAT, "%s: its shards have %llu tensors, its key split.tensors.count says %llu", f->path,
-                      (unsigned long long)tensors,
+    return braid_fail(error, BRAID_FORMAT, "%s: its shards have %llu tensors, its key split.tensors.count says %llu",
+                      f->path, (unsigned long long)tensors,
                       (unsigned long long)count_of(&f->gguf[0], "split.tensors.count", tensors));
 }
 
@@ -109,16 +111,19 @@ static braid_err open_shards(model_file *f, braid_error *error) {
     if (named && (count == 0 || count > GGUF_MAX_SHARDS))
         return braid_fail(error, BRAID_LIMIT, "%s: 1 to %d shards are possible", f->path, GGUF_MAX_SHARDS);
     if (named && index != 1)
-        return braid_fail(error, BRAID_ARGUMENT, "%s is shard %llu of a model; name the first one, %.*s-00001-of-%05llu.gguf",
-                          f->path, (unsigned long long)index, (int)stem, f->path, (unsigned long long)count);
+        return braid_fail(error, BRAID_ARGUMENT,
+                          "%s is shard %llu of a model; name the first one, %.*s-00001-of-%05llu.gguf", f->path,
+                          (unsigned long long)index, (int)stem, f->path, (unsigned long long)count);
     braid_err err = model_file_reserve(f, (uint32_t)count, error);
     if (!err) err = open_shard(f, f->path, error);
     if (err) return err;
     uint64_t claimed = count_of(&f->gguf[0], "split.count", 1);
     if (claimed > 1 && !named)
-        return braid_fail(error, BRAID_FORMAT,
-                          "%s: a shard of %llu, but its name does not end with -00001-of-%05llu.gguf; give the shards their "
-                          "names back", f->path, (unsigned long long)claimed, (unsigned long long)claimed);
+        return braid_fail(
+            error, BRAID_FORMAT,
+            "%s: a shard of %llu, but its name does not end with -00001-of-%05llu.gguf; give the shards their "
+            "names back",
+            f->path, (unsigned long long)claimed, (unsigned long long)claimed);
     if (count > 1) err = check_shard(f, 0, count, error);
     return err || count == 1 ? err : open_further(f, count, stem, error);
 }
@@ -153,8 +158,8 @@ static braid_err read_config(finder *s) {
                         .o_bias = find(s, "blk.0.attn_output.bias"),
                         .mlp_bias = find(s, "blk.0.ffn_up.bias")};
     if (!embedding)
-        return braid_fail(s->error, BRAID_FORMAT, "%s: the tensor 'token_embd.weight' is missing; is it the file of a model?",
-                          f->path);
+        return braid_fail(s->error, BRAID_FORMAT,
+                          "%s: the tensor 'token_embd.weight' is missing; is it the file of a model?", f->path);
     if (freqs && freqs->tensor->type == WEIGHT_F32 && freqs->tensor->dims == 1 &&
         freqs->tensor->shape[0] <= GGUF_MAX_PAIRS) {
         facts.rope_pairs = freqs->tensor->shape[0];
@@ -240,8 +245,9 @@ static braid_err shift_values(model_file *f, braid_error *error) {
 static braid_err check_vocabulary(const model_file *f, braid_error *error) {
     const gguf_key *tokens = gguf_find(&f->gguf[0], "tokenizer.ggml.tokens");
     if (!tokens || tokens->count == f->config.vocab) return BRAID_OK;
-    return braid_fail(error, BRAID_FORMAT, "%s: the tokenizer has %llu tokens, the embedding %u rows; one of them is damaged",
-                      f->path, (unsigned long long)tokens->count, (unsigned)f->config.vocab);
+    return braid_fail(error, BRAID_FORMAT,
+                      "%s: the tokenizer has %llu tokens, the embedding %u rows; one of them is damaged", f->path,
+                      (unsigned long long)tokens->count, (unsigned)f->config.vocab);
 }
 
 static braid_err read_template(model_file *f, braid_error *error) {

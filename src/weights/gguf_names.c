@@ -59,7 +59,7 @@ bool gguf_pairs_rows(const model_config *config, model_role role) {
 }
 
 float gguf_shift(const model_config *config, model_role role) {
-    bool norm = role == ROLE_NORM1 || role == ROLE_NORM2 || role == ROLE_POST1 || role == ROLE_POST2 || role == ROLE_NORM ||
-                role == ROLE_Q_NORM || role == ROLE_K_NORM;
+    bool norm = role == ROLE_NORM1 || role == ROLE_NORM2 || role == ROLE_POST1 || role == ROLE_POST2 ||
+                role == ROLE_NORM || role == ROLE_Q_NORM || role == ROLE_K_NORM;
     return norm && model_row_of(config->arch)->norm_plus_one ? 1 : 0;
 }

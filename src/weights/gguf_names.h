@@ -11,7 +11,7 @@ bool gguf_name_of(const model_tensor *t, char name[GGUF_MAX_NAME_BYTES + 1]);
 bool gguf_is_slice(const model_tensor *t);
 // Whether the rows of each head are stored with its two halves interleaved.
 bool gguf_pairs_rows(const model_config *config, model_role role);
-// What GGUF adds to each value: 1 for norms that multiply by 1 + weight.
+// The number that GGUF adds to each value: 1 for norms that multiply by 1 + weight.
 float gguf_shift(const model_config *config, model_role role);
 
 #endif

@@ -5,8 +5,8 @@
 
 enum { COUNTS_AT = 8, ALIGNMENT = GGUF_DEFAULT_ALIGNMENT };
 
-static const uint32_t type_numbers[WEIGHT_TYPES] = {[WEIGHT_F32] = 0, [WEIGHT_F16] = 1, [WEIGHT_Q8_0] = 8,
-                                                    [WEIGHT_BF16] = 30};
+static const uint32_t type_numbers[WEIGHT_TYPES] = {
+    [WEIGHT_F32] = 0, [WEIGHT_F16] = 1, [WEIGHT_Q8_0] = 8, [WEIGHT_BF16] = 30};
 
 void gguf_out_put(gguf_out *o, const void *data, size_t bytes) {
     if (!o->failed && bytes > o->capacity - o->length) {

@@ -23,7 +23,8 @@ void gguf_out_copy(gguf_out *o, const gguf_key *key);
 void gguf_out_array(gguf_out *o, const char *key, gguf_type type, uint64_t count);
 void gguf_out_put(gguf_out *o, const void *data, size_t bytes);
 void gguf_out_string(gguf_out *o, const char *text, size_t length);
-// After the keys; columns first. Tensors follow each other in the file, each at the next multiple of 32.
+// After the keys; columns first. Tensors follow each other in the file, each at the next multiple
+// of 32.
 void gguf_out_tensor(gguf_out *o, const char *name, weight_type type, const uint64_t *shape, uint32_t dims);
 // Fills in the counts, and pads to the start of the tensors' bytes. False: memory ran out.
 bool gguf_out_end(gguf_out *o);

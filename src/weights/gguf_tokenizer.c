@@ -20,7 +20,8 @@ static tokenizer_text *read_texts(const gguf_key *key) {
     return out;
 }
 
-// Copies an array of 4-byte values, because the file does not align them; NULL: absent, or no memory.
+// Copies an array of 4-byte values, because the file does not align them; NULL: absent, or no
+// memory.
 static void *read_words(const gguf_key *key) {
     void *out = key ? malloc(key->count * 4 + 1) : NULL;
     if (out) memcpy(out, key->at, key->count * 4);

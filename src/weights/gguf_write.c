@@ -1,5 +1,5 @@
-// Writes a model as a GGUF file that llama.cpp (commit 0c1e57098) reads: tensors in the order of their bytes without holes, no
-// tensor that it does not use, each key with its one type.
+// Writes a model as a GGUF file that llama.cpp (commit 0c1e57098) reads: tensors in the order of
+// their bytes without holes, no tensor that it does not use, each key with its one type.
 #include "weights/convert_inside.h"
 #include "weights/gguf_config.h"
 #include "weights/gguf_names.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A tensor of the file, made of `parts` tensors of the model that follow each other (experts), or of none (rope_freqs).
+// A tensor of the file, made of `parts` tensors of the model that follow each other (experts), or
+// of none (rope_freqs).
 typedef struct planned {
     char name[GGUF_MAX_NAME_BYTES + 1];
     const model_file_tensor **part;
@@ -26,7 +27,8 @@ typedef struct plan {
     braid_error *error;
 } plan;
 
-// Vectors, positions and the routers of experts are fp32, as llama.cpp wants them; rows that blocks do not fill are F16.
+// Vectors, positions and the routers of experts are fp32, as llama.cpp wants them; rows that blocks
+// do not fill are F16.
 static weight_type choose_type(const model_tensor *e, size_t cols, weight_type to) {
     if (e->vector || e->role == ROLE_ROUTER || e->role == ROLE_POSITIONS) return WEIGHT_F32;
     return to == WEIGHT_Q8_0 && weight_row_bytes(to, cols) == 0 ? WEIGHT_F16 : to;

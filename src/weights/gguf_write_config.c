@@ -56,13 +56,15 @@ static void put_rotary(writer *w, const model_config *c) {
     put_scaling(w, &c->rope);
 }
 
-// llama.cpp has these from the architecture alone (llama-model.cpp and src/models at the commit above).
+// llama.cpp has these from the architecture alone (llama-model.cpp and src/models at the commit
+// above).
 static const char *differs(const model_config *c) {
     const model_row *row = model_row_of(c->arch);
     bool gemma = row->norm_plus_one;
     if (c->window > 0 && !gemma && row->windows == MODEL_WINDOWS_ANY) return "the windows of its layers";
     for (uint32_t i = 0; i < c->layers; i++)
-        if (row->may_unrotated && model_layer_rotated(c, i) == ((i + 1) % 4 == 0)) return "which of its layers are rotated";
+        if (row->may_unrotated && model_layer_rotated(c, i) == ((i + 1) % 4 == 0))
+            return "which of its layers are rotated";
     if (row->mixture && !c->normalised_experts) return "experts without norm_topk_prob";
     float scale = gguf_attention_scale(c);
     if (row->query_scalar && c->attention_scale > 0 && fabsf(c->attention_scale - scale) > 1e-6f * scale)
@@ -73,8 +75,9 @@ static const char *differs(const model_config *c) {
 braid_err gguf_check_config(const model_config *c, braid_error *error) {
     const char *what = differs(c);
     if (!what) return BRAID_OK;
-    return braid_fail(error, BRAID_CONFIG, "llama.cpp does not compute %s of this %s as the model does; write a directory",
-                      what, model_row_of(c->arch)->name);
+    return braid_fail(error, BRAID_CONFIG,
+                      "llama.cpp does not compute %s of this %s as the model does; write a directory", what,
+                      model_row_of(c->arch)->name);
 }
 
 void gguf_write_config(gguf_out *o, const model_config *c) {

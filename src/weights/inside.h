@@ -8,7 +8,8 @@
 #include "weights/mapped.h"
 #include "weights/model_file.h"
 
-// quantization_config.quant_method of a directory with mixed8 matrices: a name that transformers refuses.
+// quantization_config.quant_method of a directory with mixed8 matrices: a name that transformers
+// refuses.
 #define MODEL_FILE_MIXED8 "braid-mixed8"
 
 struct model_file {
@@ -28,12 +29,13 @@ struct model_file {
     char *chat_template;  // NULL: none
 };
 
-// Fill an empty model_file, whose `path` is set. On failure model_file_close frees what was made.
+// Fill an empty model_file with a path. On failure model_file_close frees its parts.
 braid_err gguf_model_open(model_file *f, braid_error *error);
 braid_err directory_open(model_file *f, braid_error *error);
 // Allocates the arrays of that many shards.
 braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error);
-// Lists the tensors of f->config with their names and kinds; data, type and shape are left to the reader.
+// Lists the tensors of f->config with their names and kinds; data, type and shape are left to the
+// reader.
 braid_err model_file_expect(model_file *f, braid_error *error);
 
 bool model_file_has_tokenizer(const model_file *f);

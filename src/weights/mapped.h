@@ -15,7 +15,8 @@ typedef struct mapped {
     size_t bytes;
 } mapped;
 
-// Another process that truncates the file while it is mapped kills this one (SIGBUS), as with any mapping.
+// Another process that truncates the file while it is mapped kills this one (SIGBUS), as with any
+// mapping.
 braid_err mapped_open(const char *path, mapped *out, braid_error *error);
 void mapped_close(mapped *m);
 

@@ -18,8 +18,9 @@ braid_err model_file_reserve(model_file *f, uint32_t shards, braid_error *error)
     f->map = calloc(shards, sizeof *f->map);
     f->gguf = calloc(shards, sizeof *f->gguf);
     f->header = calloc(shards, sizeof(safetensors *));
-    return f->map && f->gguf && f->header ? BRAID_OK
-                                          : braid_fail(error, BRAID_MEMORY, "no memory for %u shards", (unsigned)shards);
+    return f->map && f->gguf && f->header
+               ? BRAID_OK
+               : braid_fail(error, BRAID_MEMORY, "no memory for %u shards", (unsigned)shards);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -96,33 +97,26 @@ const model_file_tensor *model_file_find(const model_file *f, const char *name) 
     return found ? *found : NULL;
 }
 
-// Element i and i + width / 2 of each head are at 2i and 2i + 1 in `x`; `each` floats are one element.
-static void undo_pairs(const float *x, size_t elements, size_t width, size_t each, float *out) {
-    for (size_t at = 0; at < elements; at++) {
-        size_t head = at / width * width, i = at % width;
-        size_t from = i < width / 2 ? head + 2 * i : head + 2 * (i - width / 2) + 1;
-        memcpy(out + at * each, x + from * each, each * sizeof *out);
-    }
-}
+// Where element i of a head is among its pairs.
+static size_t pair_of(size_t i, size_t width) { return i < width / 2 ? 2 * i : 2 * (i - width / 2) + 1; }
 
-// The rows of a head are moved within `out` by way of a copy of that head.
-static bool undo_pairs_of_matrix(const weight_matrix *w, size_t width, float *out) {
-    size_t elements = w->rows == 1 ? w->cols : w->rows, each = w->rows == 1 ? 1 : w->cols;
-    float *head = malloc(width * each * sizeof *head);
-    if (!head) return false;
-    for (size_t at = 0; at + width <= elements; at += width) {
-        memcpy(head, out + at * each, width * each * sizeof *head);
-        undo_pairs(head, width, width, each, out + at * each);
+// The elements of a vector, one head after the other.
+static void undo_pairs(float *out, size_t count, size_t width) {
+    float head[MODEL_MAX_HEAD_DIM];
+    for (size_t at = 0; at + width <= count; at += width) {
+        memcpy(head, out + at, width * sizeof *head);
+        for (size_t i = 0; i < width; i++) out[at + i] = head[pair_of(i, width)];
     }
-    free(head);
-    return true;
 }
 
 void model_file_values(const model_file_tensor *t, float *out) {
     const weight_matrix *w = &t->weights;
-    weight_rows(w, 0, w->rows, out);
+    size_t width = t->head_dim;
+    if (!t->rope_pairs || t->vector) weight_rows(w, 0, w->rows, out);
     if (!t->rope_pairs) return;
-    BRAID_ALLOCATED(undo_pairs_of_matrix(w, t->head_dim, out), t->head_dim * w->cols * sizeof *out);
+    if (t->vector) undo_pairs(out, w->cols, width);
+    for (size_t row = 0; row < w->rows && !t->vector; row++)
+        weight_rows(w, row / width * width + pair_of(row % width, width), 1, out + row * w->cols);
 }
 
 bool model_file_has_tokenizer(const model_file *f) {
@@ -133,15 +127,17 @@ bool model_file_has_tokenizer(const model_file *f) {
     return stat(path, &info) == 0;
 }
 
-// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for speed.
+// A directory's embedding may have more rows than the tokenizer has tokens: they are rounded up for
+// speed.
 braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error) {
     *out = NULL;
     if (!f->directory) return gguf_tokenizer(f, out, error);
     if (!model_file_has_tokenizer(f)) return braid_fail(error, BRAID_CONFIG, "%s has no tokenizer.json", f->path);
     braid_err err = tokenizer_open(f->path, out, error);
     if (err || tokenizer_size(*out) <= f->config.vocab) return err;
-    err = braid_fail(error, BRAID_FORMAT, "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model",
-                     f->path, (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
+    err = braid_fail(error, BRAID_FORMAT,
+                     "%s: the tokenizer has %u tokens, the embedding %u rows; they are not of one model", f->path,
+                     (unsigned)tokenizer_size(*out), (unsigned)f->config.vocab);
     tokenizer_free(*out);
     *out = NULL;
     return err;

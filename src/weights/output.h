@@ -1,4 +1,5 @@
-// Files that appear complete or not at all: they are written under a temporary name beside their own and renamed at the end.
+// Files that appear complete or not at all: they are written under a temporary name beside their
+// own and renamed at the end.
 #ifndef BRAID_WEIGHTS_OUTPUT_H
 #define BRAID_WEIGHTS_OUTPUT_H
 

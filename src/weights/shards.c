@@ -48,14 +48,17 @@ braid_err shards_of_index(const json *index, const char *origin, shard_names *ou
     for (const json_value *v = json_first(index, map); v && !err; v = json_next(index, v)) {
         const char *name = json_string(v);
         if (!name || !is_file_name(name))
-            err = braid_fail(error, BRAID_FORMAT, "%s: 'weight_map' has something other than the name of a safetensors file "
-                             "in the same directory", origin);
+            err = braid_fail(error, BRAID_FORMAT,
+                             "%s: 'weight_map' has something other than the name of a safetensors file "
+                             "in the same directory",
+                             origin);
         else if (!add(out, &capacity, name))
             err = braid_fail(error, BRAID_MEMORY, "no memory for the index %s", origin);
     }
     sort(out);
     if (!err && out->count > SHARDS_MAX)
-        err = braid_fail(error, BRAID_LIMIT, "%s: %u files, at most %d are possible", origin, (unsigned)out->count, SHARDS_MAX);
+        err = braid_fail(error, BRAID_LIMIT, "%s: %u files, at most %d are possible", origin, (unsigned)out->count,
+                         SHARDS_MAX);
     if (!err) return BRAID_OK;
     free(out->name);
     *out = (shard_names){0};
@@ -70,10 +73,12 @@ static bool exists(const char *directory, const char *name) {
 static braid_err refuse_missing(const char *directory, braid_error *error) {
     bool pickled = exists(directory, "pytorch_model.bin") || exists(directory, "pytorch_model.bin.index.json");
     if (pickled)
-        return braid_fail(error, BRAID_FORMAT,
-                          "%s has its weights only as pytorch_model.bin, which braid does not read; save it as safetensors",
-                          directory);
-    return braid_fail(error, BRAID_FORMAT, "%s has neither model.safetensors nor model.safetensors.index.json", directory);
+        return braid_fail(
+            error, BRAID_FORMAT,
+            "%s has its weights only as pytorch_model.bin, which braid does not read; save it as safetensors",
+            directory);
+    return braid_fail(error, BRAID_FORMAT, "%s has neither model.safetensors nor model.safetensors.index.json",
+                      directory);
 }
 
 braid_err shards_of_directory(const char *directory, const json *index, shard_names *out, braid_error *error) {
@@ -93,9 +98,11 @@ braid_err shards_of_directory(const char *directory, const json *index, shard_na
         free(out->name);
         *out = (shard_names){0};
         if (complete)
-            return braid_fail(error, BRAID_FORMAT,
-                              "%s has model.safetensors and the files of model.safetensors.index.json; one of them is older, "
-                              "remove it", directory);
+            return braid_fail(
+                error, BRAID_FORMAT,
+                "%s has model.safetensors and the files of model.safetensors.index.json; one of them is older, "
+                "remove it",
+                directory);
     }
     uint32_t capacity = 0;
     return add(out, &capacity, single) ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for a file name");

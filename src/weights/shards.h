@@ -12,11 +12,12 @@ typedef struct shard_names {
     uint32_t count;
 } shard_names;
 
-// The files that an index (model.safetensors.index.json) names. Its tensors are not read: transformers 5.23 reads each file
-// whole, whatever tensors the index has for it. The caller frees out->name.
+// The files that an index (model.safetensors.index.json) names. Its tensors are not read:
+// transformers 5.23 reads each file whole, whatever tensors the index has for it. The caller frees
+// out->name.
 braid_err shards_of_index(const json *index, const char *origin, shard_names *out, braid_error *error);
-// The files with the weights of a directory: model.safetensors, or those of the index. Both complete is refused, because one
-// of them is older; transformers would load model.safetensors.
+// The files with the weights of a directory: model.safetensors, or those of the index. Both
+// complete is refused, because one of them is older; transformers would load model.safetensors.
 braid_err shards_of_directory(const char *directory, const json *index, shard_names *out, braid_error *error);
 
 #endif

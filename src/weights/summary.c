@@ -9,7 +9,8 @@ static uint64_t bytes_of(const model_file_tensor *t) {
 static uint64_t cache_of_block(const model_config *c) { return 2ull * model_head_dim(c) * c->kv_heads; }
 
 void summary_of(const model_file *f, summary *out) {
-    *out = (summary){.gguf = !f->directory, .files = f->shards, .cache_values = cache_of_block(&f->config) * f->config.layers};
+    *out = (summary){
+        .gguf = !f->directory, .files = f->shards, .cache_values = cache_of_block(&f->config) * f->config.layers};
     for (uint32_t i = 0; i < f->shards; i++) out->file_bytes += f->map[i].bytes;
     for (uint32_t i = 0; i < f->count; i++) {
         const model_file_tensor *t = &f->tensor[i];

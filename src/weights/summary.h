@@ -14,7 +14,8 @@ typedef struct summary {
     uint32_t files;
     uint64_t file_bytes, values, bytes;  // of all tensors
     summary_type type[WEIGHT_TYPES];
-    // values of the key-value cache of one token (BSNS, equation 4, with the heads that have keys and values)
+    // values of the key-value cache of one token (BSNS, equation 4, with the heads that have keys
+    // and values)
     uint64_t cache_values;
 } summary;
 
@@ -25,7 +26,8 @@ typedef struct summary_peer {
 } summary_peer;
 
 void summary_of(const model_file *f, summary *out);
-// The part of peer i of `peers`; the first ones have a block more where it does not divide. 0 < peers <= layers.
+// The part of peer i of `peers`; the first ones have a block more where it does not divide. 0 <
+// peers <= layers.
 void summary_of_peer(const model_file *f, uint32_t peers, uint32_t i, summary_peer *out);
 
 #endif

@@ -41,8 +41,9 @@ static braid_err check_values(const writer *w, size_t count) {
     if (w->target->type == WEIGHT_F32) return BRAID_OK;
     for (size_t i = 0; i < count; i++)
         if (!(fabsf(w->values[i]) <= most))
-            return braid_fail(w->error, BRAID_NUMERIC, "the tensor '%s' has the value %g, which %s does not hold; use f32",
-                              w->t->name, (double)w->values[i], weight_type_name(w->target->type));
+            return braid_fail(w->error, BRAID_NUMERIC,
+                              "the tensor '%s' has the value %g, which %s does not hold; use f32", w->t->name,
+                              (double)w->values[i], weight_type_name(w->target->type));
     return BRAID_OK;
 }
 
@@ -55,7 +56,8 @@ static void read_rows(const writer *w, size_t first, size_t count) {
     else
         for (size_t i = 0; i < count; i++)
             weight_rows(m, w->t->vector ? first + i : source_of(w, first + i), 1, w->values + i * w->cols);
-    bool shifted = w->target->shift < 0 || w->target->shift > 0;  // adding zero would change the sign of a negative zero
+    bool shifted = w->target->shift < 0 ||
+                   w->target->shift > 0;  // adding zero would change the sign of a negative zero
     for (size_t i = 0; i < count * w->cols && shifted; i++) w->values[i] += w->target->shift;
     if (!w->t->vector || !reorder) return;
     float *copy = (float *)(void *)w->packed;  // of a vector's elements, which are packed afterwards
@@ -69,7 +71,8 @@ static braid_err copy_rows(const writer *w) {
     if (m->type == WEIGHT_MIXED8) return output_put(w->o, m->data, weight_bytes(m->type, m->rows, m->cols), w->error);
     if (w->t->rope_pairs == w->target->rope_pairs) return output_put(w->o, m->data, m->rows * bytes, w->error);
     braid_err err = BRAID_OK;
-    for (size_t i = 0; i < m->rows && !err; i++) err = output_put(w->o, weight_row(m, source_of(w, i)), bytes, w->error);
+    for (size_t i = 0; i < m->rows && !err; i++)
+        err = output_put(w->o, weight_row(m, source_of(w, i)), bytes, w->error);
     return err;
 }
 
@@ -116,7 +119,7 @@ static braid_err pack_mixed8(const writer *w) {
     return err;
 }
 
-// The transposed matrix as a whole: GPT-2's, whose largest is small.
+// The transposed matrix as a whole. Only GPT-2 has such matrices, and they are small.
 static bool turn(writer *w) {
     const weight_matrix *m = &w->t->weights;
     float *row = malloc((m->cols + 1) * sizeof *row);

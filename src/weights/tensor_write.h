@@ -14,7 +14,8 @@ typedef struct tensor_target {
 
 // Rows and columns of the target.
 void tensor_target_shape(const model_file_tensor *t, const tensor_target *target, size_t *rows, size_t *cols);
-// Rows of the same type are copied byte for byte. BRAID_NUMERIC: a value is not finite, or too large for the type.
+// Rows of the same type are copied byte for byte. BRAID_NUMERIC: a value is not finite, or too
+// large for the type.
 braid_err tensor_write(const model_file_tensor *t, const tensor_target *target, output *o, braid_error *error);
 
 #endif

@@ -73,7 +73,8 @@ static braid_err derive_merges(maker *k) {
         for (size_t cut = 1; cut < token.length && room; cut++) {
             if (((uint8_t)token.at[cut] & 0xc0) == 0x80) continue;  // within a character
             bool both = scored(k, token.at, cut, &ignored) && scored(k, token.at + cut, token.length - cut, &ignored);
-            if (both) room = add_merge(k, &capacity, (merge){{token.at, cut}, {token.at + cut, token.length - cut}, score});
+            if (both)
+                room = add_merge(k, &capacity, (merge){{token.at, cut}, {token.at + cut, token.length - cut}, score});
         }
     }
     if (!room) return braid_fail(k->error, BRAID_MEMORY, "no memory for the merges");
@@ -86,7 +87,8 @@ static braid_err derive_merges(maker *k) {
 static braid_err put_text(const maker *k, json_out *o, const char *key, gguf_text text) {
     char *copy = NULL;
     if (utf8_valid(text.at, text.length) != text.length || memchr(text.at, 0, text.length))
-        return braid_fail(k->error, BRAID_FORMAT, "%s: a token is not UTF-8, so tokenizer.json cannot have it", k->f->path);
+        return braid_fail(k->error, BRAID_FORMAT, "%s: a token is not UTF-8, so tokenizer.json cannot have it",
+                          k->f->path);
     copy = model_file_copy(text.at, text.length);
     if (!copy) return braid_fail(k->error, BRAID_MEMORY, "no memory for a token");
     json_out_string(o, key, copy);
@@ -385,7 +387,8 @@ static braid_err write_generation_config(const maker *k, const char *directory) 
     json_out o = {.pretty = true};
     uint64_t turn;
     uint32_t eos = tokenizer_eos(k->t);
-    bool more = gguf_u64(gguf_find(k->g, "tokenizer.ggml.eot_token_id"), &turn) && turn != eos && turn < k->tokens->count;
+    bool more = gguf_u64(gguf_find(k->g, "tokenizer.ggml.eot_token_id"), &turn) && turn != eos &&
+                turn < k->tokens->count;
     json_out_open(&o, NULL, '{');
     if (tokenizer_bos(k->t) != TOKENIZER_NO_ID) json_out_u64(&o, "bos_token_id", tokenizer_bos(k->t));
     if (eos != TOKENIZER_NO_ID && !more) json_out_u64(&o, "eos_token_id", eos);
@@ -408,7 +411,8 @@ static braid_err check(const maker *k, const char *text, size_t length) {
     tokenizer_free(made);
     if (err || agree) return err;
     return braid_fail(k->error, BRAID_CONFIG,
-                      "%s: a tokenizer.json cannot give the ids of its tokenizer; write a GGUF file instead", k->f->path);
+                      "%s: a tokenizer.json cannot give the ids of its tokenizer; write a GGUF file instead",
+                      k->f->path);
 }
 
 static braid_err choose_kind(maker *k) {
@@ -423,9 +427,11 @@ static braid_err choose_kind(maker *k) {
     k->prefix = flag;
     bool scores = k->scores && k->scores->array && k->scores->type == GGUF_F32 && k->scores->count == k->tokens->count;
     if ((k->spm && scores) || (k->pre && gguf_is_text(model, "gpt2"))) return BRAID_OK;
-    return braid_fail(k->error, BRAID_CONFIG,
-                      "%s: braid writes a tokenizer.json for the tokenizers gpt2 and llama with scores; write a GGUF file "
-                      "instead", k->f->path);
+    return braid_fail(
+        k->error, BRAID_CONFIG,
+        "%s: braid writes a tokenizer.json for the tokenizers gpt2 and llama with scores; write a GGUF file "
+        "instead",
+        k->f->path);
 }
 
 static braid_err write_all(maker *k, const char *directory) {
@@ -447,8 +453,12 @@ braid_err directory_write_tokenizer(const model_file *f, const char *directory, 
     const gguf *g = &f->gguf[0];
     braid_err err = model_file_tokenizer(f, &t, error);
     if (err) return err;
-    maker k = {.g = g, .f = f, .t = t, .tokens = gguf_find(g, "tokenizer.ggml.tokens"),
-               .types = gguf_find(g, "tokenizer.ggml.token_type"), .scores = gguf_find(g, "tokenizer.ggml.scores"),
+    maker k = {.g = g,
+               .f = f,
+               .t = t,
+               .tokens = gguf_find(g, "tokenizer.ggml.tokens"),
+               .types = gguf_find(g, "tokenizer.ggml.token_type"),
+               .scores = gguf_find(g, "tokenizer.ggml.scores"),
                .error = error};
     err = write_all(&k, directory);
     free(k.merges);

@@ -24,7 +24,9 @@ typedef struct maker {
     braid_error *error;
 } maker;
 
-static braid_err no_memory(const maker *k) { return braid_fail(k->error, BRAID_MEMORY, "no memory for the vocabulary"); }
+static braid_err no_memory(const maker *k) {
+    return braid_fail(k->error, BRAID_MEMORY, "no memory for the vocabulary");
+}
 
 static bool is(json_span span, const char *text) {
     return span.length == strlen(text) && memcmp(span.at, text, span.length) == 0;
@@ -144,8 +146,8 @@ static braid_err add_merges(maker *k) {
     return fine ? BRAID_OK : braid_fail(k->error, BRAID_FORMAT, "tokenizer.json: model.merges is malformed");
 }
 
-// Scores in the order of the merges: the token that an earlier merge makes is taken first. Tokens that no merge makes are
-// single characters, or are never made.
+// Scores in the order of the merges: the token that an earlier merge makes is taken first. Tokens
+// that no merge makes are single characters, or are never made.
 static braid_err score_merges(maker *k) {
     vocabulary_out *out = k->out;
     buffer whole = {0};
@@ -189,12 +191,13 @@ static braid_err try_kind(const maker *k, bool *agree) {
     return err;
 }
 
-// The name that llama.cpp gives to the pattern of the pre-tokenizer: the first that gives the same ids.
+// The name that llama.cpp gives to the pattern of the pre-tokenizer: the first that gives the same
+// ids.
 static braid_err choose_pre(const maker *k, bool *agree) {
-    static const char *const names[] = {"gpt-2",       "smollm",         "llama-bpe",   "qwen2",      "dbrx",
-                                        "tekken",      "gpt-4o",         "deepseek-v3", "falcon",     "deepseek-llm",
+    static const char *const names[] = {"gpt-2",          "smollm",      "llama-bpe",   "qwen2",      "dbrx",
+                                        "tekken",         "gpt-4o",      "deepseek-v3", "falcon",     "deepseek-llm",
                                         "deepseek-coder", "chatglm-bpe", "glm4",        "seed-coder", "bailingmoe",
-                                        "qwen35",      "default"};
+                                        "qwen35",         "default"};
     bool ignores = is(k->m.ignore, "true");
     braid_err err = BRAID_OK;
     k->out->v.model = "gpt2";
@@ -255,8 +258,9 @@ static braid_err make(maker *k) {
     err = choose_ends(k);
     if (!err) err = fallback ? choose_spm(k, &agree) : choose_pre(k, &agree);
     if (err || agree) return err;
-    return braid_fail(k->error, BRAID_CONFIG,
-                      "tokenizer.json: no tokenizer of llama.cpp gives the same ids; write a directory instead of a GGUF file");
+    return braid_fail(
+        k->error, BRAID_CONFIG,
+        "tokenizer.json: no tokenizer of llama.cpp gives the same ids; write a directory instead of a GGUF file");
 }
 
 braid_err vocabulary_of_tokenizer(const char *directory, const tokenizer *t, uint32_t rows, vocabulary_out *out,

@@ -13,8 +13,9 @@ typedef struct vocabulary_out {
     int32_t *types;
 } vocabulary_out;
 
-// `directory` has the tokenizer.json that `t` was opened from. There are `rows` tokens in the end, as many as the embedding has
-// rows. BRAID_CONFIG: llama.cpp has no tokenizer that gives the same ids. Free with vocabulary_out_free, also after a failure.
+// `directory` has the tokenizer.json that `t` was opened from. There are `rows` tokens in the end,
+// as many as the embedding has rows. BRAID_CONFIG: llama.cpp has no tokenizer that gives the same
+// ids. Free with vocabulary_out_free, also after a failure.
 braid_err vocabulary_of_tokenizer(const char *directory, const tokenizer *t, uint32_t rows, vocabulary_out *out,
                                   braid_error *error);
 void vocabulary_out_free(vocabulary_out *out);

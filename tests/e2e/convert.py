@@ -29,7 +29,7 @@ def run(*arguments, code=0, text=""):
 
 
 def tokenizer(tokens):
-    """A byte-level BPE whose ids llama.cpp's gpt-2 gives, too."""
+    """A byte-level BPE with the same ids as the pre-tokenizer gpt-2 of llama.cpp."""
     letters = [chr(c) for c in [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]]
     letters += [chr(0x100 + i) for i in range(256 - len(letters))]
     vocab = {t: i for i, t in enumerate(letters)}

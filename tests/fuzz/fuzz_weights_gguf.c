@@ -1,4 +1,5 @@
-// Untrusted GGUF files: no bytes harm the reader; a model that opens has its tensors within the file.
+// Untrusted GGUF files: no bytes harm the reader; a model that opens has its tensors within the
+// file.
 #define _GNU_SOURCE  // memfd_create
 #include "fuzz.h"
 
@@ -32,15 +33,16 @@ static void put_tensors(gguf_out *o, weight_type type) {
         uint64_t shape[2];
         uint32_t dims;
     } tensors[] = {
-        {"token_embd.weight", {DIM, VOCAB}, 2},        {"blk.0.attn_norm.weight", {DIM}, 1},
-        {"blk.0.attn_q.weight", {DIM, DIM}, 2},        {"blk.0.attn_k.weight", {DIM, DIM}, 2},
-        {"blk.0.attn_v.weight", {DIM, DIM}, 2},        {"blk.0.attn_output.weight", {DIM, DIM}, 2},
-        {"blk.0.ffn_norm.weight", {DIM}, 1},           {"blk.0.ffn_gate.weight", {DIM, FFN}, 2},
-        {"blk.0.ffn_up.weight", {DIM, FFN}, 2},        {"blk.0.ffn_down.weight", {FFN, DIM}, 2},
+        {"token_embd.weight", {DIM, VOCAB}, 2}, {"blk.0.attn_norm.weight", {DIM}, 1},
+        {"blk.0.attn_q.weight", {DIM, DIM}, 2}, {"blk.0.attn_k.weight", {DIM, DIM}, 2},
+        {"blk.0.attn_v.weight", {DIM, DIM}, 2}, {"blk.0.attn_output.weight", {DIM, DIM}, 2},
+        {"blk.0.ffn_norm.weight", {DIM}, 1},    {"blk.0.ffn_gate.weight", {DIM, FFN}, 2},
+        {"blk.0.ffn_up.weight", {DIM, FFN}, 2}, {"blk.0.ffn_down.weight", {FFN, DIM}, 2},
         {"output_norm.weight", {DIM}, 1},
     };
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        gguf_out_tensor(o, tensors[i].name, tensors[i].dims == 1 ? WEIGHT_F32 : type, tensors[i].shape, tensors[i].dims);
+        gguf_out_tensor(o, tensors[i].name, tensors[i].dims == 1 ? WEIGHT_F32 : type, tensors[i].shape,
+                        tensors[i].dims);
 }
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {

@@ -1,4 +1,5 @@
-// Untrusted indices of safetensors files: no bytes harm the reader; the names that come out are files of the directory itself.
+// Untrusted indices of safetensors files: no bytes harm the reader; the names that come out are
+// files of the directory itself.
 #include "fuzz.h"
 
 #include "base/rng.h"

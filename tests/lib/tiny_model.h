@@ -25,13 +25,30 @@
 enum { TINY_MOST = 256 };
 
 static inline model_config tiny_llama(void) {
-    return (model_config){.arch = MODEL_LLAMA, .dim = 64, .layers = 3, .heads = 4, .kv_heads = 2, .ffn_dim = 96, .vocab = 128,
-                          .context = 64, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    return (model_config){.arch = MODEL_LLAMA,
+                          .dim = 64,
+                          .layers = 3,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .ffn_dim = 96,
+                          .vocab = 128,
+                          .context = 64,
+                          .rope_theta = 10000,
+                          .norm_eps = 1e-5f,
+                          .tied = true};
 }
 
 static inline model_config tiny_gpt(void) {
-    return (model_config){.arch = MODEL_GPT, .dim = 64, .layers = 2, .heads = 4, .kv_heads = 4, .ffn_dim = 256, .vocab = 96,
-                          .context = 32, .norm_eps = 1e-5f, .tied = true};
+    return (model_config){.arch = MODEL_GPT,
+                          .dim = 64,
+                          .layers = 2,
+                          .heads = 4,
+                          .kv_heads = 4,
+                          .ffn_dim = 256,
+                          .vocab = 96,
+                          .context = 32,
+                          .norm_eps = 1e-5f,
+                          .tied = true};
 }
 
 // The tensors of one safetensors file, which a test may change before it is written.
@@ -52,7 +69,8 @@ static inline void tiny_add(tiny_file *f, const char *name, uint32_t dims, uint6
     assert_in_range(f->count, 0, TINY_MOST - 1);
     safetensors_tensor *t = &f->entry[f->count];
     snprintf(f->name[f->count], sizeof f->name[0], "%s", name);
-    *t = (safetensors_tensor){.name = f->name[f->count], .dtype = SAFETENSORS_F32, .dims = dims, .shape = {first, second}};
+    *t = (safetensors_tensor){
+        .name = f->name[f->count], .dtype = SAFETENSORS_F32, .dims = dims, .shape = {first, second}};
     uint64_t n = tiny_elements(t);
     float *values = f->values[f->count++] = malloc((n + 1) * sizeof *values);
     assert_non_null(values);

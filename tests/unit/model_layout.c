@@ -104,6 +104,73 @@ static void test_gpt_names(void **state) {
     assert_int_equal(model_tensor_count(&gpt), 40);
 }
 
+static const model_config qwen3 = {.arch = MODEL_QWEN3,
+                                   .dim = 64,
+                                   .layers = 2,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 32,
+                                   .ffn_dim = 100,
+                                   .vocab = 256,
+                                   .context = 32,
+                                   .rope_theta = 10000,
+                                   .norm_eps = 1e-5f,
+                                   .qkv_bias = true,
+                                   .o_bias = true};
+
+// As a file stores them: a vector has one row.
+static void expect_listed(const model_config *c, uint32_t i, const char *name, uint32_t rows, uint32_t cols,
+                          bool vector) {
+    model_tensor t;
+    model_tensor_at(c, i, &t);
+    assert_string_equal(t.name, name);
+    assert_int_equal(t.rows, rows);
+    assert_int_equal(t.cols, cols);
+    assert_int_equal(t.vector, vector);
+}
+
+static void test_lists(void **state) {
+    (void)state;
+    assert_int_equal(model_tensor_count(&qwen3), 1 + 2 * 15 + 2);
+    expect_listed(&qwen3, 1, "model.layers.0.input_layernorm.weight", 1, 64, true);
+    expect_listed(&qwen3, 2, "model.layers.0.self_attn.q_proj.weight", 128, 64, false);
+    expect_listed(&qwen3, 4, "model.layers.0.self_attn.v_proj.weight", 64, 64, false);
+    expect_listed(&qwen3, 5, "model.layers.0.self_attn.q_proj.bias", 1, 128, true);
+    expect_listed(&qwen3, 8, "model.layers.0.self_attn.q_norm.weight", 1, 32, true);
+    expect_listed(&qwen3, 10, "model.layers.0.self_attn.o_proj.weight", 64, 128, false);
+    expect_listed(&qwen3, 11, "model.layers.0.self_attn.o_proj.bias", 1, 64, true);
+    expect_listed(&qwen3, 16, "model.layers.1.input_layernorm.weight", 1, 64, true);
+    expect_listed(&qwen3, 32, "lm_head.weight", 256, 64, false);
+    model_tensor t;
+    model_tensor_at(&gpt, 4, &t);
+    assert_true(t.transposed && t.rows == 60 && t.cols == 180);
+}
+
+// The list, and a stage with the whole model, agree; an expert's tensors follow one another.
+static void test_experts(void **state) {
+    (void)state;
+    model_config c = qwen3;
+    c.arch = MODEL_QWEN3_MOE, c.experts = 3, c.experts_used = 2, c.expert_ffn_dim = 24;
+    assert_int_equal(model_tensor_count(&c), 1 + 2 * (13 + 9) + 2);
+    expect_listed(&c, 13, "model.layers.0.mlp.gate.weight", 3, 64, false);
+    expect_listed(&c, 14, "model.layers.0.mlp.experts.0.gate_proj.weight", 24, 64, false);
+    expect_listed(&c, 16, "model.layers.0.mlp.experts.0.down_proj.weight", 64, 24, false);
+    expect_listed(&c, 22, "model.layers.0.mlp.experts.2.down_proj.weight", 64, 24, false);
+    stage *s = open_stage(&c, 0, 2, true);
+    size_t next = 0;
+    for (uint32_t i = 0; i < stage_tensor_count(s); i++) {
+        model_tensor t;
+        model_tensor_at(&c, i, &t);
+        const stage_tensor *own = &stage_tensors(s)[i];
+        assert_string_equal(own->name, t.name);
+        assert_int_equal(own->elements, (size_t)t.rows * t.cols);
+        assert_int_equal(own->offset, next);
+        next += own->elements;
+    }
+    assert_int_equal(next, stage_parameters(s));
+    stage_free(s);
+}
+
 static void test_tensor_stages(void **state) {
     (void)state;
     const uint32_t blocks[] = {0, 2, 1};
@@ -213,6 +280,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_names),
         cmocka_unit_test(test_gpt_names),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_experts),
         cmocka_unit_test(test_tensor_stages),
         cmocka_unit_test(test_first_values),
         cmocka_unit_test(test_first_values_do_not_depend_on_the_split),

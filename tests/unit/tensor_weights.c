@@ -26,14 +26,16 @@ static void test_f16_is_exact(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 1 << 16; h++) {
         float x = half_from_f16((uint16_t)h);
-        if (is_finite_f16((uint16_t)h)) assert_true((double)x <= f16_value((uint16_t)h) && (double)x >= f16_value((uint16_t)h));
+        if (is_finite_f16((uint16_t)h))
+            assert_true((double)x <= f16_value((uint16_t)h) && (double)x >= f16_value((uint16_t)h));
         if (!is_finite_f16((uint16_t)h)) assert_int_equal(isnan(x), (h & 0x3ff) != 0);
         if (!isnan(x)) assert_int_equal(half_to_f16(x), h);
         if (isnan(x)) assert_true(isnan(half_from_f16(half_to_f16(x))));
     }
 }
 
-// Halfway between two neighbours the even one is taken; the next float to either side decides otherwise.
+// Halfway between two neighbours the even one is taken; the next float to either side decides
+// otherwise.
 static void test_f16_rounds_to_the_nearest(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 0x7bff; h++) {
@@ -140,9 +142,12 @@ static void test_mixed8_table_is_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f16_is_exact),          cmocka_unit_test(test_f16_rounds_to_the_nearest),
-        cmocka_unit_test(test_bf16),                  cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_mixed8_keeps_outliers), cmocka_unit_test(test_mixed8_of_extremes),
+        cmocka_unit_test(test_f16_is_exact),
+        cmocka_unit_test(test_f16_rounds_to_the_nearest),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_mixed8_keeps_outliers),
+        cmocka_unit_test(test_mixed8_of_extremes),
         cmocka_unit_test(test_mixed8_table_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

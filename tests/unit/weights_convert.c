@@ -93,7 +93,10 @@ static model_config config_of(model_arch arch) {
     if (row->may_mlp_bias && arch == MODEL_LLAMA) c.mlp_bias = c.qkv_bias = c.o_bias = true;
     if (arch == MODEL_QWEN3) c.head_dim = 32;
     if (arch == MODEL_LLAMA)
-        c.rope = (model_rope){.kind = MODEL_ROPE_LLAMA3, .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
+        c.rope = (model_rope){.kind = MODEL_ROPE_LLAMA3,
+                              .factor = 8,
+                              .low_freq_factor = 1,
+                              .high_freq_factor = 4,
                               .original_context = 8192};
     if (arch == MODEL_QWEN2) c.rope = (model_rope){.kind = MODEL_ROPE_YARN, .factor = 4, .original_context = 32};
     if (row->may_unrotated) model_set_layer(c.unrotated, 3), c.layers = 4;
@@ -115,13 +118,14 @@ static model_config config_of(model_arch arch) {
     return c;
 }
 
-// Directory -> GGUF -> directory -> GGUF: the same model, the same values, and from the second time the same bytes.
+// Directory -> GGUF -> directory -> GGUF: the same model, the same values, and from the second time
+// the same bytes.
 static void test_every_architecture_by_way_of_gguf(void **state) {
     (void)state;
     for (uint32_t arch = 0; arch < MODEL_ARCHS; arch++) {
         char name[4][32];
-        for (int i = 0; i < 4; i++) snprintf(name[i], sizeof name[i], "%s-%d%s", model_row_of((model_arch)arch)->type, i,
-                                             i % 2 ? ".gguf" : "");
+        for (int i = 0; i < 4; i++)
+            snprintf(name[i], sizeof name[i], "%s-%d%s", model_row_of((model_arch)arch)->type, i, i % 2 ? ".gguf" : "");
         model_config c = config_of((model_arch)arch);
         write_model(name[0], &c, arch);
         convert(name[0], name[1], WEIGHT_F32);
@@ -213,7 +217,7 @@ static void test_refusals(void **state) {
     assert_int_equal(bytes, 1);
 }
 
-// What fails halfway leaves nothing behind.
+// A conversion that fails halfway leaves nothing behind.
 static void test_values_that_do_not_fit(void **state) {
     (void)state;
     model_config c = tiny_llama();

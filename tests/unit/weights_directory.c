@@ -90,8 +90,10 @@ static void put_shards(const char *directory) {
     char index[1024];
     tiny_put_weights(directory, "model-00001-of-00002.safetensors", &file, 0, 5, NULL, 0);
     tiny_put_weights(directory, "model-00002-of-00002.safetensors", &file, 5, file.count - 5, NULL, 0);
-    snprintf(index, sizeof index, "{\"weight_map\": {\"a\": \"model-00002-of-00002.safetensors\", \"%s\": "
-             "\"model-00002-of-00002.safetensors\", \"b\": \"model-00001-of-00002.safetensors\"}}", file.entry[0].name);
+    snprintf(index, sizeof index,
+             "{\"weight_map\": {\"a\": \"model-00002-of-00002.safetensors\", \"%s\": "
+             "\"model-00002-of-00002.safetensors\", \"b\": \"model-00001-of-00002.safetensors\"}}",
+             file.entry[0].name);
     tiny_put_text(directory, "model.safetensors.index.json", index);
 }
 
@@ -108,7 +110,7 @@ static void test_shards(void **state) {
     // both forms at once: transformers would silently load the single file
     tiny_put_weights("shards", "model.safetensors", &file, 0, file.count, NULL, 0);
     open_fails("shards", BRAID_FORMAT, "one of them is older");
-    // an index whose files are gone is no contradiction
+    // an index of missing files is no contradiction
     unlink("shards/model-00002-of-00002.safetensors");
     m = open_model("shards");
     assert_all_values(m, &file);
@@ -215,7 +217,8 @@ static void test_bad_tensors(void **state) {
     model_file_close(open_model("bad"));
     file.entry[up].shape[0] = 64, file.entry[up].shape[1] = 96;
     tiny_put_weights("bad", "model.safetensors", &file, 0, count, NULL, 0);
-    open_fails("bad", BRAID_FORMAT, "'model.layers.1.mlp.up_proj.weight' has the shape [64, 96], config.json says [96, 64]");
+    open_fails("bad", BRAID_FORMAT,
+               "'model.layers.1.mlp.up_proj.weight' has the shape [64, 96], config.json says [96, 64]");
     tiny_free(&file);
 }
 
@@ -237,7 +240,8 @@ static void test_bad_files(void **state) {
     free(data);
     tiny_put_text("bad", "config.json", "{\"model_type\": \"bert\"}");
     open_fails("bad", BRAID_FORMAT, "'model_type' is bert");
-    tiny_put_text("bad", "config.json", "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\"}}");
+    tiny_put_text("bad", "config.json",
+                  "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\"}}");
     open_fails("bad", BRAID_CONFIG, "'quantization_config' says gptq");
     unlink("bad/config.json");
     open_fails("bad", BRAID_FORMAT, "has no config.json");
@@ -255,7 +259,8 @@ static void test_templates(void **state) {
     assert_string_equal(model_file_chat_template(m), "key \xc3\xa9");
     model_file_close(m);
     tiny_put_text("chat", "tokenizer_config.json",
-                  "{\"chat_template\": [{\"name\": \"tool\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"d\"}]}");
+                  "{\"chat_template\": [{\"name\": \"tool\", \"template\": \"t\"}, {\"name\": \"default\", "
+                  "\"template\": \"d\"}]}");
     m = open_model("chat");
     assert_string_equal(model_file_chat_template(m), "d");
     model_file_close(m);
@@ -296,13 +301,13 @@ static size_t resident(const model_file_tensor *t, size_t page) {
     return held;
 }
 
-// Opening a model and reading one block leaves the other blocks' pages on the disk. A file system in memory has them all in
-// memory, and says nothing.
+// Opening a model and reading one block leaves the other blocks' pages on the disk. A file system
+// in memory has them all in memory, and says nothing.
 static void test_only_what_is_read_is_loaded(void **state) {
     (void)state;
     model_config c = tiny_llama();
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    c.dim = 512, c.ffn_dim = 4096;
+    c.dim = 256, c.ffn_dim = 2048;
     tiny_fill(&file, &c, 11);
     tiny_write("large", &c, &file);
     tiny_free(&file);
@@ -332,8 +337,16 @@ static void test_only_what_is_read_is_loaded(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, tiny_setup, tiny_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_one_file),   TEST(test_half_types), TEST(test_shards),    TEST(test_spellings), TEST(test_tied),
-        TEST(test_alias),      TEST(test_bad_tensors), TEST(test_bad_files), TEST(test_templates), TEST(test_latest),
+        TEST(test_one_file),
+        TEST(test_half_types),
+        TEST(test_shards),
+        TEST(test_spellings),
+        TEST(test_tied),
+        TEST(test_alias),
+        TEST(test_bad_tensors),
+        TEST(test_bad_files),
+        TEST(test_templates),
+        TEST(test_latest),
         TEST(test_only_what_is_read_is_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,8 @@ static void test_keys_and_tensors(void **state) {
     free(data);
 }
 
-// Every cut is refused, except one within the padding behind the last tensor, which llama.cpp does not need either.
+// Every cut is refused, except one within the padding behind the last tensor, which llama.cpp does
+// not need either.
 static void test_truncated(void **state) {
     (void)state;
     size_t bytes;
@@ -251,8 +252,11 @@ static void llama_keys(gguf_out *o, const char *skipped) {
     static const struct {
         const char *name;
         uint32_t value;
-    } counts[] = {{"llama.context_length", 64}, {"llama.embedding_length", 32}, {"llama.block_count", 2},
-                  {"llama.feed_forward_length", 48}, {"llama.attention.head_count", 4}};
+    } counts[] = {{"llama.context_length", 64},
+                  {"llama.embedding_length", 32},
+                  {"llama.block_count", 2},
+                  {"llama.feed_forward_length", 48},
+                  {"llama.attention.head_count", 4}};
     *o = (gguf_out){0};
     gguf_out_begin(o);
     gguf_out_text(o, "general.architecture", "llama", 5);
@@ -266,9 +270,9 @@ static const gguf_facts facts = {.vocab = 100, .tied = true};
 
 static void test_configs(void **state) {
     (void)state;
-    static const char *const needed[] = {"llama.context_length", "llama.embedding_length", "llama.block_count",
-                                         "llama.feed_forward_length", "llama.attention.head_count",
-                                         "llama.attention.layer_norm_rms_epsilon"};
+    static const char *const needed[] = {"llama.context_length",       "llama.embedding_length",
+                                         "llama.block_count",          "llama.feed_forward_length",
+                                         "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"};
     gguf_out o;
     model_config c;
     braid_error error = {0};
@@ -324,7 +328,8 @@ static void test_unknown_configs(void **state) {
     assert_text_holds(error.text, "'llama.attention.value_length' is not attention.key_length");
 }
 
-// rope_freqs.weight has the factors of LLaMA 3.1; other factors are refused, and all ones mean none.
+// rope_freqs.weight has the factors of LLaMA 3.1; other factors are refused, and all ones mean
+// none.
 static void test_rope_factors(void **state) {
     (void)state;
     gguf_out o;
@@ -332,8 +337,8 @@ static void test_rope_factors(void **state) {
     braid_error error = {0};
     float factors[32];
     c.dim = 256, c.heads = 4;
-    c.rope = (model_rope){.kind = MODEL_ROPE_LLAMA3, .factor = 32, .low_freq_factor = 1, .high_freq_factor = 4,
-                          .original_context = 8192};
+    c.rope = (model_rope){
+        .kind = MODEL_ROPE_LLAMA3, .factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192};
     gguf_rope_factors(&c, factors);
     assert_true(factors[0] >= 1 && factors[0] <= 1);
     assert_true(factors[31] >= 32 && factors[31] <= 32);
@@ -354,7 +359,8 @@ static void test_rope_factors(void **state) {
 
 // ---- shards
 
-static void put_shard(const char *path, const char *name, uint32_t number, uint32_t count, uint32_t total, uint32_t alignment) {
+static void put_shard(const char *path, const char *name, uint32_t number, uint32_t count, uint32_t total,
+                      uint32_t alignment) {
     gguf_out o = {0};
     size_t bytes;
     gguf_out_begin(&o);
@@ -399,11 +405,16 @@ static void test_shards(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, tiny_setup, tiny_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys_and_tensors), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_versions),         cmocka_unit_test(test_doubles),
-        cmocka_unit_test(test_tensors),          cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_names_and_arrays), cmocka_unit_test(test_configs),
-        cmocka_unit_test(test_unknown_configs),  cmocka_unit_test(test_rope_factors),
+        cmocka_unit_test(test_keys_and_tensors),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_doubles),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_names_and_arrays),
+        cmocka_unit_test(test_configs),
+        cmocka_unit_test(test_unknown_configs),
+        cmocka_unit_test(test_rope_factors),
         TEST(test_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
