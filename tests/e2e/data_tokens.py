@@ -97,6 +97,9 @@ def main():
         swarm = Braid("up", tuned, "--relays", "4", "--from", saved, "--kill", "any@iteration:3/weight", "--kill", "stage:2@iteration:6")
         expect(swarm.weights() == one, "a swarm from the model, with kills, has other weights in the end")
         expect(solo(tuned, 12, "--from", saved, "--threads", "2") == one, "two threads")
+        gguf = os.path.join(directory, "saved.gguf")
+        subprocess.run([PROGRAM, "convert", saved, gguf, "--to", "f32"], check=True, capture_output=True, env={**os.environ, "BRAID_CONFIG": "/dev/null"})
+        expect(solo(tuned, 12, "--from", gguf) == one, "the same model as a GGUF file has other weights in the end")
 
         with open(os.path.join(directory, "plain.txt"), "a", encoding="utf-8") as file:
             file.write("\nand one line more")
