@@ -17,7 +17,8 @@ braid_err swarm_prepare_data(swarm *s, braid_error *error) {
     train_data *data = NULL;
     braid_err err = start_model_make(s->settings.run, &host, s->settings.model, error);
     if (err || !s->settings.run->tokenizer[0]) return err;
-    const run_data_config texts = {.run = s->settings.run, .threads = s->machine.processors, .describes = true, .host = host};
+    const run_data_config texts = {
+        .run = s->settings.run, .threads = s->machine.processors, .describes = true, .host = host};
     err = run_data_open(&texts, &data, error);
     train_data_free(data);
     return err;
