@@ -201,6 +201,10 @@ static const char *const all_flags[] = {
     "systems", "temperature", "tests", "text", "threads", "timing", "tokens", "top-k", "top-p", "trace",
     "train", "upload-share", "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup",
     "weights", "whole", "whole-share",
+    // models: chat, convert, eval, generate, inspect
+    "cache-f16", "choices", "context", "details", "exact", "frequency-penalty", "ignore-end", "min-p",
+    "most-tokens", "once", "presence-penalty", "prompt-file", "repeat-penalty", "shard-size", "show-prompt",
+    "stop", "stride", "system", "template", "tensors", "timings", "to", "together", "variables", "window",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
