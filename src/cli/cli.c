@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "node/run_data.h"
 #include "train/run.h"
 
 #include <errno.h>
@@ -20,8 +21,9 @@ int cli_complain(int code, const char *verb, const char *format, ...) {
     return code;
 }
 
-braid_err cli_load_run(const char *path, run_config *out, braid_error *error) {
-    return cli_has_baselines ? run_config_load_with_baselines(path, out, error) : run_config_load(path, out, error);
+braid_err cli_load_run(const char *path, const char *from, run_config *out, braid_error *error) {
+    const run_readers readers = run_data_readers(from);
+    return cli_has_baselines ? run_config_load_with_baselines(path, &readers, out, error) : run_config_load(path, &readers, out, error);
 }
 
 // 0, or the error number that prevents writing.

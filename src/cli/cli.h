@@ -55,7 +55,8 @@ int cli_complain(int code, const char *verb, const char *format, ...) __attribut
 
 // run_config_load, with baselines if the program has them.
 struct run_config;
-braid_err cli_load_run(const char *path, struct run_config *out, braid_error *error);
+// `from`: the model of --from; NULL: none.
+braid_err cli_load_run(const char *path, const char *from, struct run_config *out, braid_error *error);
 
 // Checks before any computation whether --flag's file can be written. An existing file is
 // unchanged, and no new file remains. NULL: no file was requested. False: the error was printed.

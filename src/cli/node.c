@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
+    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory;
     bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
@@ -133,6 +133,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to start a run); the leader prints the whole command");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
+    if (*role == NODE_RELAY && f->from) return braid_fail(error, BRAID_ARGUMENT, "a relay gets the weights from the run; leave out --from, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a standby replica; leave out --lead, --data and --shadow");
@@ -160,7 +161,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err && f->beside) err = beside_read(f, config, error);
     if (err || !f->run) return err;
     config->run = run;
-    err = cli_load_run(f->run, run, error);
+    err = cli_load_run(f->run, f->from, run, error);
     if (!err && f->continues && !run->checkpoint[0]) err = braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", f->run);
     if (!err && run->private_data > 0 && !f->identity && !f->supervised)
         err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: with private data (data.private) a peer must keep its identity across restarts");
@@ -231,6 +232,7 @@ int cli_node(int argc, char **argv) {
         {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew applies only to the log (braid up starts its processes so)"},
         {"data", OPTION_SWITCH, &f.data, .help = "join as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
+        {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "with --lead and --data: start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same", .fallback = "model.from of the run, else the seed"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: relays needed before the run starts", .max = WIRE_MAX_MEMBERS, .fallback = "one per stage"},

@@ -158,7 +158,7 @@ static bool put_plan(const plan *p) {
 
 static int show(plan *p, const char *path) {
     braid_error error = {0};
-    if (cli_load_run(path, &p->run, &error)) return cli_complain(CLI_USAGE, "plan", "%s", error.text);
+    if (cli_load_run(path, NULL, &p->run, &error)) return cli_complain(CLI_USAGE, "plan", "%s", error.text);
     if (!p->flags.max_memory) p->flags.max_memory = p->run.max_memory;
     if (measure(p, &error)) return cli_complain(CLI_FAILED, "plan", "%s", error.text);
     if (!p->flags.json)

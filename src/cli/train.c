@@ -4,6 +4,8 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "node/clock.h"
+#include "node/run_data.h"
+#include "node/start_model.h"
 #include "node/stop.h"
 #include "train/run.h"
 #include "train/run_notes.h"
@@ -23,13 +25,14 @@ typedef struct train_flags {
     bool solo, json, anew, continues;
     uint64_t threads, iterations, max_memory;
     uint64_t stop_within_ns;
-    const char *resume, *save;
+    const char *resume, *from, *save;
     machine machine;
 } train_flags;
 
 typedef struct train_view {
     const run_config *run;
     report *report;
+    char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     char unsaved[512];  // why the last checkpoint could not be written
     // Limit of an orderly end, and the time of its request (0: none).
     uint64_t within_ns, asked_ns;
@@ -124,55 +127,62 @@ static void show_end(const train_view *view, const solo_result *result, const ch
 
 static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
 
+static bool is_stopped(void *context) {
+    (void)context;
+    return stop_requested() != 0;
+}
+
 static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
 
-static int train_run(const run_config *run, const train_data *data, const train_flags *flags) {
-    train_view view = {.run = run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
-    if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
+static int train_run(train_view *view, const train_data *data, const train_flags *flags) {
+    const run_config *run = view->run;
     solo_config config = {.run = run,
                           .data = data,
                           .threads = (unsigned)flags->threads,
                           .resume = flags->resume,
+                          .model = view->model[0] ? view->model : NULL,
                           .anew = flags->anew,
                           .continues = flags->continues,
                           .until = flags->iterations,
                           .usable_bytes = flags->machine.memory_bytes,
-                          .context = &view,
+                          .context = view,
                           .tell = show,
                           .wish = wish};
     solo_result result = {0};
     braid_error error = {0};
-    allowance_tell(view.report, &flags->machine, run->max_memory);
-    run_notes(run, train_data_bytes(data), show_note, &view);
+    allowance_tell(view->report, &flags->machine, run->max_memory);
+    run_notes(run, train_data_size(data), show_note, view);
     double start = seconds_now();
     braid_err err = run->checkpoint[0] ? allowance_files(&flags->machine, ALLOWANCE_SOLO_FILES, &error) : BRAID_OK;
     if (!err) err = solo_run(&config, &result, &error);
-    if (!err || result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_now() - start);
-    report_free(view.report);
+    if (!err || result.begun) show_end(view, &result, err ? error.text : NULL, seconds_now() - start);
+    report_free(view->report);
     if (err) return cli_complain(code_of(err), "train", "%s", error.text);
     if (result.abandoned) return cli_complain(CLI_FAILED, "train", "a second request ended it at once; nothing was saved after the newest checkpoint");
-    return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view.unsaved) : CLI_OK;
+    return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view->unsaved) : CLI_OK;
 }
 
 static int train_file(const char *path, const train_flags *flags) {
     static run_config run;  // too large for the stack
     braid_error error = {0};
-    const char *texts[RUN_MAX_TEXTS];
     train_data *data = NULL;
-    braid_err err = cli_load_run(path, &run, &error);
+    braid_err err = cli_load_run(path, flags->from, &run, &error);
     if (!err && flags->save &&
         snprintf(run.checkpoint, sizeof run.checkpoint, "%s", flags->save) >= (int)sizeof run.checkpoint)
         err = braid_fail(&error, BRAID_LIMIT, "the path given to --save is too long");
     if (flags->max_memory) run.max_memory = flags->max_memory;
-    for (uint32_t i = 0; i < run.text_count && !err; i++) texts[i] = run.text[i];
     if (!err) err = run_config_has_all_texts(&run, &error);
-    const train_shares shares = {run.slots, run.microbatches};
-    if (!err && run.private_data > 0) err = train_data_open_shares(texts, run.text_count, &shares, run.holdout, run.tokens, &data, &error);
-    else if (!err) err = train_data_open(texts, run.text_count, run.holdout, run.tokens, &data, &error);
     if (err) return cli_complain(CLI_USAGE, "train", "%s", error.text);
-    int code = train_run(&run, data, flags);
+    train_view view = {.run = &run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
+    if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
+    const place_host host = {.context = &view, .note = show_note, .stopped = is_stopped};
+    const run_data_config texts = {.run = &run, .threads = (unsigned)flags->threads, .describes = true, .host = host};
+    err = start_model_make(&run, &host, view.model, &error);
+    if (!err) err = run_data_open(&texts, &data, &error);
+    if (err) report_free(view.report);
+    int code = err ? cli_complain(err == BRAID_STATE ? CLI_FAILED : CLI_USAGE, "train", "%s", error.text) : train_run(&view, data, flags);
     train_data_free(data);
     return code;
 }
@@ -194,6 +204,8 @@ int cli_train(int argc, char **argv) {
         {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done",
          .fallback = "the run's value"},
         {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "resume from this checkpoint, also one of a swarm"},
+        {"from", OPTION_TEXT, &flags.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file",
+         .fallback = "model.from of the run, else the seed"},
         {"anew", OPTION_SWITCH, &flags.anew, .help = "start even if the checkpoint directory has newer checkpoints; those are moved to a folder set-aside-N in it"},
         {"continue", OPTION_SWITCH, &flags.continues, .help = "resume from the run's newest checkpoint in its directory; without one, start the run, from --resume if given"},
         {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "directory for checkpoints",

@@ -211,7 +211,7 @@ static int swarm_run(swarm *s) {
     s->report = report_new(s->settings.style, stdout);
     allowance_tell(s->report, &s->machine, s->settings.max_memory);
     if (*s->memory_note) swarm_note(s, s->memory_note);
-    if (swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
+    if (swarm_prepare_data(s, &error) || swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);
         swarm_done(s);
     } else {
@@ -229,7 +229,7 @@ static int swarm_run(swarm *s) {
 
 typedef struct up_flags {
     option_list kill, late;
-    const char *chaos, *resume, *log, *trace, *measure;
+    const char *chaos, *resume, *from, *log, *trace, *measure;
     uint64_t stop_within_ns, relays, shadows, threads, capacity, max_memory, voters, carried;
     bool json, anew, continues;
 } up_flags;
@@ -246,7 +246,7 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
 enum { FILES_A_CHILD = 3, OWN_FILES = 16 };
 
 // Checked before any child is started: libuv spins or aborts if descriptors run out midway.
-static braid_err files_reserve(const swarm *s, braid_error *error) {
+static braid_err descriptors_reserve(const swarm *s, braid_error *error) {
     struct rlimit files;
     rlim_t wanted = FILES_A_CHILD * (s->settings.data_peers + s->settings.relays) + OWN_FILES;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return BRAID_OK;
@@ -259,12 +259,12 @@ static braid_err files_reserve(const swarm *s, braid_error *error) {
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->settings.program;
-    *s = (swarm){.settings = {.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows,
+    *s = (swarm){.settings = {.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows,
                               .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues,
                               .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO}};
     if (uv_exepath(s->settings.program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
     braid_err err = swarm_keep_description(s, path, error);
-    if (!err) err = cli_load_run(s->settings.run_path, run, error);
+    if (!err) err = cli_load_run(s->settings.run_path, f->from, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;
@@ -285,7 +285,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
                           run->stages, run->stages - 1);
     machine_look(&s->machine);
     allowance_swarm_exceeds(&s->machine, run, s->settings.data_peers, s->settings.relays, f->capacity, f->max_memory ? f->max_memory : run->max_memory, s->memory_note, sizeof s->memory_note);
-    err = files_reserve(s, error);
+    err = descriptors_reserve(s, error);
     return err ? err : chaos_fill(s, f, run, error);
 }
 
@@ -305,6 +305,7 @@ int cli_up(int argc, char **argv) {
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that each process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value"},
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit of each process for weights, optimizer and microbatches", .fallback = "no limit"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "resume from this checkpoint"},
+        {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file", .fallback = "model.from of the run, else the seed"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "start even if the checkpoint directory has newer checkpoints; those are moved to a folder set-aside-N in it"},
         {"continue", OPTION_SWITCH, &f.continues, .help = "resume from the run's newest checkpoint in checkpoint.dir; without one, start the run, from --resume if given"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and those of the other data peers in PATH.data2 and so on", .fallback = "no file"},

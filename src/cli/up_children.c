@@ -183,7 +183,10 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
         argument_text(a, "--identity", a->key);
     }
     if (role != CHILD_RELAY) argument_log(s, c, a);
-    argument_text(a, "--resume", s->settings.resume);
+    // a relay on this machine need not fetch the model's weights
+    const swarm_settings *set = &s->settings;
+    argument_text(a, "--resume", role == CHILD_RELAY && !set->resume && *set->model ? set->model : set->resume);
+    if (role != CHILD_RELAY) argument_text(a, "--from", set->from);
     if (s->settings.continues && role != CHILD_RELAY) argument_add(a, "--continue");
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", ticket_for_joiner(s));

@@ -11,6 +11,7 @@
 #include "cli/up_restart.h"
 #include "node/fault.h"
 #include "node/measure.h"
+#include "train/files.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -175,7 +176,9 @@ typedef struct swarm_hooks {
 // The parameters of the run and of its children, set before the start.
 typedef struct swarm_settings {
     report_style style;
-    const char *run_path, *resume, *log, *trace, *measure;
+    const char *run_path, *resume, *from, *log, *trace, *measure;
+    struct run_config *run;
+    char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     bool private_data;
     bool elastic;               // ... and the run continues without a data peer after a while
     bool anew;                  // newer checkpoints are set aside
@@ -366,5 +369,8 @@ bool losses_know_takeover(const swarm *s, const report_event *news);
 // Prints at the end one line per loss, with the repairs that it caused. Prints nothing with --json,
 // which has the events.
 void losses_tell(const swarm *s);
+
+// up_data.c
+braid_err swarm_prepare_data(swarm *s, braid_error *error);
 
 #endif

@@ -49,6 +49,7 @@ tensor_attention stage_attention(const stage *s, uint32_t block, const block_mem
     if (!m) return a;
     const layout_block *b = &s->layout.block[block];
     a.rope = rope_of(s, layer);
+    a.first = s->documents;
     a.window = model_layer_windowed(c, layer) ? c->window : 0;
     a.maximum = m->softmax_maximum;
     a.inverse = m->softmax_inverse;

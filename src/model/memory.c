@@ -100,6 +100,7 @@ static stash_view cut_stash(const stage *s, cutter *c) {
     stash_view v = {0};
     size_t activation = s->rows * s->config.dim;
     v.header = cut_bytes(c, sizeof *v.header);
+    if (s->shape.documents) v.documents = cut_numbers(c, s->rows);
     if (s->shape.ends) {
         v.tokens = cut_bytes(c, s->rows * sizeof *v.tokens);
         v.targets = cut_bytes(c, s->rows * sizeof *v.targets);

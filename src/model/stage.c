@@ -91,6 +91,7 @@ static size_t activation_bytes(const stage *s) { return s->rows * s->config.dim 
 // x NULL: from the stash's tokens.
 static void body_forward(stage *s, const stash_view *v, const float *x, float *y) {
     uint32_t blocks = s->layout.blocks;
+    s->documents = v->documents;
     float *first = blocks ? stage_block_memory(s, &v->body, 0).x : y;
     if (s->shape.ends)
         ends_embed(s, v->tokens, first);
@@ -111,6 +112,7 @@ typedef struct descent {
 } descent;
 
 static descent descent_new(stage *s, const stash_view *v, const float *dy, float *dx) {
+    s->documents = v->documents;
     return (descent){s, v, dy, s->shape.ends ? v->body.d_embedding : dx};
 }
 
@@ -143,6 +145,20 @@ static void body_claim(stage *s, const stash_view *v, stage_phase phase) {
 
 static bool body_holds(const stage *s, const stash_view *v, stage_phase phase) {
     return !s->shape.recompute || (s->body_phase == phase && s->body_ticket == v->header->ticket);
+}
+
+bool stage_documents_valid(const stage_shape *shape, const uint32_t *first) {
+    for (size_t i = 0; i < (size_t)shape->sequences * shape->tokens; i++) {
+        uint32_t position = (uint32_t)(i % shape->tokens);
+        if (first[i] != position && (position == 0 || first[i] != first[i - 1])) return false;
+    }
+    return true;
+}
+
+void stage_set_documents(stage *s, void *stash, const uint32_t *first) {
+    stash_view v = stage_stash_view(s, stash);
+    BRAID_ASSERT(s->shape.documents);
+    memcpy(v.documents, first, s->rows * sizeof *first);
 }
 
 void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x, float *y) {

@@ -35,6 +35,7 @@ typedef struct stage_shape {
     bool ends;                        // stage 0: embedding, final norm, head, loss
     uint32_t sequences, tokens;       // of one microbatch
     bool recompute;                   // keep only the input; recompute the rest before the input gradient
+    bool documents;  // attention ends where a token's document begins (stage_set_documents)
     bool fastest;  // use the processor's fastest products; the bits may differ (tensor/gemm.h)
 } stage_shape;
 
@@ -68,6 +69,11 @@ size_t stage_stash_bytes(const stage *s);          // of one microbatch
 size_t stage_work_bytes(const stage *s);           // the work area, allocated once in stage_new
 size_t stage_activation_elements(const stage *s);  // rows * dim
 
+// With shape.documents, before stage_forward on the same stash: first[rows], for each token the
+// position in its sequence where its document begins. stage_documents_valid must hold.
+void stage_set_documents(stage *s, void *stash, const uint32_t *first);
+// True if each of `first` is the token's own position or that of the token before it.
+bool stage_documents_valid(const stage_shape *shape, const uint32_t *first);
 // tokens[rows] -> y[rows, dim] for stage 0; x[rows, dim] -> y[rows, dim] otherwise (the unused
 // input is NULL). stash: stage_stash_bytes, aligned to 64 bytes, any content; it belongs to this
 // microbatch until its weight gradient. Tokens are below the vocabulary. The arrays of one call do

@@ -59,6 +59,7 @@ typedef struct stash_view {
     float *d_head;                       // [vocab, dim]; NULL with recomputation
     float *d_norm, *d_norm_bias;         // [dim]
     float *x, *dy;                       // [rows, dim] with recomputation (x: except in stage 0)
+    uint32_t *documents;                 // [rows] with shape.documents
     stage_body body;                     // without
 } stash_view;
 
@@ -137,6 +138,7 @@ struct stage {
     // [rows, q_dim] gradient of the attention's output. It is `narrow` only where rows have the
     // same width: a chain writes these of some rows before it reads `narrow` of others.
     float *d_attention;
+    const uint32_t *documents;  // of the microbatch under way; NULL: attention over whole sequences
     stage_rotation rotation[2];  // the second is of layers with a rotation of their own
     float *packed;               // packed weights of one product, or of all products of a chain
     stage_norms norms;

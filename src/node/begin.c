@@ -143,7 +143,7 @@ static void say_note(void *context, const char *text) { node_note(context, "%s",
 static void tell_notes(node *n) {
     char text[RUN_NOTE];
     if (n->start.goes_on) return;
-    run_notes(&n->run, train_data_bytes(n->data), say_note, n);
+    run_notes(&n->run, train_data_size(n->data), say_note, n);
     if (jobs_rate_jumps(n->jobs, text)) node_note(n, "%s", text);
 }
 
@@ -156,8 +156,9 @@ braid_err node_begin(node *n, braid_error *error) {
     if (n->config.role == NODE_LEADER) tell_notes(n);
     n->phase = NODE_RUNNING;
     char text[CHECKPOINT_NOTE];
-    if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
-    if (n->config.role == NODE_LEADER && jobs_start_lacks_moments(n->jobs, text)) node_note(n, "%s", text);
+    bool resumes = n->config.resume != n->start.model && !(run_has_model(&n->run) && jobs_start_version(n->jobs) == 0);
+    if (resumes && jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
+    if (resumes && n->config.role == NODE_LEADER && jobs_start_lacks_moments(n->jobs, text)) node_note(n, "%s", text);
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;

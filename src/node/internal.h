@@ -81,6 +81,7 @@ typedef struct node_start {
     bool goes_on;            // NODE_LEADER: the run of the log that was found continues
     bool nothing;            // NODE_LEADER: the checkpoint to continue from already completes the run
     char resume[FILES_MAX_PATH];  // the checkpoint that `continues` found
+    char model[FILES_MAX_PATH];   // the checkpoint of the model that the run starts from; "": none
 } node_start;
 
 // links.c: the search for the leader.

@@ -43,6 +43,13 @@ static braid_err start_open(jobs *j, braid_error *error) {
 
 bool jobs_threads_refused(const jobs *j, char *note) { return tensor_pool_refused(j->pool, j->config.threads, note); }
 
+static braid_err begin_saver(jobs *j, braid_error *error) {
+    const run_config *run = j->config.run;
+    saver_config config = {.directory = j->config.save, .model = &run->model, .split = j->split, .run = j->config.run_hash, .recipe = &run->recipe};
+    if (j->config.data) config.files = train_data_carried(j->config.data, &config.file_count);
+    return saver_new(&config, &j->saver, error);
+}
+
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     jobs *j = calloc(1, sizeof *j);
     if (!j) return braid_fail(error, BRAID_MEMORY, "no memory for the jobs");
@@ -53,7 +60,7 @@ braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
     braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &j->pool, error);
     if (!err) err = start_open(j, error);
-    if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash, .recipe = &config->run->recipe}, &j->saver, error);
+    if (!err && config->saves) err = begin_saver(j, error);
     if (err) {
         jobs_free(j);
         return err;
@@ -158,10 +165,11 @@ static void find_saved(jobs *j, const job *work, job_result *result) {
 // Initialises the worker's own stage from the seed or from a checkpoint.
 static void state_init(jobs *j, const job *work, job_result *result) {
     bool loaded = j->untouched && checkpoint_version(j->start) == work->version;
-    checkpoint *from = work->version == 0 || loaded ? NULL : checkpoint_at(j, work->version);
+    bool seeded = work->version == 0 && !run_has_model(j->config.run);
+    checkpoint *from = seeded || loaded ? NULL : checkpoint_at(j, work->version);
     j->untouched = false;
     if (from && !worker_load(j->worker, from, &j->why)) loaded = true;
-    if (work->version == 0 || loaded) worker_run(j->worker, work, &j->access, result);
+    if (seeded || loaded) worker_run(j->worker, work, &j->access, result);
     else result->failed = true;
 }
 

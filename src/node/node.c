@@ -7,6 +7,9 @@
 #include "node/internal.h"
 #include "node/log_thread.h"
 #include "node/plan.h"
+#include "node/run_data.h"
+#include "node/start_model.h"
+#include "node/stop.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_claim.h"
 
@@ -17,18 +20,24 @@
 #include <string.h>
 #include <sys/mman.h>
 
+static void say_note(void *context, const char *text) { node_note(context, "%s", text); }
+
+static bool is_stopped(void *context) {
+    const node *n = context;
+    return n->config.signals && stop_requested() != 0;
+}
+
 static braid_err open_data(node *n, braid_error *error) {
-    const char *paths[RUN_MAX_TEXTS];
     uint32_t count = n->run.text_count, own = n->config.share;
-    for (uint32_t i = 0; i < count; i++) paths[i] = n->run.text[i];
     if (n->run.private_data == 0 && own != 0)
         return braid_fail(error, BRAID_ARGUMENT, "all data peers of this run have the same text; leave out --share, or set data.private");
     if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share %u: data.private allows 1 to %u", own, n->run.private_data);
-    if (n->run.private_data > 1 && count > 1) {  // one text per data peer
-        if (own == 0) return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; give the number of this peer's text with --share, 1 to %u", count);
-        return train_data_open(&paths[own - 1], 1, n->run.holdout, n->run.tokens, &n->data, error);
-    }
-    return train_data_open(paths, count, n->run.holdout, n->run.tokens, &n->data, error);
+    if (n->run.private_data > 1 && count > 1 && own == 0)  // one text per data peer
+        return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; give the number of this peer's text with --share, 1 to %u", count);
+    // this peer's own text, also when it is the only one that is named
+    const run_data_config texts = {.run = &n->run, .own = n->run.private_data > 0 && own == 0 ? 1 : own, .threads = n->config.threads,
+                                   .describes = n->config.role == NODE_LEADER && !n->config.supervised, .host = {.context = n, .note = say_note, .stopped = is_stopped}};
+    return run_data_open(&texts, &n->data, error);
 }
 
 // The first leader must be able to save. Another data peer may run without a checkpoint directory:
@@ -47,7 +56,9 @@ static braid_err open_run(node *n, braid_error *error) {
     if (n->config.role == NODE_RELAY) return BRAID_OK;
     n->run = *n->config.run;
     if (n->config.max_memory == 0) n->config.max_memory = n->run.max_memory;
-    braid_err err = open_data(n, error);
+    const place_host host = {.context = n, .note = say_note, .stopped = is_stopped};
+    braid_err err = start_model_make(&n->run, &host, n->start.model, error);
+    if (!err) err = open_data(n, error);
     if (!err) err = try_to_save(n, error);
     if (err) return err;
     braid_hash data = train_data_hash(n->data);
@@ -135,11 +146,16 @@ static braid_err claim_checkpoints(node *n, braid_error *error) {
     return checkpoint_claim(&start, &n->lock, error);
 }
 
+static void start_from_model(node *n) {
+    if (!n->config.resume && n->start.model[0]) n->config.resume = n->start.model;
+}
+
 // A leader reports faults of its checkpoint and log immediately; other peers first ask which run it
 // is.
 static braid_err prepare_leader(node *n, braid_error *error) {
     braid_err err = node_find_first_log(n, error);
     if (!err) err = node_find_newest(n, error);
+    start_from_model(n);
     if (!err) err = node_prepare(n, error);
     uint64_t done = err ? 0 : jobs_start_version(n->jobs), wanted = n->run.recipe.iterations;
     if (!err && !n->start.goes_on && done > wanted)
@@ -170,6 +186,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     if (!err) err = open_run(n, error);
     if (!err) err = open_links(n, error);
     if (!err && config->role == NODE_DATA) err = node_find_newest(n, error);
+    if (!err && config->role == NODE_DATA) start_from_model(n);
     if (!err && config->role == NODE_LEADER) err = prepare_leader(n, error);
     if (err) {
         node_stop_now(n);

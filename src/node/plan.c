@@ -11,13 +11,13 @@ _Static_assert((int)RUN_OBJECTIVE_SUM == ROUTER_SUM && (int)RUN_OBJECTIVE_WORST 
 void plan_make(const run_config *run, const braid_hash *description, const split *model, peer_run *out) {
     *out = (peer_run){
         .description = *description, .seed = run->seed, .iterations = run->recipe.iterations,
-        .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots, .shares = (uint16_t)run->private_data,
+        .from_model = run_has_model(run), .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots, .shares = (uint16_t)run->private_data,
         .elastic = run->elastic, .patience_ns = run->patience * (uint64_t)1000000000,
         .routing = (uint8_t)run->routing, .objective = (uint8_t)run->objective, .plan_first = run->plan_first,
         .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
         .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,
         .save = run->checkpoint[0] != 0, .max_skipped = run->max_skipped,
-        .activation_bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float),
+        .activation_bytes = run_activation_bytes(run),
         .model_tensors = model->tensor_count, .tensor_stage = model->tensor_stage,
     };
     for (uint32_t s = 0; s < run->stages; s++) out->blocks[s] = split_count(model, s);

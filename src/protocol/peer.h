@@ -41,6 +41,7 @@ typedef struct peer_run {
     braid_hash description;
     uint64_t seed, iterations;  // versions 0 .. iterations
     uint64_t start_version;
+    bool from_model;            // version 0 is a model that the first leader has, and is fetched like a checkpoint; else the seed makes it
     uint32_t microbatches;      // per iteration
     uint16_t stages;            // 0 .. stages - 1
     uint16_t slots;             // m belongs to slot m mod slots

@@ -105,6 +105,9 @@ typedef struct tensor_attention {
     float scale;               // of scores; 0: 1 / sqrt(width)
     float softcap;             // scores become softcap * tanh(score / softcap); 0: none
     size_t window;             // keys that a query sees, its own included; 0: all before it
+    // [sequences * tokens] for each query the first key of its sequence that it sees, at most itself
+    // and not falling; NULL: 0
+    const uint32_t *first;
     tensor_head_norm q_norm, k_norm;
     float eps;                 // of the norms
 } tensor_attention;

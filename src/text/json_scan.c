@@ -98,12 +98,11 @@ bool json_scan_string(json_scan *s, buffer *out, const char **text, size_t *leng
     out->count = 0;
     buffer_add(out, from, (size_t)(s->at - from));
     while (s->at < s->end && *s->at != '"') {
-        if ((uint8_t)*s->at < 0x20) return false;
-        if (*s->at != '\\') {
-            buffer_byte(out, *s->at++);
-            continue;
-        }
-        s->at++;
+        const char *run = s->at;
+        while (s->at < s->end && *s->at != '"' && *s->at != '\\' && (uint8_t)*s->at >= 0x20) s->at++;
+        buffer_add(out, run, (size_t)(s->at - run));
+        if (s->at == s->end || *s->at == '"') continue;
+        if (*s->at++ != '\\') return false;
         if (!take_escape(s, out)) return false;
     }
     *text = out->at;

@@ -4,7 +4,7 @@
 //     DIR/latest -> step-000050       switched when the new version is complete; a file with the
 //                                     name where links are not possible
 //     DIR/step-000050/
-//       config.json, tokenizer.json, tokenizer_config.json, model.safetensors.index.json
+//       config.json, tokenizer.json, tokenizer_config.json, ..., model.safetensors.index.json
 //       model-00001-of-00003.safetensors      a file per stage, fp32, Hugging Face's names
 //       optimizer-00001-of-00003.safetensors  NAME.exp_avg, NAME.exp_avg_sq
 //       braid-manifest.json                   version, run, hash of the weights, bytes and SHA-256
@@ -43,6 +43,10 @@ typedef struct checkpoint_config {
     braid_hash run;      // hash of the run's description
     uint64_t version;    // iterations done
     const train_recipe *recipe;  // stored for resuming with another recipe; NULL: unknown
+    // Files of the run's tokenizer, copied; none: a tokenizer of bytes is written.
+    const files_text *files;
+    uint32_t file_count;
+    bool weights_only;  // no files of moments and of a tokenizer; blocks are put with moments all the same
 } checkpoint_config;
 
 typedef struct checkpoint_summary {

@@ -255,7 +255,7 @@ braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **
     if (!err) err = open_directory(c, error);
     for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++) {
         err = make_file(c, stage_number, FILE_MODEL, error);
-        if (!err) err = make_file(c, stage_number, FILE_OPTIMIZER, error);
+        if (!err && !config->weights_only) err = make_file(c, stage_number, FILE_OPTIMIZER, error);
     }
     if (err)
         checkpoint_abort(c);
@@ -288,7 +288,7 @@ static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t
     uint64_t within = (range->offset - c->split->tensors[range->tensor].offset) * sizeof(float);
     size_t length = range->count * sizeof(float);
     braid_err err = BRAID_OK;
-    for (uint32_t part = 0; part < STATE_PARTS && !err; part++) {
+    for (uint32_t part = 0; part < (c->config.weights_only ? 1 : STATE_PARTS) && !err; part++) {
         uint32_t file = file_of_part(part);
         char path[FILES_MAX_PATH];
         err = files_join(c->temporary, c->stages[stage_number].name[file], path, error);
@@ -370,7 +370,7 @@ static void note_schedule(checkpoint_writer *c) {
 
 static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
-    for (uint32_t file = 0; file < 2; file++) {
+    for (uint32_t file = 0; file < (c->config.weights_only ? 1 : 2); file++) {
         bool synced = fsync(s->fd[file]) == 0;
         int why = errno;
         bool closed = close(s->fd[file]) == 0;
@@ -386,6 +386,17 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
     return BRAID_OK;
 }
 
+static braid_err write_copies(checkpoint_writer *c, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < c->config.file_count && !err; i++) {
+        const files_text *f = &c->config.files[i];
+        char *copy = malloc(f->length + 1);
+        if (copy) memcpy(copy, f->text, f->length);
+        err = write_text(c, f->name, copy, f->length, error);
+    }
+    return err;
+}
+
 // Writes the files that other programs need. Users may edit them later, so the manifest does not
 // list them.
 static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
@@ -396,6 +407,7 @@ static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
     text = index_text(c, &length);
     err = write_text(c, "model.safetensors.index.json", text, length, error);
     if (err) return err;
+    if (c->config.file_count > 0 || c->config.weights_only) return write_copies(c, error);
     text = hf_tokenizer_write(&length);
     err = write_text(c, "tokenizer.json", text, length, error);
     if (err) return err;

@@ -31,6 +31,10 @@ struct train_data {
     train_data **share;  // private data: each data peer's text; only the number of slots is used besides
     uint32_t share_count;
     train_shares shares;
+    packed_data *packed;  // tokens; the members above are unused then
+    uint32_t microbatches;
+    files_text *carried;
+    uint32_t carried_count;
     uint32_t file_count;
     text_file file[];
 };
@@ -140,22 +144,48 @@ braid_err train_data_open(const char *const *paths, uint32_t count, double holdo
     return BRAID_OK;
 }
 
-braid_err train_data_open_shares(const char *const *paths, uint32_t count, const train_shares *shares, double holdout, uint32_t tokens,
+braid_err train_data_open_tokens(train_tokens *sources, uint32_t count, const packed_settings *settings, uint32_t microbatches,
                                  train_data **out, braid_error *error) {
+    packed_data *all = NULL;
+    braid_err err = packed_open(sources, count, settings, &all, error);
+    if (err) return err;
+    train_data *data = calloc(1, sizeof *data);
+    if (!data) {
+        packed_free(all);
+        return braid_fail(error, BRAID_MEMORY, "no memory for the list of texts");
+    }
+    data->packed = all;
+    data->microbatches = microbatches;
+    data->hash = packed_hash(all);
+    *out = data;
+    return BRAID_OK;
+}
+
+braid_err train_data_join_shares(train_data *const *each, uint32_t count, const train_shares *shares, train_data **out, braid_error *error) {
     train_data *data = calloc(1, sizeof *data);
     if (data) data->share = calloc(count, sizeof(train_data *));
     if (!data || !data->share) {
         free(data);
+        for (uint32_t i = 0; i < count; i++) train_data_free(each[i]);
         return braid_fail(error, BRAID_MEMORY, "no memory for the list of texts");
     }
     data->shares = *shares;
+    data->share_count = count;
+    for (uint32_t i = 0; i < count; i++) data->share[i] = each[i];
+    *out = data;
+    return BRAID_OK;
+}
+
+braid_err train_data_open_shares(const char *const *paths, uint32_t count, const train_shares *shares, double holdout, uint32_t tokens,
+                                 train_data **out, braid_error *error) {
+    train_data **each = calloc(count ? count : 1, sizeof(train_data *));
+    if (!each) return braid_fail(error, BRAID_MEMORY, "no memory for the list of texts");
     braid_err err = BRAID_OK;
-    for (uint32_t i = 0; i < count && !err; i++) {
-        err = train_data_open(&paths[i], 1, holdout, tokens, &data->share[i], error);
-        data->share_count += !err;
-    }
-    if (err) train_data_free(data);
-    else *out = data;
+    for (uint32_t i = 0; i < count && !err; i++) err = train_data_open(&paths[i], 1, holdout, tokens, &each[i], error);
+    if (!err) err = train_data_join_shares(each, count, shares, out, error);
+    else
+        for (uint32_t i = 0; i < count; i++) train_data_free(each[i]);
+    free(each);
     return err;
 }
 
@@ -167,6 +197,9 @@ void train_data_free(train_data *data) {
     if (!data) return;
     for (uint32_t i = 0; i < data->share_count; i++) train_data_free(data->share[i]);
     free(data->share);
+    packed_free(data->packed);
+    for (uint32_t i = 0; i < data->carried_count; i++) free(data->carried[i].text);
+    free(data->carried);
     for (uint32_t i = 0; i < data->file_count; i++) {
         if (data->file[i].fd >= 0) close(data->file[i].fd);
         free(data->file[i].path);
@@ -175,12 +208,29 @@ void train_data_free(train_data *data) {
     free(data);
 }
 
-uint64_t train_data_bytes(const train_data *data) {
-    uint64_t bytes = data->bytes;
-    for (uint32_t i = 0; i < data->share_count; i++) bytes += data->share[i]->bytes;
-    return bytes;
+uint64_t train_data_size(const train_data *data) {
+    uint64_t size = data->packed ? packed_tokens(data->packed) : data->bytes;
+    for (uint32_t i = 0; i < data->share_count; i++) size += train_data_size(data->share[i]);
+    return size;
 }
-bool train_data_has_held_out(const train_data *data) { return share_of(data, 0)->train_bytes < share_of(data, 0)->bytes; }
+
+const packed_data *train_data_packed(const train_data *data) { return share_of(data, 0)->packed; }
+
+void train_data_carry(train_data *data, files_text *files, uint32_t count) {
+    data->carried = files;
+    data->carried_count = count;
+}
+
+const files_text *train_data_carried(const train_data *data, uint32_t *count) {
+    const train_data *its = data->carried_count > 0 ? data : share_of(data, 0);
+    *count = its->carried_count;
+    return its->carried;
+}
+
+bool train_data_has_held_out(const train_data *data) {
+    const train_data *its = share_of(data, 0);
+    return its->packed ? packed_has_held_out(its->packed) : its->train_bytes < its->bytes;
+}
 braid_hash train_data_hash(const train_data *data) { return share_of(data, 0)->hash; }
 
 // Reads bytes [at, at + tokens] of the text, which may span files. Inputs are the first `tokens` of
@@ -218,23 +268,51 @@ static bool draw(const train_data *data, text_range range, uint64_t stream, uint
     return true;
 }
 
+static bool draw_packed(packed_data *from, bool held_out, uint64_t seed, uint64_t number, uint32_t sequences, uint32_t tokens,
+                        int32_t *inputs, int32_t *targets, uint32_t *first) {
+    for (uint32_t s = 0; s < sequences; s++) {
+        size_t at = (size_t)s * tokens;
+        uint32_t *begins = first ? first + at : NULL;
+        bool read = held_out ? packed_held_out(from, seed, number + s, inputs + at, targets + at, begins)
+                             : packed_sequence(from, seed, number + s, inputs + at, targets + at, begins);
+        if (!read) return false;
+    }
+    return true;
+}
+
+static void no_documents(uint32_t *first, size_t count) {
+    if (first) memset(first, 0, count * sizeof *first);
+}
+
 bool train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
-                       uint32_t tokens, int32_t *inputs, int32_t *targets) {
+                       uint32_t tokens, int32_t *inputs, int32_t *targets, uint32_t *first) {
     uint64_t stream = rng_seed(rng_seed(rng_seed(seed, STREAM_TRAIN), iteration), m);
     const train_data *its = share_of(data, m);
+    if (its->packed) {
+        uint64_t number = (iteration * its->microbatches + m) * sequences;
+        return draw_packed(its->packed, false, seed, number, sequences, tokens, inputs, targets, first);
+    }
+    no_documents(first, (size_t)sequences * tokens);
     return draw(its, (text_range){0, its->train_bytes}, stream, sequences, tokens, inputs, targets);
 }
 
 bool train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
-                         int32_t *inputs, int32_t *targets) {
+                         int32_t *inputs, int32_t *targets, uint32_t *first) {
     uint64_t stream = rng_seed(rng_seed(seed, STREAM_HELD_OUT), m);
     const train_data *its = share_of(data, m + data->shares.microbatches);
+    if (its->packed) return draw_packed(its->packed, true, seed, (uint64_t)m * sequences, sequences, tokens, inputs, targets, first);
+    no_documents(first, (size_t)sequences * tokens);
     return draw(its, (text_range){its->train_bytes, its->bytes}, stream, sequences, tokens, inputs, targets);
 }
 
 void train_data_why(const train_data *data, braid_error *error) {
-    for (uint32_t i = 0; i < data->share_count; i++)
-        if (!is_the_same(data->share[i])) data = data->share[i];
+    const train_data *all = data;
+    for (uint32_t i = 0; i < all->share_count; i++)
+        if (all->share[i]->packed ? packed_failed(all->share[i]->packed) : !is_the_same(all->share[i])) data = all->share[i];
+    if (data->packed) {
+        packed_why(data->packed, error);
+        return;
+    }
     const text_file *file = data->file;
     braid_fail(error, BRAID_IO, "the text%s '%s' %s not what the run began with any more: somebody changed it, or the disk fails; restore it and start this peer again",
                data->file_count > 1 ? "s from" : "", data->file_count > 0 ? file->path : "?", data->file_count > 1 ? "on are" : "is");

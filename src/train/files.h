@@ -11,6 +11,15 @@
 
 enum { FILES_MAX_PATH = 4096 };
 
+enum { FILES_MAX_NAME = 64 };
+
+// A small file in memory; `text` is from malloc.
+typedef struct files_text {
+    char name[FILES_MAX_NAME];
+    char *text;
+    size_t length;
+} files_text;
+
 // Joins two parts with '/'; BRAID_LIMIT when the path is too long.
 braid_err files_join(const char *directory, const char *name, char out[FILES_MAX_PATH], braid_error *error);
 // Reads a whole small file, 0-terminated; the caller frees it. More than `most` bytes: BRAID_LIMIT.

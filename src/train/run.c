@@ -3,7 +3,7 @@
 #include "format/yaml.h"
 #include "model/rows.h"
 #include "train/run_fields.h"
-#include "train/text_check.h"
+#include "format/text_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +24,7 @@ typedef struct run_reader {
     const char *base_dir;
     bool travelled;  // reading the canonical text, not a user's file
     bool baselines;  // the file may select the routing of a baseline
+    const run_readers *readers;  // NULL: none
     run_config *run;
     braid_error *error;
 } run_reader;
@@ -99,19 +100,57 @@ static braid_err read_path(const run_reader *r, const yaml_node *node, const cha
     return yaml_fail(r->file, node, r->error, "%s is longer than %d bytes", name, RUN_MAX_PATH - 1);
 }
 
-static braid_err read_texts(const run_reader *r, const yaml_node *node) {
+// Adds the texts of `name`: a path or a list of them.
+static braid_err read_texts(const run_reader *r, const yaml_node *node, const char *name) {
     run_config *run = r->run;
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
     size_t count = node->kind == YAML_LIST ? node->children : 1;
     if (count == 0)
-        return yaml_fail(r->file, node, r->error, "data.text is an empty list: name a plain text file to learn from");
-    if (count > RUN_MAX_TEXTS)
-        return yaml_fail(r->file, node, r->error, "data.text names more than %d files: join some", RUN_MAX_TEXTS);
-    for (run->text_count = 0; run->text_count < count; item = item->next) {
-        braid_err code = read_path(r, item, "data.text", run->text[run->text_count++]);
+        return yaml_fail(r->file, node, r->error, "%s is an empty list: name a plain text file to learn from", name);
+    if (count > RUN_MAX_TEXTS - run->text_count)
+        return yaml_fail(r->file, node, r->error, "%s names more than %d files: join some, or with data.tokenizer name their directory", name, RUN_MAX_TEXTS);
+    for (; item != NULL && count-- > 0; item = item->next) {
+        braid_err code = read_path(r, item, name, run->text[run->text_count++]);
         if (code != BRAID_OK) return code;
     }
     return BRAID_OK;
+}
+
+static braid_err read_tokenizer(const run_reader *r, const yaml_node *node, const char *name, char out[RUN_MAX_PATH]) {
+    if (node->text == NULL || strcmp(node->text, "bytes") != 0) return read_path(r, node, name, out);
+    strcpy(out, "bytes");
+    return BRAID_OK;
+}
+
+// One source of data.mix: {text: ..., weight: ..., field: ...}.
+static braid_err read_source(const run_reader *r, const yaml_node *node, run_source *s) {
+    static const char *const keys[] = {"text", "weight", "field"};
+    char name[RUN_MAX_NAME + 16];
+    snprintf(s->name, sizeof s->name, "%.*s", RUN_MAX_NAME - 1, node->key);
+    snprintf(name, sizeof name, "data.mix.%.*s", RUN_MAX_NAME - 1, node->key);
+    braid_err code = yaml_read_map(r->file, node, name, r->error);
+    if (code == BRAID_OK) code = yaml_check_keys(r->file, node, name, keys, 3, r->error);
+    if (code != BRAID_OK) return code;
+    const yaml_node *text = yaml_find(node, "text"), *weight = yaml_find(node, "weight"), *field = yaml_find(node, "field");
+    if (text == NULL) return yaml_fail(r->file, node, r->error, "%s.text is missing: name files, directories or patterns", name);
+    s->weight = 1;
+    s->first = r->run->text_count;
+    code = read_texts(r, text, name);
+    s->count = r->run->text_count - s->first;
+    if (code == BRAID_OK && weight != NULL) code = yaml_read_real(r->file, weight, "a weight in data.mix", 1e-6, 1e9, &s->weight, r->error);
+    if (code == BRAID_OK && field != NULL) code = yaml_read_text(r->file, field, "a field in data.mix", s->field, sizeof s->field, r->error);
+    return code;
+}
+
+static braid_err read_mix(const run_reader *r, const yaml_node *node) {
+    run_config *run = r->run;
+    braid_err code = yaml_read_map(r->file, node, "data.mix", r->error);
+    if (code != BRAID_OK) return code;
+    if (node->children == 0 || node->children > RUN_MAX_SOURCES)
+        return yaml_fail(r->file, node, r->error, "data.mix has %zu sources, and must have 1 to %d", (size_t)node->children, RUN_MAX_SOURCES);
+    for (const yaml_node *item = node->first; item != NULL && code == BRAID_OK; item = item->next)
+        code = read_source(r, item, &run->source[run->source_count++]);
+    return code;
 }
 
 static braid_err read_choice(const run_reader *r, const yaml_node *node, const char *name, const char *const names[2],
@@ -173,6 +212,14 @@ static braid_err read_number(const run_reader *r, const run_field *f, const yaml
     return BRAID_OK;
 }
 
+static braid_err read_hash(const run_reader *r, const yaml_node *node, const char *name, braid_hash *out) {
+    char hex[2 * BRAID_ID_BYTES + 1];
+    braid_err code = yaml_read_text(r->file, node, name, hex, sizeof hex, r->error);
+    if (code != BRAID_OK) return code;
+    if (strlen(hex) == sizeof hex - 1 && id_unhex(hex, BRAID_ID_BYTES, out->bytes)) return BRAID_OK;
+    return yaml_fail(r->file, node, r->error, "%s must be %d hexadecimal digits", name, 2 * BRAID_ID_BYTES);
+}
+
 static braid_err read_field(const run_reader *r, const run_field *f, const yaml_node *node) {
     char name[64];
     void *place = (char *)r->run + f->offset;
@@ -186,7 +233,10 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_SIZE: return yaml_read_size(r->file, node, name, place, r->error);
     case FIELD_BETAS: return read_betas(r, f, node, place);
     case FIELD_STAGES: return read_stages(r, f, node);
-    case FIELD_TEXTS: return read_texts(r, node);
+    case FIELD_TEXTS: return read_texts(r, node, name);
+    case FIELD_MIX: return read_mix(r, node);
+    case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
+    case FIELD_HASH: return read_hash(r, node, name, place);
     case FIELD_LAYERS: return read_layers(r, node, name, place);
     case FIELD_ARCH: return read_arch(r, node, name, place);
     case FIELD_SCALING:
@@ -239,7 +289,7 @@ static braid_err check_section(const run_reader *r, const char *section) {
     braid_err code = yaml_read_map(r->file, map, section, r->error);
     if (code != BRAID_OK) return code;
     for (size_t i = 0; i < run_field_count; i++) {
-        bool here = strcmp(run_fields[i].section, section) == 0 && !(r->travelled && run_fields[i].local);
+        bool here = strcmp(run_fields[i].section, section) == 0 && !(r->travelled ? run_fields[i].local : run_fields[i].derived);
         if (here) known[count++] = run_fields[i].key;
     }
     for (size_t i = 1; i < run_section_count && !*section; i++) known[count++] = run_sections[i];
@@ -247,6 +297,36 @@ static braid_err check_section(const run_reader *r, const char *section) {
     if (r->travelled && strcmp(section, "data") == 0) known[count++] = "hash";
     BRAID_ASSERT(count <= RUN_MAX_SECTION_KEYS);
     return yaml_check_keys(r->file, map, section, known, count, r->error);
+}
+
+static bool from_model(const run_reader *r) { return r->run->from[0] != 0; }
+
+// The model's shape comes from its files; only the context may be another one.
+static braid_err read_model(const run_reader *r) {
+    run_config *run = r->run;
+    const yaml_node *map = section_of(r->file, "model"), *node = map != NULL && map->kind == YAML_MAP ? yaml_find(map, "from") : NULL;
+    const char *given = r->readers != NULL ? r->readers->from : NULL;
+    braid_error why = {0};
+    if (r->travelled || (node == NULL && given == NULL)) return BRAID_OK;
+    braid_err code = given == NULL ? read_path(r, node, "model.from", run->from) : BRAID_OK;
+    if (code != BRAID_OK) return code;
+    if (given != NULL && snprintf(run->from, sizeof run->from, "%s", given) >= (int)sizeof run->from)
+        return braid_fail(r->error, BRAID_LIMIT, "--from: the path is longer than %d bytes", RUN_MAX_PATH - 1);
+    for (const yaml_node *item = map != NULL ? map->first : NULL; item != NULL; item = item->next)
+        if (strcmp(item->key, "from") != 0 && strcmp(item->key, "context") != 0)
+            return yaml_fail(r->file, item, r->error, "model.%s: the model '%.100s' says it itself; leave it out", item->key, run->from);
+    if (r->readers == NULL) return yaml_fail(r->file, node, r->error, "model.from: this program reads no models; leave it out");
+    code = r->readers->model(run->from, &run->model, &why);
+    if (code == BRAID_OK) return code;
+    if (node == NULL || given != NULL) return braid_fail(r->error, code, "--from: %.400s", why.text);
+    return yaml_fail(r->file, node, r->error, "model.from: %.400s", why.text);
+}
+
+// Learned positions end with the model's context.
+static braid_err check_context(const run_reader *r, uint32_t context) {
+    if (!from_model(r) || r->run->model.context == context || r->run->model.arch != MODEL_GPT) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "model", "context"), r->error, "model.context: the model '%.100s' has learned positions for a context of %u; leave it out",
+                     r->run->from, context);
 }
 
 static braid_err read_fields(const run_reader *r) {
@@ -258,6 +338,8 @@ static braid_err read_fields(const run_reader *r) {
         const yaml_node *node = map != NULL ? yaml_find(map, f->key) : NULL;
         if (node != NULL)
             code = read_field(r, f, node);
+        else if (from_model(r) && strcmp(f->section, "model") == 0)
+            continue;  // the model's own
         else if (f->kind == FIELD_LAYERS)
             run_default_layers(r->run, f);
         else if (f->missing != NULL && !(r->travelled && f->local)) {
@@ -307,7 +389,7 @@ static braid_err check_sizes(const run_reader *r) {
                          "train.tokens is %u but model.context is %u: a sequence must fit the context", run->tokens,
                          run->model.context);
     }
-    uint64_t bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float);
+    uint64_t bytes = run_activation_bytes(run);
     if (bytes > WIRE_MAX_PAYLOAD_BYTES) {
         return yaml_fail(
             file, place_of(file, "train", "sequences"), r->error,
@@ -377,6 +459,47 @@ static braid_err check_private(const run_reader *r) {
     return BRAID_OK;
 }
 
+static braid_err check_data(const run_reader *r) {
+    const run_config *run = r->run;
+    const yaml *file = r->file;
+    const yaml_node *data = yaml_find(yaml_root(file), "data"), *text = data ? yaml_find(data, "text") : NULL, *mix = data ? yaml_find(data, "mix") : NULL;
+    if (r->travelled) return BRAID_OK;
+    bool tokenised = run->tokenizer[0] || from_model(r);
+    if (!text && !mix)
+        return yaml_fail(file, place_of(file, "data", "text"), r->error, "data.text is missing: add 'text: FILE' under 'data:', a plain text file to learn from");
+    if (text && mix) return yaml_fail(file, mix, r->error, "data.text and data.mix are both set: name all texts in one of them");
+    if (mix && !tokenised)
+        return yaml_fail(file, mix, r->error, "data.mix needs tokenised texts: set data.tokenizer to a tokenizer's path, or to bytes");
+    if (mix && run->private_data > 0)
+        return yaml_fail(file, mix, r->error, "data.mix and data.private cannot be combined: each data peer has one text of its own");
+    for (size_t i = 0; !tokenised && i < 4; i++) {
+        static const char *const keys[] = {"field", "end", "cache", "document_attention"};
+        const yaml_node *node = yaml_find(data, keys[i]);
+        if (node) return yaml_fail(file, node, r->error, "data.%s is for tokenised texts: set data.tokenizer, too, or leave it out", keys[i]);
+    }
+    return BRAID_OK;
+}
+
+// The model knows at least the tokens of the tokenizer.
+static braid_err fill_vocabulary(const run_reader *r) {
+    run_config *run = r->run;
+    uint32_t tokens = 256;
+    braid_error why = {0};
+    if (from_model(r) && !run->tokenizer[0]) memcpy(run->tokenizer, run->from, sizeof run->tokenizer);
+    if (!run->tokenizer[0] && (r->travelled || run->model.vocab == 0 || run->model.vocab >= tokens)) return BRAID_OK;
+    if (!run->tokenizer[0])
+        return yaml_fail(r->file, place_of(r->file, "model", "vocab"), r->error, "model.vocab must be at least %u, a token for each byte, or set data.tokenizer", tokens);
+    const yaml_node *at = place_of(r->file, "data", "tokenizer");
+    if (strcmp(run->tokenizer, "bytes") != 0) {
+        if (!r->readers) return yaml_fail(r->file, at, r->error, "data.tokenizer: this program reads no tokenizers; leave it out");
+        braid_err code = r->readers->vocabulary(run->tokenizer, &tokens, &why);
+        if (code != BRAID_OK) return yaml_fail(r->file, at, r->error, "data.tokenizer: %.300s", why.text);
+    }
+    if (run->model.vocab == 0) run->model.vocab = tokens;
+    if (run->model.vocab >= tokens) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "model", "vocab"), r->error, "model.vocab is %u and the tokenizer has %u tokens: raise it, or leave it out", run->model.vocab, tokens);
+}
+
 braid_err run_config_has_all_texts(const run_config *run, braid_error *error) {
     if (run->private_data == 0 || run->text_count == run->private_data) return BRAID_OK;
     return braid_fail(error, BRAID_CONFIG, "data.private is %u and data.text names %u file%s: name one for each data peer", run->private_data, run->text_count,
@@ -399,7 +522,12 @@ static braid_err check_run(const run_reader *r) {
 
 static braid_err read_run(const run_reader *r) {
     run_set_defaults(r->run);
-    braid_err code = read_fields(r);
+    braid_err code = read_model(r);
+    uint32_t context = r->run->model.context;
+    if (code == BRAID_OK) code = read_fields(r);
+    if (code == BRAID_OK) code = check_context(r, context);
+    if (code == BRAID_OK) code = check_data(r);
+    if (code == BRAID_OK) code = fill_vocabulary(r);
     if (code != BRAID_OK) return code;
     run_fill_defaults(r->run);
     return check_run(r);
@@ -417,6 +545,7 @@ braid_err run_config_parse(const char *text, size_t length, const char *origin, 
 
 // Reports a missing text, or a file that is no text, early and with its line.
 static braid_err check_texts(const run_reader *r) {
+    if (r->run->tokenizer[0]) return BRAID_OK;  // checked when they are tokenised
     const yaml_node *node = place_of(r->file, "data", "text");
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
     for (uint32_t i = 0; i < r->run->text_count; i++, item = item->next) {
@@ -448,7 +577,7 @@ static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_er
     return braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
 }
 
-static braid_err load(const char *path, bool baselines, run_config *out, braid_error *error) {
+static braid_err load(const char *path, bool baselines, const run_readers *readers, run_config *out, braid_error *error) {
     char directory[RUN_MAX_PATH];
     yaml *file = NULL;
     braid_err code = yaml_load(path, &file, error);
@@ -458,35 +587,32 @@ static braid_err load(const char *path, bool baselines, run_config *out, braid_e
         yaml_free(file);
         return code;
     }
-    run_reader reader = {.file = file, .base_dir = directory, .baselines = baselines, .run = out, .error = error};
+    run_reader reader = {.file = file, .base_dir = directory, .baselines = baselines, .readers = readers, .run = out, .error = error};
     code = read_run(&reader);
     if (code == BRAID_OK) code = check_texts(&reader);
     yaml_free(file);
     return code;
 }
 
-braid_err run_config_load(const char *path, run_config *out, braid_error *error) { return load(path, false, out, error); }
+braid_err run_config_load(const char *path, const run_readers *readers, run_config *out, braid_error *error) {
+    return load(path, false, readers, out, error);
+}
 
-braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error) {
-    return load(path, true, out, error);
+braid_err run_config_load_with_baselines(const char *path, const run_readers *readers, run_config *out, braid_error *error) {
+    return load(path, true, readers, out, error);
 }
 
 // ---- reading the canonical text ----
 
 static braid_err read_travelled(const run_reader *r, braid_hash *data) {
     uint64_t version = 0;
-    char hex[2 * BRAID_ID_BYTES + 1];
     const yaml_node *node = yaml_find(yaml_root(r->file), "braid");
     if (node == NULL) return yaml_fail(r->file, yaml_root(r->file), r->error, "not a run's canonical description");
     braid_err code =
         yaml_read_count(r->file, node, "braid", RUN_DESCRIPTION_VERSION, RUN_DESCRIPTION_VERSION, &version, r->error);
     if (code == BRAID_OK) code = read_run(r);
     if (code != BRAID_OK) return code;
-    node = place_of(r->file, "data", "hash");
-    code = yaml_read_text(r->file, node, "data.hash", hex, sizeof hex, r->error);
-    if (code != BRAID_OK) return code;
-    if (strlen(hex) == sizeof hex - 1 && id_unhex(hex, BRAID_ID_BYTES, data->bytes)) return BRAID_OK;
-    return yaml_fail(r->file, node, r->error, "data.hash must be %d hexadecimal digits", 2 * BRAID_ID_BYTES);
+    return read_hash(r, place_of(r->file, "data", "hash"), "data.hash", data);
 }
 
 braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data,
@@ -503,8 +629,17 @@ braid_err run_config_from_description(const char *text, size_t length, run_confi
 
 // ---- shapes ----
 
+bool run_has_model(const run_config *run) {
+    static const braid_hash none;
+    return !hash_equal(&run->weights, &none);
+}
+
 bool run_multiplies_fastest(const run_config *run) {
     return run->products == RUN_PRODUCTS_BY_MODE ? !run->recipe.reproducible : run->products == RUN_PRODUCTS_FASTEST;
+}
+
+uint64_t run_activation_bytes(const run_config *run) {
+    return (uint64_t)run->sequences * run->tokens * (run->model.dim * sizeof(float) + (run->documents ? sizeof(uint32_t) : 0));
 }
 
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
@@ -517,6 +652,7 @@ void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
+                         .documents = run->documents,
                          .fastest = run_multiplies_fastest(run)};
 }
 
@@ -526,5 +662,6 @@ void run_solo_shape(const run_config *run, stage_shape *out) {
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
+                         .documents = run->documents,
                          .fastest = run_multiplies_fastest(run)};
 }

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RUN_MAX_TEXTS = 16, RUN_MAX_PATH = 1024, RUN_MAX_NAME = 64 };
+enum { RUN_MAX_TEXTS = 32, RUN_MAX_SOURCES = 16, RUN_MAX_PATH = 1024, RUN_MAX_NAME = 64 };
 
 // The routing algorithms (docs/routing.md), in the order of the routers' enum.
 typedef enum run_routing { RUN_ROUTING_BRAID, RUN_ROUTING_GWTF, RUN_ROUTING_SWARM, RUN_ROUTINGS } run_routing;
@@ -26,6 +26,14 @@ typedef enum run_objective { RUN_OBJECTIVE_SUM, RUN_OBJECTIVE_WORST, RUN_OBJECTI
 // of each. Default: the first for a reproducible run, the second for a fast one.
 typedef enum run_products { RUN_PRODUCTS_BY_MODE, RUN_PRODUCTS_COMMON, RUN_PRODUCTS_FASTEST, RUN_PRODUCTS } run_products;
 
+// Texts that share the sequences by weight (data.mix).
+typedef struct run_source {
+    char name[RUN_MAX_NAME];   // "" without data.mix
+    char field[RUN_MAX_NAME];  // of JSON lines
+    double weight;
+    uint32_t first, count;  // its texts in run_config.text
+} run_source;
+
 typedef struct run_config {
     char name[RUN_MAX_NAME];
     uint64_t seed;
@@ -33,8 +41,18 @@ typedef struct run_config {
     uint32_t stages;                   // including stage 0; 1: the data peers have the whole model
     // model blocks (layers) per stage, stage 0 first; their sum is model.layers
     uint32_t blocks[WIRE_MAX_STAGES];
+    char from[RUN_MAX_PATH];  // the model to start from: a path, resolved by the program; "": the seed makes the first weights
+    braid_hash weights;       // of that model's weights (split_weights_hash); zero without one
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute paths after loading
+    // Tokenised texts. "": none, the bytes of plain texts are the tokens; "bytes": the bytes of
+    // texts of all kinds; else a tokenizer's path.
+    char tokenizer[RUN_MAX_PATH];
+    char field[RUN_MAX_NAME], end[RUN_MAX_NAME];  // data.field; data.end, "": the tokenizer's
+    char cache[RUN_MAX_PATH];                     // directory of token caches, "": the user's
+    uint32_t source_count;                        // at least 1 with a tokenizer
+    run_source source[RUN_MAX_SOURCES];
+    bool documents;  // no attention across documents
     double holdout;
     uint32_t private_data;             // number of data peers with a text of their own; 0: all have the same text
     train_recipe recipe;
@@ -60,13 +78,25 @@ typedef struct run_config {
 
 // True for names that can be read only once, or only through this process's descriptors.
 bool run_config_is_stream(const char *path);
+enum { RUN_FROM_TOKENS = 1024 };  // default tokens of a sequence of a run from a model, at most
+
+// Reads what a RUN.yaml names and this room cannot read.
+typedef struct run_readers {
+    // The number of tokens of a tokenizer.
+    braid_err (*vocabulary)(const char *tokenizer, uint32_t *tokens, braid_error *error);
+    // The shape of a model.
+    braid_err (*model)(const char *path, model_config *out, braid_error *error);
+    const char *from;  // a model that replaces the file's model.from; NULL: none
+} run_readers;
+
 // Reads and checks a file, and checks that each text exists and is text. Paths in it are relative
 // to the directory of `path` as written, even if `path` is a link; for streams, to the working
 // directory. Errors name file, line, column, key and the fix.
-braid_err run_config_load(const char *path, run_config *out, braid_error *error);
+// `readers` may be NULL: then data.tokenizer is refused.
+braid_err run_config_load(const char *path, const run_readers *readers, run_config *out, braid_error *error);
 // The same, but the file may select swarm.routing: swarm, a baseline that is refused in users'
 // runs.
-braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error);
+braid_err run_config_load_with_baselines(const char *path, const run_readers *readers, run_config *out, braid_error *error);
 // The same from text; `origin` names it in errors. Paths are relative to `base_dir` (NULL:
 // unchanged).
 braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,
@@ -84,9 +114,13 @@ braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
+// True if the run starts from a model (model.from) and not from its seed.
+bool run_has_model(const run_config *run);
 // The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);
 // The shape of stage `number` of the run, and of the whole model in one stage for solo training.
+// Bytes of one microbatch's tensor between stages.
+uint64_t run_activation_bytes(const run_config *run);
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out);
 void run_solo_shape(const run_config *run, stage_shape *out);
 

@@ -43,6 +43,12 @@ static void put_layers(run_writer *w, const uint64_t *layers) {
     put(w, "%s]", *before == '[' ? before : "");
 }
 
+static void put_hash(run_writer *w, const braid_hash *hash) {
+    char hex[2 * BRAID_ID_BYTES + 1];
+    id_hex(hash->bytes, BRAID_ID_BYTES, hex);
+    put(w, "\"%s\"", hex);
+}
+
 static void put_value(run_writer *w, const run_config *run, const run_field *f) {
     const void *place = (const char *)run + f->offset;
     switch (f->kind) {
@@ -55,6 +61,7 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     case FIELD_ARCH: put(w, "%s", model_row_of(*(const model_arch *)place)->name); break;
     case FIELD_SCALING: put(w, "%s", run_scaling_names[*(const model_rope_kind *)place]); break;
     case FIELD_LAYERS: put_layers(w, place); break;
+    case FIELD_HASH: put_hash(w, place); break;
     case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
     case FIELD_BATCHES: put(w, "%s", run_batch_names[*(const bool *)place]); break;
     case FIELD_PRODUCTS: put(w, "%s", run_product_names[run_multiplies_fastest(run)]); break;
@@ -70,6 +77,8 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
         break;
     case FIELD_PATH:
     case FIELD_SIZE:
+    case FIELD_MIX:
+    case FIELD_TOKENIZER:
     case FIELD_TEXTS: BRAID_ASSERT(f->local); break;
     }
 }

@@ -19,15 +19,16 @@ const run_field run_fields[] = {
     {"", "name", FIELD_NAME, AT(name)},
     {"", "seed", FIELD_LONG, AT(seed), .most = UINT64_MAX},
     {"", "stages", FIELD_STAGES, AT(blocks), .most = RUN_MAX_LAYERS},
+    {"model", "from", FIELD_PATH, AT(from), .local = true},
     {"model", "arch", FIELD_ARCH, AT(model.arch)},
-    {"model", "dim", FIELD_COUNT, AT(model.dim), 1, RUN_MAX_WIDTH, .missing = "the model's width; add for example 'dim: 256' under 'model:'"},
+    {"model", "dim", FIELD_COUNT, AT(model.dim), 1, RUN_MAX_WIDTH, .missing = "the model's width; add for example 'dim: 256' under 'model:', or 'from: MODEL' to start from a model"},
     {"model", "layers", FIELD_COUNT, AT(model.layers), 1, RUN_MAX_LAYERS, .missing = "how many blocks; add for example 'layers: 6' under 'model:'"},
     {"model", "heads", FIELD_COUNT, AT(model.heads), 1, RUN_MAX_WIDTH, .missing = "attention heads; add for example 'heads: 8' under 'model:'"},
     {"model", "kv_heads", FIELD_COUNT, AT(model.kv_heads), 1, RUN_MAX_WIDTH},
     {"model", "ffn_dim", FIELD_COUNT, AT(model.ffn_dim), 1, RUN_MAX_WIDTH * 4},
-    {"model", "vocab", FIELD_COUNT, AT(model.vocab), 256, RUN_MAX_VOCAB},
-    {"model", "context", FIELD_COUNT, AT(model.context), 2, RUN_MAX_WIDTH},
-    {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 1, .to = 1e9},
+    {"model", "vocab", FIELD_COUNT, AT(model.vocab), 1, RUN_MAX_VOCAB},
+    {"model", "context", FIELD_COUNT, AT(model.context), 2, MODEL_MAX_CONTEXT},
+    {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 0, .to = 1e12},
     {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
     {"model", "tied", FIELD_SWITCH, AT(model.tied)},
     {"model", "head_dim", FIELD_COUNT, AT(model.head_dim), 1, MODEL_MAX_HEAD_DIM, .optional = true},
@@ -52,7 +53,14 @@ const run_field run_fields[] = {
     {"model", "unrotated", FIELD_LAYERS, AT(model.unrotated), .optional = true},
     {"model", "window", FIELD_COUNT, AT(model.window), 1, MODEL_MAX_CONTEXT, .optional = true},
     {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .optional = true},
-    {"data", "text", FIELD_TEXTS, AT(text), .local = true, .missing = "add 'text: FILE' under 'data:', a plain text file to learn from"},
+    {"model", "weights", FIELD_HASH, AT(weights), .optional = true, .derived = true},
+    {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
+    {"data", "field", FIELD_NAME, AT(field), .local = true},
+    {"data", "end", FIELD_NAME, AT(end), .local = true},
+    {"data", "cache", FIELD_PATH, AT(cache), .local = true},
+    {"data", "mix", FIELD_MIX, AT(source), .local = true},
+    {"data", "document_attention", FIELD_SWITCH, AT(documents), .optional = true},
+    {"data", "text", FIELD_TEXTS, AT(text), .local = true},
     {"data", "private", FIELD_COUNT, AT(private_data), 0, WIRE_MAX_STAGE_MEMBERS},
     {"data", "holdout", FIELD_REAL, AT(holdout), .from = 0, .to = 0.5},
     {"train", "iterations", FIELD_LONG, AT(recipe.iterations), 1, RUN_MAX_ITERATIONS},
@@ -101,7 +109,8 @@ void run_set_defaults(run_config *run) {
         .name = "run",
         .seed = 1,
         .model =
-            {.arch = MODEL_LLAMA, .vocab = 256, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
+            {.arch = MODEL_LLAMA, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
+        .field = "text",
         .holdout = 0.02,
         .recipe = {.iterations = 1000,
                    .warmup = unset_long,
@@ -152,6 +161,7 @@ bool run_field_is_written(const run_config *run, const run_field *f) {
     case FIELD_LAYERS:
         return f->offset == offsetof(run_config, model.unrotated) ? row->may_unrotated : run->model.window > 0;
     case FIELD_SWITCH: return *(const bool *)place;
+    case FIELD_HASH: return !is_zero(place, sizeof(braid_hash));
     case FIELD_FLOAT: return *(const float *)place > 0;
     default: return !is_zero(place, sizeof(uint32_t));
     }
@@ -192,11 +202,24 @@ static void fill_model(model_config *model) {
     if (stretched && rope->original_context == 0) rope->original_context = model->context;
 }
 
+// Without data.mix the texts are one source.
+static void fill_sources(run_config *run) {
+    for (uint32_t i = 0; i < run->source_count; i++)
+        if (!run->source[i].field[0]) memcpy(run->source[i].field, run->field, sizeof run->field);
+    if (run->source_count > 0 || run->text_count == 0) return;
+    run->source_count = 1;
+    run->source[0] = (run_source){.weight = 1, .count = run->text_count};
+    memcpy(run->source[0].field, run->field, sizeof run->field);
+}
+
 void run_fill_defaults(run_config *run) {
     model_config *model = &run->model;
     train_recipe *recipe = &run->recipe;
+    fill_sources(run);
     fill_model(model);
-    if (run->tokens == 0) run->tokens = model->context;
+    if (model->vocab == 0) model->vocab = 256;
+    // models have contexts far longer than the sequences that they are usually tuned on
+    if (run->tokens == 0) run->tokens = run->from[0] ? smaller(model->context, RUN_FROM_TOKENS) : model->context;
     if (run->stages == 0) fill_stages(run);
     if (recipe->warmup == unset_long) recipe->warmup = recipe->iterations / 20;
     if (recipe->min_learning_rate < 0) recipe->min_learning_rate = recipe->learning_rate / 10;

@@ -29,6 +29,9 @@ typedef enum run_field_kind {
     FIELD_BETAS,   // two floats
     FIELD_STAGES,  // run_config.stages and .blocks
     FIELD_TEXTS,   // run_config.text_count and .text
+    FIELD_MIX,     // run_config.source_count, .source and its texts
+    FIELD_TOKENIZER,  // char[RUN_MAX_PATH], relative to the file, or "bytes"
+    FIELD_HASH,    // braid_hash
 } run_field_kind;
 
 typedef struct run_field {
@@ -39,6 +42,7 @@ typedef struct run_field {
     double from, to;       // other numbers
     bool local;            // local to each machine: not in the canonical text
     bool optional;         // zero means absent: then not in the canonical text
+    bool derived;          // in the canonical text only: a file cannot set it
     const char *missing;   // required key: the fix for a missing one
 } run_field;
 

@@ -1,7 +1,7 @@
 #include "train/run_notes.h"
 
 #include "train/optimizer.h"
-#include "train/text_check.h"
+#include "format/text_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,16 +18,16 @@ static bool warmup_note(const run_config *run, char text[RUN_NOTE]) {
     return true;
 }
 
-static bool text_note(const run_config *run, uint64_t text_bytes, char text[RUN_NOTE]) {
-    uint64_t read = (uint64_t)run->microbatches * run->sequences * run->tokens, have = (uint64_t)((double)text_bytes * (1 - run->holdout));
+static bool text_note(const run_config *run, uint64_t text_size, char text[RUN_NOTE]) {
+    uint64_t read = (uint64_t)run->microbatches * run->sequences * run->tokens, have = (uint64_t)((double)text_size * (1 - run->holdout));
     if (read <= have) return false;
-    snprintf(text, RUN_NOTE, "one iteration reads %llu bytes and the text has %llu to train on: all of it is seen %.1f times in each iteration; add text, or lower train.microbatches or "
-             "train.sequences", (unsigned long long)read, (unsigned long long)have, (double)read / (double)have);
+    snprintf(text, RUN_NOTE, "one iteration reads %llu %s and the text has %llu to train on: all of it is seen %.1f times in each iteration; add text, or lower train.microbatches or "
+             "train.sequences", (unsigned long long)read, run->tokenizer[0] ? "tokens" : "bytes", (unsigned long long)have, (double)read / (double)have);
     return true;
 }
 
 static bool context_note(const run_config *run, char text[RUN_NOTE]) {
-    if (run->tokens >= run->model.context) return false;
+    if (run->tokens >= run->model.context || run->from[0]) return false;
     snprintf(text, RUN_NOTE, "model.context is %u and train.tokens %u: positions from %u on are not trained", run->model.context, run->tokens, run->tokens + 1);
     return true;
 }
@@ -38,12 +38,12 @@ static bool mark_note(const char *path, char text[RUN_NOTE]) {
     return true;
 }
 
-void run_notes(const run_config *run, uint64_t text_bytes, run_note_fn say, void *context) {
+void run_notes(const run_config *run, uint64_t text_size, run_note_fn say, void *context) {
     char text[RUN_NOTE];
     if (warmup_note(run, text)) say(context, text);
-    if (text_note(run, text_bytes, text)) say(context, text);
+    if (text_note(run, text_size, text)) say(context, text);
     if (context_note(run, text)) say(context, text);
-    for (uint32_t i = 0; i < run->text_count; i++)
+    for (uint32_t i = 0; i < run->text_count && !run->tokenizer[0]; i++)
         if (mark_note(run->text[i], text)) say(context, text);
 }
 

@@ -11,8 +11,8 @@ enum { RUN_NOTE = 480 };
 
 typedef void (*run_note_fn)(void *context, const char *text);
 
-// Calls `note` once per note. `text_bytes`: of all texts together, including held-out ones.
-void run_notes(const run_config *run, uint64_t text_bytes, run_note_fn say, void *context);
+// Calls `note` once per note. `text_size`: of all texts together, including held-out ones.
+void run_notes(const run_config *run, uint64_t text_size, run_note_fn say, void *context);
 
 // The schedule of the run that wrote a checkpoint at `version`: its number of iterations, and the
 // learning rate of its last iteration.

@@ -259,6 +259,7 @@ static braid_err save_once(solo *s, checkpoint_summary *summary, braid_error *wh
                                 .run = s->run_hash,
                                 .version = s->version,
                                 .recipe = &s->run->recipe};
+    config.files = train_data_carried(s->config.data, &config.file_count);
     checkpoint_writer *writer = NULL;
     braid_err err = checkpoint_begin(&config, &writer, why);
     if (err) return err;
@@ -379,6 +380,14 @@ static braid_err find_newest(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
+static braid_err start_from_model(solo *s, braid_error *error) {
+    checkpoint *from = NULL;
+    braid_err err = checkpoint_open_start(s->config.model, &from, error);
+    if (!err) err = worker_load(s->worker, from, error);
+    checkpoint_close(from);
+    return err;
+}
+
 static braid_err resume(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
@@ -440,6 +449,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
     if (!err && s->config.resume) err = resume(s, error);
+    else if (!err && s->config.model) err = start_from_model(s, error);
     if (!err) err = claim(s, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
     return err;

@@ -24,13 +24,36 @@ static bool all_finite(const float *values, size_t count) {
 
 static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
 
-static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets) {
+static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets, uint32_t *first) {
     const worker_config *c = &call->w->config;
     const job *j = call->work;
     if (is_held_out(call))
         return train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs,
-                                   targets);
-    return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets);
+                                   targets, first);
+    return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets, first);
+}
+
+// The starts of documents travel behind an activation; gradients have zeros there.
+static uint32_t *documents_of(const worker *w, float *activation) { return (uint32_t *)(void *)(activation + w->activation_floats); }
+
+static void clear_documents(const worker *w, float *gradient) {
+    if (gradient && w->config.shape.documents) memset(documents_of(w, gradient), 0, w->rows * sizeof(uint32_t));
+}
+
+// Another peer's activation. Its documents are checked, because they index keys.
+static const float *read_input(const worker_call *call) {
+    worker *w = call->w;
+    const float *x = worker_read(call, call->work->in, w->activation_bytes);
+    if (!x || !w->config.shape.documents) return x;
+    if (stage_documents_valid(&w->config.shape, (const uint32_t *)(const void *)(x + w->activation_floats))) return x;
+    call->result->failed = true;
+    return NULL;
+}
+
+// The starts of the microbatch's documents: as drawn, or behind the activation x.
+static const uint32_t *documents_in(const worker *w, const float *x) {
+    if (!w->config.shape.documents) return NULL;
+    return x ? (const uint32_t *)(const void *)(x + w->activation_floats) : w->documents;
 }
 
 void worker_forward(const worker_call *call) {
@@ -40,15 +63,19 @@ void worker_forward(const worker_call *call) {
     int32_t *inputs = NULL;
     if (w->config.shape.ends) {
         inputs = w->inputs + call->work->slot * w->rows;
-        if (!draw_tokens(call, inputs, w->targets + call->work->slot * w->rows)) {
+        if (!draw_tokens(call, inputs, w->targets + call->work->slot * w->rows, w->documents)) {
             w->text_changed = call->result->failed = true;
             return;
         }
-    } else if (!(x = worker_read(call, call->work->in, w->activation_bytes))) {
+    } else if (!(x = read_input(call))) {
         return;
     }
     float *y = worker_write(call, w->activation_bytes);
-    if (y) stage_forward(w->stage, stash, inputs, x, y);
+    if (!y) return;
+    const uint32_t *documents = documents_in(w, x);
+    if (documents) stage_set_documents(w->stage, stash, documents);
+    if (documents) memcpy(documents_of(w, y), documents, w->rows * sizeof *documents);
+    stage_forward(w->stage, stash, inputs, x, y);
 }
 
 void worker_loss(const worker_call *call) {
@@ -59,9 +86,10 @@ void worker_loss(const worker_call *call) {
     if (!x) return;
     float *dx = is_held_out(call) ? NULL : worker_write(call, w->activation_bytes);
     if (call->result->failed) return;
+    clear_documents(w, dx);
     const int32_t *targets = w->targets + call->work->slot * w->rows;
     call->result->loss = stage_loss(w->stage, stash, x, targets, dx, &call->result->tokens);
-    call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_bytes / sizeof *dx));
+    call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_floats));
 }
 
 // The block of the element at `offset`.
@@ -133,12 +161,13 @@ void worker_backward(const worker_call *call) {
     if (!dy) return;
     float *dx = w->config.shape.ends ? NULL : worker_write(call, w->activation_bytes);
     if (call->result->failed) return;
+    clear_documents(w, dx);
     addition a = {.w = w};
     w->sum_used |= call->work->weigh;
     const stage_sink sum = {.take = add_to_sum, .place = place_in_sum, .context = &a};
     const float *lowest = call->work->weigh ? stage_gradients(w->stage, stash, dy, dx, &sum)
                                             : stage_input_gradient(w->stage, stash, dy, dx);
-    call->result->finite = all_finite(lowest, w->activation_bytes / sizeof *lowest);
+    call->result->finite = all_finite(lowest, w->activation_floats);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 

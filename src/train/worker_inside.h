@@ -27,6 +27,7 @@ struct worker {
     bool text_changed;
     size_t parameters, rows;
     size_t activation_bytes, stash_bytes;
+    size_t activation_floats;  // an activation; behind them, with shape.documents, `rows` uint32: the starts of documents
 
     void *memory;
     size_t memory_bytes;
@@ -46,6 +47,7 @@ struct worker {
     double *block_norm2;        // [block_count]
     double *tensor_norm2;       // [tensor_count]
     int32_t *inputs, *targets;  // [capacity * rows], stage 0
+    uint32_t *documents;        // [rows] of the microbatch that is drawn, with shape.documents
     uint8_t *stashes;           // [capacity * stash_bytes]
 
     bool sum_shares;  // the sum overlaps the only stash; its first addition overwrites it

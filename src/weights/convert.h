@@ -16,6 +16,10 @@ typedef struct convert_options {
 // The type in which the model's matrices can be written without a loss, to a GGUF file or to a
 // directory: their own, or F32.
 weight_type convert_lossless(const model_file *f, bool one_file);
+// tokenizer.json, tokenizer_config.json and generation_config.json for the tokenizer of a GGUF file,
+// into a directory that exists; none if it has no tokenizer. BRAID_CONFIG: a tokenizer.json cannot
+// give the same ids.
+braid_err directory_write_tokenizer(const model_file *f, const char *directory, braid_error *error);
 // `path` ending in .gguf: one file that llama.cpp reads; else a directory that transformers reads
 // (a mixed8 one: only braid). Nothing of that name may exist (BRAID_STATE). It appears complete or
 // not at all. Vectors are fp32 in a GGUF file, and in a mixed8 directory. The bytes depend on the

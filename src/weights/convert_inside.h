@@ -17,9 +17,6 @@ braid_err gguf_check_config(const model_config *config, braid_error *error);
 void gguf_write_config(gguf_out *o, const model_config *config);
 // The keys of the tokenizer and the chat template. BRAID_CONFIG: GGUF cannot express the tokenizer.
 braid_err gguf_write_tokenizer(gguf_out *o, const model_file *f, braid_error *error);
-// tokenizer.json, tokenizer_config.json and generation_config.json of a model in a GGUF file, if it
-// has a tokenizer.
-braid_err directory_write_tokenizer(const model_file *f, const char *directory, braid_error *error);
 
 // Whether two tokenizers give the same ids for texts with all that pre-tokenizers treat
 // differently.

@@ -53,7 +53,7 @@ static void test_targets_are_the_inputs_shifted(void **state) {
     tiny_text(path, 5000);
     train_data *data = open_one(path, 0.1);
     int32_t inputs[ROWS], targets[ROWS];
-    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets);
+    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets, NULL);
     for (int s = 0; s < SEQUENCES; s++)
         for (int i = 0; i + 1 < TOKENS; i++) assert_int_equal(targets[s * TOKENS + i], inputs[s * TOKENS + i + 1]);
     for (int i = 0; i < ROWS; i++) assert_true(inputs[i] >= 0 && inputs[i] < 256);
@@ -75,11 +75,11 @@ static void test_each_data_shard_has_its_text(void **state) {
         uint32_t share = m % 3 % 2;
         for (uint32_t which = 0; which < 2; which++) {
             if (m < 7) {
-                train_data_sample(all, 5, 1, m, SEQUENCES, TOKENS, inputs, targets);
-                train_data_sample(own[which], 5, 1, m, SEQUENCES, TOKENS, others, targets);
+                train_data_sample(all, 5, 1, m, SEQUENCES, TOKENS, inputs, targets, NULL);
+                train_data_sample(own[which], 5, 1, m, SEQUENCES, TOKENS, others, targets, NULL);
             } else {
-                train_data_held_out(all, 5, m - 7, SEQUENCES, TOKENS, inputs, targets);
-                train_data_held_out(own[which], 5, m - 7, SEQUENCES, TOKENS, others, targets);
+                train_data_held_out(all, 5, m - 7, SEQUENCES, TOKENS, inputs, targets, NULL);
+                train_data_held_out(own[which], 5, m - 7, SEQUENCES, TOKENS, others, targets, NULL);
             }
             assert_int_equal(memcmp(inputs, others, sizeof inputs) == 0, which == share);
         }
@@ -95,21 +95,21 @@ static void test_a_sample_depends_on_its_indices_only(void **state) {
     tiny_text(path, 50000);
     train_data *data = open_one(path, 0.1);
     int32_t a[ROWS], b[ROWS], targets[ROWS];
-    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, a, targets);
-    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, b, targets);
+    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, a, targets, NULL);
+    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, b, targets, NULL);
     assert_memory_equal(a, b, sizeof a);
     // Fewer sequences are the first ones of more: the size of a microbatch does not reshuffle it.
-    train_data_sample(data, 1, 2, 3, 1, TOKENS, b, targets);
+    train_data_sample(data, 1, 2, 3, 1, TOKENS, b, targets, NULL);
     assert_memory_equal(a, b, TOKENS * sizeof *a);
     const struct {
         uint64_t seed, iteration;
         uint32_t m;
     } others[] = {{2, 2, 3}, {1, 3, 3}, {1, 2, 4}, {1, 3, 2}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        train_data_sample(data, others[i].seed, others[i].iteration, others[i].m, SEQUENCES, TOKENS, b, targets);
+        train_data_sample(data, others[i].seed, others[i].iteration, others[i].m, SEQUENCES, TOKENS, b, targets, NULL);
         assert_memory_not_equal(a, b, sizeof a);
     }
-    train_data_held_out(data, 1, 3, SEQUENCES, TOKENS, b, targets);
+    train_data_held_out(data, 1, 3, SEQUENCES, TOKENS, b, targets, NULL);
     assert_memory_not_equal(a, b, sizeof a);
     train_data_free(data);
 }
@@ -125,9 +125,9 @@ static void test_held_out_text_is_not_trained_on(void **state) {
     train_data *data = open_one(path, 0.2);
     int32_t inputs[ROWS], targets[ROWS];
     for (uint32_t m = 0; m < 200; m++) {
-        train_data_sample(data, 1, 0, m, SEQUENCES, TOKENS, inputs, targets);
+        train_data_sample(data, 1, 0, m, SEQUENCES, TOKENS, inputs, targets, NULL);
         for (int i = 0; i < ROWS; i++) assert_true(inputs[i] == 'a' && targets[i] == 'a');
-        train_data_held_out(data, 1, m, SEQUENCES, TOKENS, inputs, targets);
+        train_data_held_out(data, 1, m, SEQUENCES, TOKENS, inputs, targets, NULL);
         for (int i = 0; i < ROWS; i++) assert_true(inputs[i] == 'b' && targets[i] == 'b');
     }
     assert_true(train_data_has_held_out(data));
@@ -144,7 +144,7 @@ static void test_the_whole_text_is_drawn_from(void **state) {
     bool first = false, last = false;
     int32_t inputs[TOKENS], targets[TOKENS];
     for (uint32_t m = 0; m < 1000; m++) {
-        train_data_sample(data, 1, 0, m, 1, TOKENS, inputs, targets);
+        train_data_sample(data, 1, 0, m, 1, TOKENS, inputs, targets, NULL);
         first |= inputs[0] == 0;
         last |= targets[TOKENS - 1] == (int32_t)sizeof text - 1;
     }
@@ -162,12 +162,12 @@ static void test_several_files_are_one_text(void **state) {
     write_counting(parts[2], 8, 2992);
     train_data *one = open_one(whole, 0.1), *three = NULL;
     assert_int_equal(train_data_open(parts, 3, 0.1, TOKENS, &three, NULL), BRAID_OK);
-    assert_int_equal(train_data_bytes(three), 3000);
+    assert_int_equal(train_data_size(three), 3000);
     assert_same_hash(train_data_hash(one), train_data_hash(three));
     int32_t a[ROWS], b[ROWS], ta[ROWS], tb[ROWS];
     for (uint32_t m = 0; m < 500; m++) {
-        train_data_sample(one, 1, 0, m, SEQUENCES, TOKENS, a, ta);
-        train_data_sample(three, 1, 0, m, SEQUENCES, TOKENS, b, tb);
+        train_data_sample(one, 1, 0, m, SEQUENCES, TOKENS, a, ta, NULL);
+        train_data_sample(three, 1, 0, m, SEQUENCES, TOKENS, b, tb, NULL);
         assert_memory_equal(a, b, sizeof a);
         assert_memory_equal(ta, tb, sizeof ta);
     }
@@ -211,7 +211,7 @@ static void write_at(const char *path, off_t at, const char *text) {
 
 static bool drawn(const train_data *data) {
     int32_t inputs[ROWS], targets[ROWS];
-    return train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets);
+    return train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets, NULL);
 }
 
 // Users edit the file, overwrite it with another one, or truncate it during the run.

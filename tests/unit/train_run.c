@@ -341,7 +341,7 @@ static void write_file(const char *path, const char *text) {
 
 static void expect_load(const char *path, braid_err code, const char *message) {
     braid_error error = {0};
-    assert_int_equal(run_config_load(path, &other, &error), code);
+    assert_int_equal(run_config_load(path, NULL, &other, &error), code);
     assert_text_holds(error.text, message);
 }
 
@@ -375,13 +375,13 @@ static void test_baselines(void **state) {
     snprintf(path, sizeof path, "%s/run.yaml", name);
     write_file(path, "model: {dim: 64, layers: 1, heads: 4}\ndata: {text: run.yaml}\nswarm: {routing: swarm}\n");
     expect_load(path, BRAID_CONFIG, "run.yaml:3:18: swarm.routing 'swarm' is a baseline");
-    assert_int_equal(run_config_load_with_baselines(path, &other, &error), BRAID_OK);
+    assert_int_equal(run_config_load_with_baselines(path, NULL, &other, &error), BRAID_OK);
     assert_int_equal(other.routing, RUN_ROUTING_SWARM);
     size_t length = run_config_describe(&other, &data, text, sizeof text);
     assert_int_equal(run_config_from_description(text, length, &other, &found, &error), BRAID_OK);
     assert_int_equal(other.routing, RUN_ROUTING_SWARM);
     write_file(path, "model: {dim: 64, layers: 1, heads: 4}\ndata: {text: run.yaml}\nswarm: {routing: swarm, objective: worst}\n");
-    assert_int_equal(run_config_load_with_baselines(path, &other, &error), BRAID_CONFIG);
+    assert_int_equal(run_config_load_with_baselines(path, NULL, &other, &error), BRAID_CONFIG);
     assert_text_holds(error.text, "run.yaml:3:36: swarm.objective is for the routings braid and gwtf");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(name), 0);

@@ -8,7 +8,7 @@
 static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
 
 // 1 + the version of that state, which stays whatever happens to later checkpoints; 0: none.
-uint64_t stored_at_least(const peer *p) { return has_start(p) && p->state.first_version > 0 ? p->state.first_version + 1 : 0; }
+uint64_t stored_at_least(const peer *p) { return has_start(p) && !peer_makes(p, p->state.first_version) ? p->state.first_version + 1 : 0; }
 
 void stored_open(peer *p) {
     p->chunks->stored.saved = stored_at_least(p);
@@ -17,7 +17,7 @@ void stored_open(peer *p) {
 bool stored_compares(const peer *p, uint64_t version, braid_hash *root) { return p->state.fence != 0 && version > 0 && run_state_names_root(&p->state, version, p->stage, root); }
 
 bool stored_is_start(const peer *p) {
-    return p->state.fence == 0 ? has_start(p) : p->state.start_version > 0 && p->chunks->stored.saved == p->state.start_version + 1;
+    return p->state.fence == 0 ? has_start(p) : !peer_makes(p, p->state.start_version) && p->chunks->stored.saved == p->state.start_version + 1;
 }
 
 void stored_unreadable(peer *p) {

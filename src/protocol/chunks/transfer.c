@@ -4,7 +4,7 @@
 
 static void initialise(peer *p) {
     p->chunks->initialised = true;
-    bool fresh = !p->state.has_final && (p->state.start_version == 0 || stored_is_start(p));
+    bool fresh = !p->state.has_final && (peer_makes(p, p->state.start_version) || stored_is_start(p));
     if (!fresh) return;
     core_job *t = jobs_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);

@@ -111,4 +111,7 @@ void jobs_drop(peer *p);               // those that have not begun
 void jobs_release_inputs(peer *p, const core_job *t);
 void jobs_start(peer *p, const core_job *t);
 
+// True for the version that every peer can make from the run's seed.
+static inline bool peer_makes(const peer *p, uint64_t version) { return version == 0 && !p->run.from_model; }
+
 #endif

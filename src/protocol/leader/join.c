@@ -456,7 +456,7 @@ void leader_release_last(peer *p) {
     l->awaits_save = false;
     // In the iteration that a resumed run began with, its first leader alone has the start (rule G3), so
     // no rollback to another checkpoint of that version would follow: the member stays for FINAL.
-    if (p->state.start_version != 0 && p->state.iteration == p->state.start_version) return;
+    if (!peer_makes(p, p->state.start_version) && p->state.iteration == p->state.start_version) return;
     if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED) return;
     // its checkpoint or its removal is being appended: FINAL must not overtake what follows from it
     if (p->raft.last != p->state.position) {

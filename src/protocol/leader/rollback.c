@@ -83,7 +83,7 @@ static bool readable(const peer *p, uint64_t version) {
 
 // True if the state from which the present generation began is available.
 bool rollback_start_available(const peer *p) {
-    return p->state.start_version == 0 || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
+    return peer_makes(p, p->state.start_version) || stored_is_start(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
 
 static const log_checkpoint *readable_checkpoint(const peer *p, uint64_t version) {
@@ -119,7 +119,7 @@ static bool stays_readable(const peer *p, uint64_t version) {
 }
 
 bool rollback_is_kept(const peer *p, uint64_t version) {
-    if (version == 0) return rollback_is_saved(p, version);
+    if (peer_makes(p, version)) return rollback_is_saved(p, version);
     // the start of the run lies with its first leader alone, which may leave
     return readable_checkpoint(p, version) != NULL && stays_readable(p, version);
 }
@@ -127,7 +127,7 @@ bool rollback_is_kept(const peer *p, uint64_t version) {
 bool rollback_loses(const peer *p, const cluster_member *leaving) {
     uint64_t version = p->state.iteration;
     bool reads = leaving->contact != NO_CONTACT && p->cluster->contacts[leaving->contact].beat.saved == version + 1;
-    if (version == 0 || !reads || stays_readable(p, version)) return false;
+    if (peer_makes(p, version) || !reads || stays_readable(p, version)) return false;
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (!is_fetched(p, s)) return true;
     return false;
@@ -141,7 +141,7 @@ bool rollback_is_saved(const peer *p, uint64_t version) {
 bool rollback_needs(const peer *p, const cluster_member *m) {
     uint64_t version = p->state.start_version;
     bool reads = m->contact != NO_CONTACT && p->cluster->contacts[m->contact].beat.saved == version + 1;
-    if (version == 0 || p->state.iteration != version || !reads || readable(p, version)) return false;
+    if (peer_makes(p, version) || p->state.iteration != version || !reads || readable(p, version)) return false;
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (!is_fetched(p, s)) return true;
     return false;
@@ -154,12 +154,12 @@ static bool newest_common_version(const peer *p, uint64_t *version) {
         if (*version <= p->state.iteration && readable(p, *version)) return true;
     }
     *version = p->state.first_version;
-    return *version == 0 || readable(p, *version);
+    return peer_makes(p, *version) || readable(p, *version);
 }
 
 bool rollback_is_given(const peer *p) {
     if (p->state.iteration != p->state.start_version) return false;
-    return p->state.start_version == 0 || p->state.fence == 0 || readable(p, p->state.start_version);
+    return peer_makes(p, p->state.start_version) || p->state.fence == 0 || readable(p, p->state.start_version);
 }
 
 // Time to recompute from `version` to `from`: so long members that may make the rollback

@@ -17,6 +17,7 @@
 #include <string.h>
 
 enum { QUERIES = SOFTMAX_QUERIES, KEYS = 128, ALIGNED_FLOATS = 16 };
+static const float OTHER_DOCUMENT = -1e30f;
 _Static_assert((int)PANEL_STEP == (int)SOFTMAX_STEP && (int)QUERIES == (int)PANEL_COLS,
                "softmax takes a block of products");
 
@@ -187,6 +188,7 @@ typedef struct attention_block {
     size_t from, rows, cols;
     float *scores;    // [padded_keys, cols] scores, then their exponentials
     bool first_head;  // the first query head that uses these keys
+    const uint32_t *seen;  // [tokens] the first key that a query sees; NULL: 0
 } attention_block;
 
 // The first query column that may see one of the keys [first + key, first + key + PANEL_ROWS),
@@ -268,6 +270,16 @@ static void accumulate_key_gradients(const attention_job *job, const attention_b
     }
 }
 
+// Sets the scores of keys before their query's document to a finite value: with all keys of a block
+// at -infinity, the running softmax would be NaN. A later key's score is so much larger that these
+// weights become exactly zero.
+static void mask_documents(const attention_block *b, float *scores) {
+    for (size_t i = 0; i < b->rows; i++) {
+        size_t seen = b->seen[b->from + i], keys = seen > b->first ? size_least(seen - b->first, b->padded_keys) : 0;
+        for (size_t key = 0; key < keys; key++) scores[key * b->cols + i] = OTHER_DOCUMENT;
+    }
+}
+
 // Causal mask: sets the scores of keys after their query to -infinity in the columns that
 // first_column leaves; and those of keys before their query's window. Columns of padding see all
 // keys, so that they stay finite.
@@ -290,6 +302,7 @@ static void finish_scores(const attention_job *job, const attention_scratch *w, 
         tensor_softcap(b->scores + at, gradient ? w->slopes + at : NULL, end - at, score_scale(a), a->softcap);
     }
     mask(b, a->window, b->scores);
+    if (b->seen) mask_documents(b, b->scores);
 }
 
 // --- forward
@@ -313,6 +326,11 @@ static attention_block block_of(const attention_job *job, const attention_scratc
     attention_block b = {.from = from, .rows = size_least(QUERIES, a->tokens - from), .scores = w->scores};
     b.cols = size_up(b.rows, PANEL_STEP);
     if (a->window > 0 && from + 1 > a->window) b.begin = (from + 1 - a->window) / PANEL_ROWS * PANEL_ROWS;
+    if (a->first) {
+        b.seen = a->first + head / a->heads * a->tokens;
+        size_t begin = b.seen[from] / PANEL_ROWS * PANEL_ROWS;
+        if (begin > b.begin) b.begin = begin;
+    }
     b.first = b.begin;
     if (job->kept) b.scores = job->kept + head * kept_before(a->tokens) + kept_before(from);
     return b;

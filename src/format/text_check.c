@@ -1,4 +1,4 @@
-#include "train/text_check.h"
+#include "format/text_check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +30,8 @@ static const magic magics[] = {
     {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 8, 0, "is a document of an office program", "save it as plain text"},
     {"PAR1\x15", 5, 0, "is a Parquet file", "write its column of text to a plain text file"},
     {"SQLite format 3", 16, 0, "is an SQLite database", "write its text to a plain text file"},
+    {"\x88\xd8\x34\x01", 4, 0, "is a token file of llm.c", "set data.tokenizer to the tokenizer of its ids"},
+    {"\xa1\xd9\x34\x01", 4, 0, "is a token file of llm.c", "set data.tokenizer to the tokenizer of its ids"},
     {"\x93NUMPY", 6, 0, "is a NumPy array", "give the text that it was made of; braid reads plain text, a byte a token"},
     {"\x89PNG", 4, 0, "is an image", "name a plain text file"},
     {"\xff\xd8\xff", 3, 0, "is an image", "name a plain text file"},
@@ -124,6 +126,14 @@ bool text_check_bytes(const uint8_t *bytes, size_t count, const char *path, char
     return true;
 }
 
+bool text_check_inside(const uint8_t *bytes, size_t count, uint64_t at, const char *path, char why[TEXT_WHY]) {
+    char what[96];
+    tally t = {{0}, 0, 0, 0};
+    count_bytes(bytes, count, &t);
+    snprintf(what, sizeof what, "holds binary data, not text, near byte %llu", (unsigned long long)at);
+    return !is_binary(&t, count) || refuse(why, what, "restore it, or name another plain text file", path);
+}
+
 static bool plain(char why[TEXT_WHY], const char *text) {
     snprintf(why, TEXT_WHY, "cannot be read: %s", text);
     return false;
@@ -147,12 +157,8 @@ static bool check_later(int fd, uint64_t bytes, const char *path, char why[TEXT_
     const uint64_t places[] = {bytes / 2, bytes - TEXT_SAMPLE_BYTES};
     for (size_t i = 0; i < 2; i++) {
         size_t count;
-        char what[96];
-        tally t = {{0}, 0, 0, 0};
         if (!read_sample(fd, places[i], sample, &count)) return plain(why, strerror(errno));
-        count_bytes(sample, count, &t);
-        snprintf(what, sizeof what, "holds binary data, not text, near byte %llu", (unsigned long long)places[i]);
-        if (is_binary(&t, count)) return refuse(why, what, "restore it, or name another plain text file", path);
+        if (!text_check_inside(sample, count, places[i], path, why)) return false;
     }
     return true;
 }

@@ -1,5 +1,5 @@
 // Files that are plain text, and others, which are refused with their format and the fix.
-#include "train/text_check.h"
+#include "format/text_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
