@@ -84,11 +84,11 @@ function(braid_room name)
   endif()
 endfunction()
 
-# A program is src/cli/main.c, the room's program.c with its name and verbs, and the room. program.c is named here, too, so that
-# a room below with a program.c of its own cannot take its place.
+# A program is src/cli/main.c, the room's program.c with its verbs and program_name.c with its name, and the room. Both are named
+# here, too, so that those of a room below cannot take their place.
 function(braid_program name)
   cmake_parse_arguments(PROGRAM "" "ROOM" "" ${ARGN})
   braid_room_folder(${PROGRAM_ROOM} folder)
-  add_executable(${name} ${CMAKE_SOURCE_DIR}/src/cli/main.c ${folder}/program.c)
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/src/cli/main.c ${folder}/program.c ${folder}/program_name.c)
   target_link_libraries(${name} PRIVATE braid_${PROGRAM_ROOM})
 endfunction()

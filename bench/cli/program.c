@@ -20,11 +20,9 @@ static const cli_verb experiments[] = {
 };
 
 const cli_program cli_this_program = {
-    .name = "braid-bench",
     .kind = "experiment",
     .usage = "Usage: braid-bench EXPERIMENT [FLAGS]\n\nRuns an experiment in a simulator, the same figures for the same seeds, or real peers with a baseline.\n\n"
              "Experiments:\n",
     .closing = "\n'braid-bench EXPERIMENT --help' shows its flags and examples; 'braid-bench --version' the version.\n",
     .verb = experiments,
-    .baselines = true,
 };

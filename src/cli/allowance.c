@@ -49,7 +49,7 @@ bool allowance_swarm_exceeds(const machine *m, const run_config *run, uint64_t d
     uint64_t needed = swarm_bytes(run, data_peers, relays, capacity, max_memory);
     char need[QUANTITY_TEXT], have[QUANTITY_TEXT];
     if (needed <= m->memory_bytes) return false;
-    snprintf(text, room, "the %llu processes of this run need about %s together, and %s may be used: some may be killed for want of memory; lower swarm.capacity, or start fewer relays",
+    snprintf(text, room, "the %llu processes of this run need about %s together, and %s may be used: the kernel may kill some for lack of memory; lower swarm.capacity, or start fewer relays",
              (unsigned long long)(data_peers + relays), quantity_size_text(needed, need), quantity_size_text(m->memory_bytes, have));
     return true;
 }

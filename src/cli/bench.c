@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const cli_verb measurements[] = {
-    {"step", bench_step, "whole training steps on this machine, and where their time goes"},
-    {"generate", bench_generate, "how fast and how well a checkpoint reads a text, with weights in fp32 and in int8"},
+    {"step", bench_step, "time of whole training steps on this machine, part by part"},
+    {"generate", bench_generate, "speed and loss of a checkpoint on a text, with fp32 and with int8 weights"},
 };
 enum { MEASUREMENTS = sizeof measurements / sizeof *measurements };
 
@@ -17,7 +17,7 @@ static const char *const moved[] = {"f7", "churn", "t2", "t3", "t6", "views", "s
 enum { MOVED = sizeof moved / sizeof *moved };
 
 static void print_help(FILE *out) {
-    fprintf(out, "Usage: braid bench NAME [FLAGS]\n\nMeasures computing on this machine.\n\nMeasurements:\n");
+    fprintf(out, "Usage: braid bench NAME [FLAGS]\n\nMeasures how fast this machine computes.\n\nMeasurements:\n");
     for (size_t i = 0; i < MEASUREMENTS; i++) fprintf(out, "  %-8s %s\n", measurements[i].name, measurements[i].help);
     fprintf(out, "\n'braid bench NAME --help' shows its flags and examples. Experiments in a simulator: braid-bench --help.\n");
 }

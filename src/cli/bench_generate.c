@@ -37,7 +37,7 @@ static braid_err read_text(generate_bench *b, uint8_t *bytes, braid_error *error
     if (!file) return braid_fail(error, BRAID_IO, "cannot open the text %s", b->text);
     b->read = fread(bytes, 1, b->bytes, file);
     fclose(file);
-    return b->read > 0 ? BRAID_OK : braid_fail(error, BRAID_IO, "there is nothing to read in the text %s", b->text);
+    return b->read > 0 ? BRAID_OK : braid_fail(error, BRAID_IO, "the text %s is empty; name another one", b->text);
 }
 
 static braid_err measure(generate_bench *b, checkpoint *from, int way, const uint8_t *bytes, braid_error *error) {
@@ -89,13 +89,13 @@ int bench_generate(int argc, char **argv) {
     generate_bench b = {.bytes = 4096, .threads = 1};
     option table[] = {
         {"text", OPTION_TEXT, &b.text, .unit = "FILE", .help = "a text that the model was not trained on"},
-        {"bytes", OPTION_COUNT, &b.bytes, .help = "how much of it is read", .min = 1, .max = MOST_BYTES},
-        {"threads", OPTION_COUNT, &b.threads, .help = "threads that compute", .min = 1, .max = MOST_THREADS},
-        {"json", OPTION_SWITCH, &b.json, .help = "one JSON object"},
+        {"bytes", OPTION_COUNT, &b.bytes, .help = "bytes of it to read", .min = 1, .max = MOST_BYTES},
+        {"threads", OPTION_COUNT, &b.threads, .help = "compute threads", .min = 1, .max = MOST_THREADS},
+        {"json", OPTION_SWITCH, &b.json, .help = "print one JSON object"},
     };
     options o = {.verb = "bench generate",
                  .arguments = "CHECKPOINT",
-                 .summary = "Reads a text with a trained model, byte by byte: how fast, and how surprised it is.",
+                 .summary = "Measures a trained model on a text, byte by byte: bytes per second and loss.",
                  .examples = examples,
                  .table = table,
                  .count = sizeof table / sizeof *table,
@@ -103,7 +103,9 @@ int bench_generate(int argc, char **argv) {
                  .max_given = 1};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
-    code = b.text ? run(&b, o.given[0]) : cli_complain(CLI_USAGE, "bench generate", "say which text: --text FILE");
+    code = b.text ? run(&b, o.given[0])
+                  : cli_complain(CLI_USAGE, "bench generate",
+                                 "--text FILE is missing; name a text that the model was not trained on");
     options_close(&o);
     return code;
 }

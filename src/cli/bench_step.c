@@ -160,7 +160,7 @@ static bool choose_model(step_bench *b, const char *name) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", step_models[i].name);
     }
-    if (!b->model) cli_complain(CLI_USAGE, "bench step", "there is no model '%.64s'; there are %s", name, names);
+    if (!b->model) cli_complain(CLI_USAGE, "bench step", "unknown model '%.64s'; choose one of %s", name, names);
     return b->model != NULL;
 }
 
@@ -184,15 +184,15 @@ int bench_step(int argc, char **argv) {
     const char *model = "llama-15m", *products = "";
     option table[] = {
         {"model", OPTION_TEXT, &model, .unit = "NAME", .help = "gpt2-124m, llama-15m, llama-4.9m or llama-1.2m"},
-        {"threads", OPTION_COUNT, &b.threads, .help = "threads that compute", .min = 1, .max = 1024},
-        {"reps", OPTION_COUNT, &b.reps, .help = "steps that are timed", .min = 1, .max = STEP_MAX_REPS},
-        {"warmup", OPTION_COUNT, &b.warmup, .help = "steps before them", .max = 1000},
+        {"threads", OPTION_COUNT, &b.threads, .help = "compute threads", .min = 1, .max = 1024},
+        {"reps", OPTION_COUNT, &b.reps, .help = "timed steps", .min = 1, .max = STEP_MAX_REPS},
+        {"warmup", OPTION_COUNT, &b.warmup, .help = "warm-up steps before them", .max = 1000},
         {"reproducible", OPTION_SWITCH, &b.reproducible, .help = "exact sums of gradients, instead of fp32"},
         {"products", OPTION_TEXT, &products, .unit = "WHICH",
-         .help = "common: with the bits of all processors; fastest: as this one does best (default: as a run does, common with --reproducible)"},
-        {"recompute", OPTION_SWITCH, &b.recompute, .help = "keeps only the input of a microbatch"},
-        {"shapes", OPTION_SWITCH, &b.shapes_wanted, .help = "times each matrix product by itself, too"},
-        {"json", OPTION_SWITCH, &b.json, .help = "one JSON object"},
+         .help = "common: same bits on all processors; fastest: best for this one (default: as in a run, common with --reproducible)"},
+        {"recompute", OPTION_SWITCH, &b.recompute, .help = "keep only a microbatch's input, and recompute its activations in backward"},
+        {"shapes", OPTION_SWITCH, &b.shapes_wanted, .help = "also time each matrix product separately"},
+        {"json", OPTION_SWITCH, &b.json, .help = "print one JSON object"},
     };
     options o = {.verb = "bench step",
                  .summary = "Measures whole training steps: forward, backward, AdamW, in one process.",

@@ -64,7 +64,7 @@ static void print_shapes(const step_bench *b) {
                s->a_transposed ? 'T' : 'N', s->b_transposed ? 'T' : 'N', s->per_step, s->seconds * 1e3,
                2e-9 * (double)s->m * (double)s->n * (double)s->k / s->seconds, 100 * shape_share(b, s));
     }
-    printf("all products of a step, by themselves: %.2f ms\n", sum * 1e3);
+    printf("all products of a step, timed separately: %.2f ms\n", sum * 1e3);
 }
 
 static void print_text(const step_bench *b, const step_loop *loops) {

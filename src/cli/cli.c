@@ -14,7 +14,7 @@
 int cli_complain(int code, const char *verb, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "%s %s: ", cli_this_program.name, verb);
+    fprintf(stderr, "%s %s: ", cli_program_name, verb);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
@@ -23,7 +23,7 @@ int cli_complain(int code, const char *verb, const char *format, ...) {
 
 braid_err cli_load_run(const char *path, const char *from, run_config *out, braid_error *error) {
     const run_readers readers = run_data_readers(from);
-    return cli_this_program.baselines ? run_config_load_with_baselines(path, &readers, out, error) : run_config_load(path, &readers, out, error);
+    return cli_has_baselines ? run_config_load_with_baselines(path, &readers, out, error) : run_config_load(path, &readers, out, error);
 }
 
 // 0, or the error number that prevents writing.

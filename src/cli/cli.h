@@ -20,15 +20,18 @@ typedef struct cli_verb {
     const char *help;
 } cli_verb;
 
+// Each program has these two in its program_name.c, apart from the table of verbs: messages need the
+// name, and the verbs need messages.
+extern const char cli_program_name[];  // prefix of every message
+extern const bool cli_has_baselines;   // its runs may use a baseline's routing
+
 // Properties of a program for main.c, which all programs share: src/cli/program.c of braid,
 // bench/cli/program.c of braid-bench.
 typedef struct cli_program {
-    const char *name;     // prefix of every message
     const char *kind;     // noun for its verbs in messages: "verb" or "experiment"
     const char *usage;    // --help, above the list of verbs
     const char *closing;  // --help, below the list
     const cli_verb *verb;  // terminated by an entry without a name
-    bool baselines;        // its runs may use a baseline's routing
 } cli_program;
 extern const cli_program cli_this_program;
 
@@ -38,6 +41,8 @@ int cli_node(int argc, char **argv);
 int cli_train(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_generate(int argc, char **argv);
+int cli_chat(int argc, char **argv);
+int cli_eval(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_sim(int argc, char **argv);

@@ -22,7 +22,7 @@ static int keygen(const char *path, bool replace) {
     identity_free(id);
     id_hex(own.bytes, BRAID_ID_BYTES, hex);
     // the id alone on stdout, for scripts
-    fprintf(stderr, "The key is in %s. Keep it secret: whoever has it is this peer. Its id:\n", path);
+    fprintf(stderr, "The key is in %s. Keep it secret, because it proves this peer's identity. The peer's id:\n", path);
     printf("%s\n", hex);
     return CLI_OK;
 }
@@ -31,11 +31,11 @@ int cli_keygen(int argc, char **argv) {
     const char *path = "peer.key";
     bool replace = false;
     option table[] = {
-        {"out", OPTION_TEXT, &path, .unit = "PATH", .help = "where the key goes (PEM, readable by you alone)"},
-        {"force", OPTION_SWITCH, &replace, .help = "replace a key that is there: its peer id is lost for good"},
+        {"out", OPTION_TEXT, &path, .unit = "PATH", .help = "file for the key (PEM, readable only by its owner)"},
+        {"force", OPTION_SWITCH, &replace, .help = "replace an existing key; its peer id is lost for good"},
     };
     options o = {.verb = "keygen",
-                 .summary = "Makes the Ed25519 key of a peer and prints the peer's id.",
+                 .summary = "Creates the Ed25519 key of a peer and prints the peer's id.",
                  .examples = examples,
                  .table = table,
                  .count = sizeof table / sizeof *table};

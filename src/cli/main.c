@@ -34,9 +34,9 @@ static int unknown_verb(const char *text) {
     for (size_t i = 0; i < count; i++) names[i] = p->verb[i].name;
     const char *near = suggest_name(text, names, count);
     if (near != NULL)
-        fprintf(stderr, "%s: unknown %s '%.64s'; did you mean '%s'?\n", p->name, p->kind, text, near);
+        fprintf(stderr, "%s: unknown %s '%.64s'; did you mean '%s'?\n", cli_program_name, p->kind, text, near);
     else
-        fprintf(stderr, "%s: unknown %s '%.64s'; '%s --help' lists them\n", p->name, p->kind, text, p->name);
+        fprintf(stderr, "%s: unknown %s '%.64s'; '%s --help' lists them\n", cli_program_name, p->kind, text, cli_program_name);
     return CLI_USAGE;
 }
 
@@ -58,7 +58,7 @@ static int run_verb(int argc, char **argv) {
         return CLI_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("%s %s\n", cli_this_program.name, BRAID_VERSION);
+        printf("%s %s\n", cli_program_name, BRAID_VERSION);
         return CLI_OK;
     }
     for (const cli_verb *v = cli_this_program.verb; v->name != NULL; v++) {
@@ -80,7 +80,7 @@ static int all_written(int code) {
     const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space, or write to another place"
                        : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
-    fprintf(stderr, "%s: not all of the output could be written%s%s%s\n", cli_this_program.name, why ? ": " : "", why ? strerror(why) : "",
+    fprintf(stderr, "%s: not all of the output could be written%s%s%s\n", cli_program_name, why ? ": " : "", why ? strerror(why) : "",
             mend);
     return CLI_FAILED;
 }
@@ -89,12 +89,12 @@ int main(int argc, char **argv) {
     if (!open_standard_streams()) {
         fprintf(stderr,
                 "%s: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n",
-                cli_this_program.name);
+                cli_program_name);
         return CLI_FAILED;
     }
     braid_error error;
     if (tensor_stack_reserve(&error)) {
-        fprintf(stderr, "%s: %s\n", cli_this_program.name, error.text);
+        fprintf(stderr, "%s: %s\n", cli_program_name, error.text);
         return CLI_FAILED;
     }
     // A reader that disappears, or a file beyond its size limit, is an error of one write and must

@@ -30,9 +30,9 @@ typedef struct node_session {
 
 static const char examples[] =
     "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
-    "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   begin a run that others join\n"
-    "braid node --data --run RUN.yaml --join TICKET           bring the text, too\n"
-    "braid node --lead --run RUN.yaml --log run.log           begin a run; the same line goes on with it\n";
+    "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   start a run that others join\n"
+    "braid node --data --run RUN.yaml --join TICKET           join as a data peer, with the text\n"
+    "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
 
 // The standby replica joins once this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
@@ -62,7 +62,7 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     if ((!ticket_text && !s->flags->data) || report_chosen(s->report) == REPORT_JSON) return;
     char text[640];
     const char *quote = strchr(news.ticket, '[') ? "'" : "";
-    snprintf(text, sizeof text, "%s:  braid node --join %s%s%s", ticket_text ? "others join with" : "should the leader stay away, others join with", quote, news.ticket, quote);
+    snprintf(text, sizeof text, "%s:  braid node --join %s%s%s", ticket_text ? "others join with" : "if the leader does not return, others join with", quote, news.ticket, quote);
     node_events_note(&s->events, text);
 }
 
@@ -125,24 +125,24 @@ static void on_tick(void *context) {
 
 static braid_err roles_check(const node_flags *f, node_role *role, braid_error *error) {
     *role = f->lead ? NODE_LEADER : f->data ? NODE_DATA : NODE_RELAY;
-    if (f->lead && f->data) return braid_fail(error, BRAID_ARGUMENT, "--lead is a data peer already; leave out --data");
-    if (f->anew && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--anew is for --lead: who joins goes on with what it finds");
-    if (f->continues && f->anew && f->set_aside) return braid_fail(error, BRAID_ARGUMENT, "--continue goes on from the newest checkpoint and --anew sets it aside; give one of them");
+    if (f->lead && f->data) return braid_fail(error, BRAID_ARGUMENT, "a leader is always a data peer; leave out --data");
+    if (f->anew && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--anew is for --lead: a joining peer takes part in the leader's run; leave it out");
+    if (f->continues && f->anew && f->set_aside) return braid_fail(error, BRAID_ARGUMENT, "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
     if (f->continues && *role == NODE_RELAY) return braid_fail(error, BRAID_ARGUMENT, "--continue is for --lead and --data: a relay gets its state from the run; leave it out");
-    if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead begins a run and --join joins one; give one of them");
-    if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
+    if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead starts a run and --join joins one; give one of them");
+    if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to start a run); the leader prints the whole command");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
-    if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay learns the run from the leader; leave out --run, or add --data");
+    if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (*role == NODE_RELAY && f->from) return braid_fail(error, BRAID_ARGUMENT, "a relay gets the weights from the run; leave out --from, or add --data");
-    if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number outlives no more deaths than one less; give 1, 3 or 5", (unsigned)f->voters);
+    if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
-    if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a shadow alone; leave out --lead, --data and --shadow");
+    if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a standby replica; leave out --lead, --data and --shadow");
     return BRAID_OK;
 }
 
 static braid_err beside_read(const node_flags *f, node_config *config, braid_error *error) {
     if (strlen(f->beside) != 2 * BRAID_ID_BYTES || !id_unhex(f->beside, BRAID_ID_BYTES, config->beside.bytes))
-        return braid_fail(error, BRAID_ARGUMENT, "--beside %s: that is not the id of a peer, 64 hexadecimal digits", f->beside);
+        return braid_fail(error, BRAID_ARGUMENT, "--beside %s: the id of a peer has 64 hexadecimal digits", f->beside);
     config->shadow = true;
     config->state_directory = f->state_directory;
     node_shadow_bind();
@@ -164,7 +164,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     err = cli_load_run(f->run, f->from, run, error);
     if (!err && f->continues && !run->checkpoint[0]) err = braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", f->run);
     if (!err && run->private_data > 0 && !f->identity && !f->supervised)
-        err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: the data are private (data.private), and when this peer comes back it must be known as itself");
+        err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: with private data (data.private) a peer must keep its identity across restarts");
     if (!err && !config->start_relays) config->start_relays = run->stages - 1;
     return err;
 }
@@ -220,43 +220,43 @@ int cli_node(int argc, char **argv) {
     node_flags f = {.stop_within_ns = STOP_WITHIN_NS, .threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
-        {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
-        {"public-address", OPTION_TEXT, &f.public_address, .unit = "HOST:PORT", .help = "where others reach this peer; port 0: the one that it listens on", .fallback = "found out"},
-        {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, made when missing (braid keygen)", .fallback = "PATH.key with --log PATH, else a new key each time"},
-        {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute", .min = 1, .max = 1024},
-        {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says, as far as memory goes"},
-        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory for weights, optimizer and microbatches", .fallback = "no cap"},
-        {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it, or go on with the one that --log holds"},
-        {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: begin the run again though --log or the directory of its checkpoints holds it; the older log is kept as PATH.old, newer checkpoints in a folder set-aside-N"},
-        {"continue", OPTION_SWITCH, &f.continues, .help = "with --lead and --data: go on with the run of --log, or from its newest checkpoint in checkpoint.dir; without either begin, or start from --resume"},
-        {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew is for the log alone, as in braid up, whose logs always begin anew"},
-        {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
+        {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "address to listen on", .fallback = "every address, any free port"},
+        {"public-address", OPTION_TEXT, &f.public_address, .unit = "HOST:PORT", .help = "address at which others reach this peer; port 0: the port that it listens on", .fallback = "detected"},
+        {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, created if it is missing (braid keygen)", .fallback = "PATH.key with --log PATH, else a new key each time"},
+        {"threads", OPTION_COUNT, &f.threads, .help = "compute threads", .min = 1, .max = 1024},
+        {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value, limited by memory"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"lead", OPTION_SWITCH, &f.lead, .help = "start the run of --run and lead it, or continue the run in --log"},
+        {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: start the run again even if --log or checkpoint.dir has it; the old log is renamed to PATH.old, newer checkpoints are moved to a folder set-aside-N"},
+        {"continue", OPTION_SWITCH, &f.continues, .help = "with --lead and --data: continue the run in --log, or resume from the newest checkpoint in checkpoint.dir; without either, start it, from --resume if given"},
+        {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew applies only to the log (braid up starts its processes so)"},
+        {"data", OPTION_SWITCH, &f.data, .help = "join as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "with --lead and --data: start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same", .fallback = "model.from of the run, else the seed"},
-        {"share", OPTION_COUNT, &f.share, .help = "with private data: which of the texts is this data peer's, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "any that is free"},
-        {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: begin when these many data peers are there, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
-        {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},
-        {"wait-for-peers", OPTION_DURATION, &f.wait_ns, .help = "with --lead and --data: how long to lead a run that lacks peers; 0: for ever"},
-        {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint; with --join: what it has of the run's state is not fetched"},
-        {"upload-share", OPTION_COUNT, &f.upload_share, .unit = "PERCENT", .help = "most of this machine's line for peers that fetch state while the run goes on", .min = 1, .max = 100},
-        {"carry", OPTION_SWITCH, &f.carry, .help = "carry tensors between others whose line is slow; --no-carry: nothing but what is this peer's"},
-        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and go on from it when this peer comes back", .fallback = "no file"},
-        {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log: a majority of them must live; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
-        {"shadow", OPTION_SWITCH, &f.shadow, .help = "keep another stage's state as well, in a process beside this one: the run then outlives that stage"},
-        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: where that state lies, 12 bytes a parameter"},
-        {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: shadows of each stage, of those that offer themselves", .max = 4},
-        {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to try a leader that cannot be reached; 0: for ever"},
-        {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "most time for the orderly end that SIGINT, SIGTERM or SIGHUP asks for", .min = 1},
-        {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
+        {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
+        {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
+        {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: relays needed before the run starts", .max = WIRE_MAX_MEMBERS, .fallback = "one per stage"},
+        {"wait-for-peers", OPTION_DURATION, &f.wait_ns, .help = "with --lead and --data: time limit for leading a run that lacks peers; 0: no limit"},
+        {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: resume from this checkpoint; with --join: take state from it instead of fetching it"},
+        {"upload-share", OPTION_COUNT, &f.upload_share, .unit = "PERCENT", .help = "largest share of the upload rate that peers may use to fetch state during training", .min = 1, .max = 100},
+        {"carry", OPTION_SWITCH, &f.carry, .help = "forward tensors between other peers whose connections are slow; --no-carry: never"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and continue from it after a restart", .fallback = "no file"},
+        {"voters", OPTION_COUNT, &f.voters, .help = "maximum number of voters, which keep the log; a majority of them must stay alive; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
+        {"shadow", OPTION_SWITCH, &f.shadow, .help = "also keep another stage's state in a second process (a standby replica), so that the run survives the loss of that stage"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: directory for that state, 12 bytes per parameter"},
+        {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: standby replicas per stage, chosen from the peers with --shadow", .max = 4},
+        {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to retry an unreachable leader; 0: no limit"},
+        {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
+        {"json", OPTION_SWITCH, &f.json, .help = "print one JSON object per line"},
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
          .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer, carry"},
-        {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "send so many of 100 tensors by way of somebody, for tests", .max = 100},
-        {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write what goes into and out of the protocol to this file"},
-        {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "say after each iteration what things cost, for braid up --measure"},
-        {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "be the shadow of the peer with this id on the same machine"},
-        {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "take commands on standard input and end with it"},
+        {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "percentage of tensors to send through a forwarding peer, for tests", .max = 100},
+        {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write the inputs and outputs of the protocol to this file"},
+        {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "report the measured costs after each iteration, for braid up --measure"},
+        {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "run as the standby replica of the peer with this id on the same machine"},
+        {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "read commands from standard input, and end when it closes"},
     };
-    options o = {.verb = "node", .summary = "Run one peer: lend this machine to a run, or begin one.", .examples = examples,
+    options o = {.verb = "node", .summary = "Runs one peer, which joins a run or starts one.", .examples = examples,
                  .table = table, .count = sizeof table / sizeof table[0]};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;

@@ -26,9 +26,9 @@ static report_event event_of(report_kind kind) {
 }
 
 static const char *const expel_names[EXPEL_REASONS] = {
-    [EXPEL_DEAD] = "it died", [EXPEL_RETURNED] = "it came back as a new member", [EXPEL_LEFT] = "it left",
-    [EXPEL_STUCK] = "it made no progress", [EXPEL_DIVERGED] = "its state differs",
-    [EXPEL_MOVED] = "it is to work for another stage",
+    [EXPEL_DEAD] = "it died", [EXPEL_RETURNED] = "it restarted as a new member", [EXPEL_LEFT] = "it left",
+    [EXPEL_STUCK] = "it made no progress", [EXPEL_DIVERGED] = "its state differs from the stage's",
+    [EXPEL_MOVED] = "it moves to another stage",
 };
 
 static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {
@@ -114,13 +114,13 @@ static void tell_leader(node_events *e, const tell *t) {
 static void tell_lied(node_events *e, const tell *t) {
     report_event news = event_of(REPORT_NOTE);
     peer_text(&t->id, news.peer);
-    snprintf(news.text, sizeof news.text, "%s sent state of stage %u that is not what its name says; another peer is asked for it", news.peer, t->stage);
+    snprintf(news.text, sizeof news.text, "%s sent state of stage %u that does not match its hash; fetching it from another peer", news.peer, t->stage);
     report_tell(e->report, &news);
 }
 
 static void tell_spoilt(node_events *e, const tell *t) {
     report_event news = event_of(REPORT_NOTE);
-    snprintf(news.text, sizeof news.text, "the checkpoint after iteration %llu that lies here does not have the state of stage %u that the run's log names; it is not used, look at the disk",
+    snprintf(news.text, sizeof news.text, "the local checkpoint of iteration %llu does not match the run's log in stage %u, so it is not used; check the disk",
              (unsigned long long)t->iteration, t->stage);
     report_tell(e->report, &news);
 }
@@ -134,8 +134,8 @@ static void tell_unled(node_events *e, const tell *t) {
     unsigned long long here = t->done, all = t->total, others = all - here - 1;
     char more[32] = "";
     if (others > 0) snprintf(more, sizeof more, ", and %llu more", others);
-    snprintf(news.text, sizeof news.text, "nobody leads the run: %llu of the %llu peers that vote must be here, and %llu %s. Missing: %s (last at %.128s)%s. Start them again with the --log and "
-             "--identity that they had. If those are lost, stop all and begin again from the newest checkpoint (braid node --lead --anew --resume DIR)",
+    snprintf(news.text, sizeof news.text, "the run has no leader: %llu of the %llu voters must be present, and %llu %s. Missing: %s (last at %.128s)%s. Restart them with the same --log and "
+             "--identity. If those are lost, stop all peers and start again from the newest checkpoint (braid node --lead --anew --resume DIR)",
              all / 2 + 1, all, here, here == 1 ? "is" : "are", news.peer, t->text ? t->text : "?", more);
     report_tell(e->report, &news);
 }

@@ -94,11 +94,11 @@ braid_err node_shadow_start(const node_shadow *shadow, const braid_id *beside, b
     arguments a;
     arguments_fill(shadow, beside, &a);
     char **environment = environment_make();
-    if (!environment) return braid_fail(error, BRAID_MEMORY, "no memory for a shadow");
+    if (!environment) return braid_fail(error, BRAID_MEMORY, "no memory for a standby replica");
     signal(SIGCHLD, SIG_IGN);  // the exit status is not used
     int code = spawn(&a, environment);
     free(environment);
-    return code == 0 ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot start a shadow beside this peer: %s", strerror(code));
+    return code == 0 ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot start the process of the standby replica: %s", strerror(code));
 }
 
 void node_shadow_bind(void) { prctl(PR_SET_PDEATHSIG, SIGKILL); }

@@ -83,7 +83,7 @@ static braid_err read_switch(const char *text, bool *value, braid_error *error) 
 static braid_err read_list(options *o, option_list *list, const char *text, bool split, braid_error *error) {
     do {
         size_t length = split ? strcspn(text, ",") : strlen(text);
-        if (!split && length == 0) return braid_fail(error, BRAID_ARGUMENT, "nothing is named; write what, or leave it out");
+        if (!split && length == 0) return braid_fail(error, BRAID_ARGUMENT, "the value is empty; give one, or leave the flag out");
         const char *item = length > 0 ? keep_text(o, text, length) : "";
         if (item == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
         if (list->count == OPTIONS_MAX_LIST)
@@ -189,18 +189,22 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // The flags of all verbs of braid and braid-bench. The file serves all of them, so a key without a
 // flag here may belong to another verb.
 static const char *const all_flags[] = {
-    "account", "anew", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check",
-    "checkpoint-every", "close", "continue", "costs", "crash", "data", "delay", "delays", "demand", "die-at",
-    "dump", "first", "force", "from", "gather", "gossip-rounds", "hold", "hours", "identity", "ids", "int8",
-    "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds", "link", "links", "listen",
-    "listing", "log", "loss", "max-memory", "measure", "microbatches", "model", "neighbours", "objective",
-    "out", "parameters", "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "probes",
-    "products", "prompt", "public-address", "recompute", "relays", "repetitions", "reproducible", "reps",
-    "resume", "run", "save", "seconds", "seed", "seeds", "shadow", "shadows", "shapes", "share", "slack",
-    "solo", "solver-time", "sources", "spare", "special", "state-dir", "stop-within", "supervised",
-    "systems", "temperature", "tests", "text", "threads", "timing", "tokens", "top-k", "top-p", "trace",
-    "train", "upload-share", "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup",
-    "weights", "whole", "whole-share",
+    "account", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell", "chaos",
+    "check", "checkpoint-every", "choices", "close", "context", "continue", "costs", "crash", "data",
+    "delay", "delays", "demand", "details", "die-at", "dump", "exact", "first", "force",
+    "frequency-penalty", "from", "gather", "gossip-rounds", "hold", "hours", "identity", "ids",
+    "ignore-end", "int8", "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds",
+    "link", "links", "listen", "listing", "log", "loss", "max-memory", "measure", "microbatches",
+    "min-p", "model", "most-tokens", "neighbours", "objective", "once", "out", "parameters",
+    "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "presence-penalty", "probes",
+    "products", "prompt", "prompt-file", "public-address", "recompute", "relays", "repeat-penalty",
+    "repetitions", "reproducible", "reps", "resume", "run", "save", "seconds", "seed", "seeds",
+    "shadow", "shadows", "shapes", "shard-size", "share", "show-prompt", "slack", "solo", "solver-time",
+    "sources", "spare", "special", "state-dir", "stop", "stop-within", "stride", "supervised", "system",
+    "systems", "temperature", "template", "tensors", "tests", "text", "threads", "timing", "timings",
+    "to", "together", "tokens", "top-k", "top-p", "trace", "train", "upload-share", "variables",
+    "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup", "weights", "whole",
+    "whole-share", "window",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
@@ -245,7 +249,7 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     snprintf(text, sizeof text, "%.*s", (int)length, flag);
     const char *near = suggest_name(text, names, count);
     if (near != NULL) return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; did you mean --%s?", text, near);
-    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_this_program.name, o->verb);
+    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name, o->verb);
 }
 
 // Parses one flag at argv[*i]; consumes the next word as well if the value is there.
@@ -265,7 +269,7 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     if (text == NULL && f->kind == OPTION_SWITCH) text = "yes";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
     if (text == NULL)
-        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' says which", f->name, cli_this_program.name, o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name, cli_program_name, o->verb);
     if (read_value(o, f, text, OPTION_FROM_FLAG, &error) == BRAID_OK) return CLI_OK;
     return cli_complain(CLI_USAGE, o->verb, "--%s: %s", f->name, error.text);
 }
@@ -281,7 +285,7 @@ static int read_command_line(options *o, int argc, char **argv) {
             code = read_flag(o, argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != 0) {
             code = cli_complain(CLI_USAGE, o->verb,
-                                "unknown flag %s; flags are written out, '%s %s --help' lists them", word, cli_this_program.name, o->verb);
+                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word, cli_program_name, o->verb);
         } else if (o->given_count == OPTIONS_MAX_GIVEN) {
             code = cli_complain(CLI_USAGE, o->verb, "more than %d arguments", OPTIONS_MAX_GIVEN);
         } else {
@@ -346,7 +350,7 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_this_program.name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
+    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_program_name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
            o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
@@ -359,11 +363,11 @@ static void print_help(const options *o) {
         print_flag(f->name, unit_of(f), text);
     }
     print_flag("config", "PATH", "a file with defaults for these flags (default: ~/.config/braid/config.yaml)");
-    print_flag("help", "", "this text");
+    print_flag("help", "", "print this text");
     char name[OPTIONS_NAME_SPACE];
     environment_name(o->count > 0 ? o->table[0].name : "config", name);
-    printf("\nEvery flag has a twin in the environment, like %s, and a key in that file.\n"
-           "A flag wins over the environment, the environment over the file.\n",
+    printf("\nEvery flag can also be set by an environment variable, such as %s, or by a key in that file.\n"
+           "Flags take precedence over the environment, and the environment over the file.\n",
            name);
     if (o->examples == NULL) return;
     printf("\nExamples:\n");
@@ -378,10 +382,10 @@ static void print_help(const options *o) {
 static int check_given(const options *o) {
     const char *arguments = o->arguments != NULL ? o->arguments : "no arguments";
     if (o->given_count > o->max_given)
-        return cli_complain(CLI_USAGE, o->verb, "'%s' is one argument too many: expected %s", o->given[o->max_given],
+        return cli_complain(CLI_USAGE, o->verb, "unexpected argument '%s': expected %s", o->given[o->max_given],
                             arguments);
     if (o->given_count < o->min_given)
-        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_this_program.name,
+        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_program_name,
                             o->verb);
     return CLI_OK;
 }

@@ -104,17 +104,17 @@ static void print_plan(const plan *p) {
     char text[QUANTITY_TEXT];
     printf("Run %s: microbatches of %u x %u tokens, %s sums; %s.\n\n", run->name, run->sequences, run->tokens,
            run->recipe.reproducible ? "exact" : "fp32",
-           run->recompute ? "activations are made again in backward" : "activations are kept");
+           run->recompute ? "activations are recomputed in backward" : "activations are kept");
     printf("%75s%s\n", "",
-           p->flags.max_memory ? "kept                           made again"
-                               : "kept                               made again");
+           p->flags.max_memory ? "kept                           recomputed"
+                               : "kept                               recomputed");
     printf("stage layers         parameters    weights  optimizer  gradients");
     for (int again = 0; again < 2; again++)
         printf("       work microbatch %s", p->flags.max_memory ? " holds" : "  with one");
     printf("\n");
     for (uint32_t i = 0; i < run->stages; i++) print_stage(p, i);
     if (p->flags.max_memory)
-        printf("\n'holds': microbatches at once that fit into %s, at most the run's %u; 0: not even one.\n",
+        printf("\n'holds': microbatches that fit into %s at once, at most the run's %u.\n",
                quantity_size_text(p->flags.max_memory, text), run->microbatches);
     printf("\nbraid train --solo needs %s.\n", quantity_size_text(p->solo.total, text));
 }
@@ -172,14 +172,14 @@ int cli_plan(int argc, char **argv) {
     static plan p = {.flags = {.threads = 1}};  // too large for the stack
     option table[] = {
         {"max-memory", OPTION_SIZE, &p.flags.max_memory,
-         .help = "how many microbatches a peer with so much memory holds", .fallback = "what the run says"},
-        {"threads", OPTION_COUNT, &p.flags.threads, .help = "threads that compute: each has its own scratch memory",
+         .help = "memory of a peer; shows how many microbatches it holds at once", .fallback = "the run's value"},
+        {"threads", OPTION_COUNT, &p.flags.threads, .help = "compute threads; each has its own scratch memory",
          .min = 1, .max = PLAN_MAX_THREADS},
-        {"json", OPTION_SWITCH, &p.flags.json, .help = "one JSON object"},
+        {"json", OPTION_SWITCH, &p.flags.json, .help = "print one JSON object"},
     };
     options o = {.verb = "plan",
                  .arguments = "RUN.yaml",
-                 .summary = "Shows the memory that a run needs, stage by stage, before anything is started.",
+                 .summary = "Shows the memory that each stage of a run needs, without starting the run.",
                  .examples = examples,
                  .table = table,
                  .count = sizeof table / sizeof *table,

@@ -5,23 +5,24 @@
 
 static const cli_verb verbs[] = {
     {"up", cli_up, "train with a swarm of processes on this machine"},
-    {"node", cli_node, "run one peer: join a run, or begin one"},
+    {"node", cli_node, "run one peer: join a run, or start one"},
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
+    {"chat", cli_chat, "talk with a model that has a chat template"},
+    {"eval", cli_eval, "measure a model: perplexity, multiple choice"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
     {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},
-    {"inspect", cli_inspect, "show what a model is, and what each peer of N would hold"},
-    {"keygen", cli_keygen, "make a peer's key"},
+    {"inspect", cli_inspect, "show a model's architecture and tensors, and what each of N peers would hold"},
+    {"keygen", cli_keygen, "create a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
     {"bench", cli_bench, "time training steps or a checkpoint on this machine"},
     {NULL, NULL, NULL},
 };
 
 const cli_program cli_this_program = {
-    .name = "braid",
     .kind = "verb",
-    .usage = "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines that may come and go.\n\nVerbs:\n",
+    .usage = "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines, which may join and leave at any time.\n\nVerbs:\n",
     .closing = "\n'braid VERB --help' shows a verb's flags and examples; 'braid --version' the version.\n",
     .verb = verbs,
 };

@@ -204,12 +204,12 @@ static void started_line(const report_event *e, char line[REPORT_LINE]) {
                  (unsigned long long)e->microbatches);
 }
 
-enum { WASTED_TEXT = 128, CARRIED_TEXT = 96 };
+enum { WASTED_TEXT = 128, CARRIED_TEXT = 128 };
 
 static void wasted_text(const report_event *e, char text[WASTED_TEXT]) {
     text[0] = 0;
     if (e->wasted == 0 || !(e->computed_seconds > 0)) return;
-    snprintf(text, WASTED_TEXT, ", %llu computed in vain (%.2f s, %.2f %% of the computing)", (unsigned long long)e->wasted, e->wasted_seconds,
+    snprintf(text, WASTED_TEXT, ", %llu computations wasted (%.2f s, %.2f %% of the compute time)", (unsigned long long)e->wasted, e->wasted_seconds,
              100 * e->wasted_seconds / e->computed_seconds);
 }
 
@@ -218,8 +218,8 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
     char bytes[QUANTITY_TEXT];
     int length = 0;
     text[0] = 0;
-    if (e->carried > 0) length = snprintf(text, CARRIED_TEXT, ", %llu tensor%s by way of others", (unsigned long long)e->carried, e->carried > 1 ? "s" : "");
-    if (e->carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s carried for others", quantity_size_text(e->carried_bytes, bytes));
+    if (e->carried > 0) length = snprintf(text, CARRIED_TEXT, ", %llu tensor%s sent through forwarding peers", (unsigned long long)e->carried, e->carried > 1 ? "s" : "");
+    if (e->carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s forwarded for others", quantity_size_text(e->carried_bytes, bytes));
 }
 
 static void failed_line(const report_event *e, const char *of, const char *saved, char line[REPORT_LINE]) {
@@ -235,7 +235,7 @@ static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
     if (e->of > 0) snprintf(of, sizeof of, " of %llu", (unsigned long long)e->of);
     // NAN: nothing was trained here
     if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);
-    if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume goes on from there", e->path);
+    if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume continues from there", e->path);
     else if (*e->weights && e->tokens == 0) strcpy(saved, "; nothing new to save");
     else if (*e->weights) strcpy(saved, "; not saved: the run has no checkpoint.dir");
     if (*e->weights) snprintf(weights, sizeof weights, "\nweights %s", e->weights);
@@ -266,11 +266,11 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
 }
 
 static void rolled_back_line(const report_event *e, char line[REPORT_LINE]) {
-    char where[64] = "its beginning";
+    char where[64] = "the start of the run";
     unsigned long long again = e->total;
-    if (e->iteration > 0) snprintf(where, sizeof where, "what it was after iteration %llu", (unsigned long long)e->iteration);
-    if (again == 0) snprintf(line, REPORT_LINE, "stage %llu has no peer: the run goes on from %s as soon as a relay joins", (unsigned long long)e->stage, where);
-    else snprintf(line, REPORT_LINE, "nobody has the state of stage %llu any more: the run goes back to %s, and computes %llu iteration%s again",
+    if (e->iteration > 0) snprintf(where, sizeof where, "the checkpoint of iteration %llu", (unsigned long long)e->iteration);
+    if (again == 0) snprintf(line, REPORT_LINE, "stage %llu has no peer: the run continues from %s as soon as a relay joins", (unsigned long long)e->stage, where);
+    else snprintf(line, REPORT_LINE, "lost all copies of stage %llu: rolling back to %s (%llu iteration%s to recompute)",
              (unsigned long long)e->stage, where, again, again == 1 ? "" : "s");
 }
 
@@ -280,9 +280,9 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     who(e, peer);
     switch (e->kind) {
     case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
-    case REPORT_PROMOTED: snprintf(line, REPORT_LINE, "%s was a shadow of stage %llu and does its work from now on: nobody else of it is left", peer, stage); break;
+    case REPORT_PROMOTED: snprintf(line, REPORT_LINE, "standby replica %s takes over stage %llu, which has lost its last peer", peer, stage); break;
     case REPORT_ROLLED_BACK: rolled_back_line(e, line); break;
-    case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu does not answer", peer, stage); break;
+    case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu is unresponsive", peer, stage); break;
     case REPORT_KILLED:
         snprintf(line, REPORT_LINE, "killed %s of stage %llu (process %llu)%s%s", peer, stage, process,
                  *e->phase ? " in " : "", e->phase);
@@ -295,7 +295,7 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
                  (unsigned long long)e->total);
         break;
     case REPORT_REFUSED: snprintf(line, REPORT_LINE, "refused: %s", e->text); break;
-    case REPORT_LEADER: snprintf(line, REPORT_LINE, "%s at %s leads now; others join with --join %s", peer, e->address, e->ticket); break;
+    case REPORT_LEADER: snprintf(line, REPORT_LINE, "%s at %s is the new leader; others join with --join %s", peer, e->address, e->ticket); break;
     default: snprintf(line, REPORT_LINE, "%s", e->text); break;
     }
 }
@@ -306,14 +306,14 @@ static void awaited_line(const report_event *e, char line[REPORT_LINE]) {
     who(e, peer);
     quantity_duration_text(e->seconds, time);
     if (e->kind == REPORT_UNFINISHED)
-        snprintf(line, REPORT_LINE, "%s is still gone, and without its text iteration %llu cannot end: the run ends with the weights of before it", peer, (unsigned long long)e->iteration + 1);
+        snprintf(line, REPORT_LINE, "%s has not returned, and iteration %llu cannot complete without its text: the run ends with the weights of the iteration before", peer, (unsigned long long)e->iteration + 1);
     else if (e->kind == REPORT_BACK)
-        snprintf(line, REPORT_LINE, "%s is back after %s, with its %llu microbatches of each iteration", peer, time, microbatches);
+        snprintf(line, REPORT_LINE, "%s returned after %s, with its %llu microbatches of each iteration", peer, time, microbatches);
     else if (e->seconds > 0)
-        snprintf(line, REPORT_LINE, "%s is gone: %llu microbatches of each iteration are made of its text alone; they wait %s, then they are left out until it is back",
+        snprintf(line, REPORT_LINE, "%s is gone, and %llu microbatches of each iteration need its text: the run waits %s for it, then leaves them out until it returns",
                  peer, microbatches, time);
     else
-        snprintf(line, REPORT_LINE, "%s is gone: %llu microbatches of each iteration are made of its text alone, and the run waits until it is back", peer, microbatches);
+        snprintf(line, REPORT_LINE, "%s is gone, and %llu microbatches of each iteration need its text: the run waits until it returns", peer, microbatches);
 }
 
 static bool compose_line(const report *r, const report_event *e, char line[REPORT_LINE]) {

@@ -226,7 +226,7 @@ static braid_err read_field(const json_t *value, const report_field *f, report_e
         fits = true;
     }
     return fits ? BRAID_OK
-                : braid_fail(error, BRAID_FORMAT, "event '%s': '%s' is not what it should be", kind_names[event->kind],
+                : braid_fail(error, BRAID_FORMAT, "event '%s': the value of '%s' has the wrong type", kind_names[event->kind],
                              f->name);
 }
 

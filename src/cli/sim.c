@@ -102,7 +102,7 @@ static braid_err run_swarm(const sim_flags *f, const scenario *s, const char *wh
 
 static int complain_failed(const sim_swarm_report *report) {
     if (report->replay[0] != 0)
-        return cli_complain(CLI_FAILED, "sim", "the swarm failed: %s\nthis shows it again: %s", report->text,
+        return cli_complain(CLI_FAILED, "sim", "the swarm failed: %s\nto reproduce it: %s", report->text,
                             report->replay);
     return cli_complain(CLI_FAILED, "sim", "the swarm failed: %s", report->text);
 }
@@ -213,7 +213,7 @@ static int simulate(const sim_flags *f, scenario *s) {
     else if (report.failed)
         code = complain_failed(&report);
     else if (report.iterations == 0)
-        code = cli_complain(CLI_FAILED, "sim", "no iteration ended");
+        code = cli_complain(CLI_FAILED, "sim", "no iteration was completed");
     else {
         *result = (sim_result){.s = s, .report = &report, .routes = sim_routes_of(&routes)};
         code = show(f, result);
@@ -238,20 +238,20 @@ static int load_and_simulate(const options *o, sim_flags *f) {
 int cli_sim(int argc, char **argv) {
     sim_flags f = {.plan = true};
     option table[] = {
-        {"seed", OPTION_COUNT, &f.seed, .help = "another seed than the scenario's", .fallback = "", .max = 9e15},
-        {"iterations", OPTION_COUNT, &f.iterations, .help = "another number of iterations", .fallback = "", .min = 1,
-         .max = SCENARIO_MAX_ITERATIONS},
+        {"seed", OPTION_COUNT, &f.seed, .help = "seed, instead of the scenario's", .fallback = "", .max = 9e15},
+        {"iterations", OPTION_COUNT, &f.iterations, .help = "number of iterations, instead of the scenario's",
+         .fallback = "", .min = 1, .max = SCENARIO_MAX_ITERATIONS},
         {"plan-join", OPTION_SWITCH, &f.plan,
-         .help = "simulate again with one more peer in each stage, and say what it brings", .fallback = "yes"},
+         .help = "simulate again with one more peer in each stage, and show the gain", .fallback = "yes"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "FILE",
-         .help = "writes a timeline for Perfetto (https://ui.perfetto.dev)"},
-        {"check", OPTION_SWITCH, &f.check, .help = "checks every rule of the protocol after every event; slower"},
-        {"json", OPTION_SWITCH, &f.json, .help = "one JSON object instead of tables"},
+         .help = "write a timeline for Perfetto (https://ui.perfetto.dev)"},
+        {"check", OPTION_SWITCH, &f.check, .help = "check every protocol invariant after every event; slower"},
+        {"json", OPTION_SWITCH, &f.json, .help = "print one JSON object instead of tables"},
     };
     options o = {
         .verb = "sim",
         .arguments = "SCENARIO.yaml",
-        .summary = "Simulates a swarm: how long an iteration takes, what holds it up, what one more peer brings.",
+        .summary = "Simulates a swarm: the time of an iteration, its bottleneck, and the gain from one more peer.",
         .examples = examples,
         .table = table,
         .count = sizeof table / sizeof *table,

@@ -26,7 +26,7 @@ void sim_print_head(const scenario *s) {
            s->sequences * s->tokens);
     printf("a microbatch is %s between two stages; routing %s%s%s; seed %" PRIu64 "\n\n",
            quantity_size_text(s->activation_bytes, size), routing_names[s->routing],
-           s->objective == ROUTER_BOTTLENECK ? " for the heaviest link" : "", s->plan_first ? ", first ways planned" : "", s->seed);
+           s->objective == ROUTER_BOTTLENECK ? " for the heaviest link" : "", s->plan_first ? ", first paths planned" : "", s->seed);
 }
 
 // ---- the unchanged swarm
@@ -46,7 +46,7 @@ static void print_count(uint64_t count, const char *what, const char *plural, co
 
 static void print_routes(const sim_routes *r) {
     if (r->units <= 0) return;
-    printf("routes               %.1f of %.1f microbatches have one, of %.1f ms; over all links it could be %.1f ms: %.3f of the least\n", r->units, r->wanted,
+    printf("routes               %.1f of %.1f microbatches have one, of %.1f ms; the optimum over all links is %.1f ms (ratio %.3f)\n", r->units, r->wanted,
            r->cost_ms, r->least_ms, r->cost_ms / r->least_ms);
     if (r->choosers > 0)
         printf("                     %u relays chose their neighbours by gossip: %.0f messages, %.1f KB a minute each\n", r->choosers, r->view_messages, r->view_bytes / 1e3);
@@ -91,7 +91,7 @@ static void print_stages(const scenario *s, const sim_summary *u) {
                at->capacity, 100 * at->compute, 100 * at->busy, 100 * at->up, 100 * at->down, at->microbatches);
     }
     printf(
-        "* while microbatches are under way; the rest: of the time alive, with a job, with a tensor on the line\n\n");
+        "* while microbatches are in flight; busy, up and down: share of the time alive with a job or a tensor on the line\n\n");
 }
 
 // Table rows are ordered by stage and then by position in the file.
@@ -151,20 +151,20 @@ static void print_like(const scenario *s, uint32_t like) {
 
 static void print_chance(const sim_chance *c) {
     if (c->seeds == 0) return;
-    printf("* may be chance alone: no more than two standard deviations from what the swarm as it is takes\n"
-           "  (%.2f s on average of %u seeds, sd %.2f); more --iterations leave less to chance.\n", c->mean_s, c->seeds - c->failed, c->sd_s);
-    if (c->failed > 0) printf("  With %u other seed%s it does not come to its end.\n", c->failed, figures_s(c->failed));
+    printf("* not significant: within two standard deviations of the unchanged swarm's time\n"
+           "  (%.2f s on average of %u seeds, sd %.2f); more --iterations reduce the deviation.\n", c->mean_s, c->seeds - c->failed, c->sd_s);
+    if (c->failed > 0) printf("  With %u other seed%s the swarm does not complete the run.\n", c->failed, figures_s(c->failed));
 }
 
 void sim_print_plans(const sim_result *r) {
     if (r->plans == 0) return;
-    printf("\nOne more peer would bring, best first:\n");
+    printf("\nGain from one more peer, best first:\n");
     for (uint32_t i = 0; i < r->plans; i++) {
         const sim_plan *p = &r->plan[i];
         char label[LABEL];
         stage_text(r->s, p->stage, label);
         if (p->failed)
-            printf("  stage %-12s a swarm that does not come to its end   ", label);
+            printf("  stage %-12s the swarm does not complete the run   ", label);
         else
             printf("  stage %-12s %8.2f s an iteration, %+6.1f %%%s  ", label, p->mean_s, 100 * p->change,
                    sim_within_chance(&r->chance, p) ? "*" : " ");
@@ -172,6 +172,6 @@ void sim_print_plans(const sim_result *r) {
     }
     print_chance(&r->chance);
     if (!r->plan[0].failed && r->plan[0].change > NO_GAIN)
-        printf("None of them makes it faster: who shares a stage also exchanges the sums of its gradients in every "
-               "iteration,\nover the line of a machine of its own.\n");
+        printf("None of them makes it faster: the members of a stage also exchange gradient sums in every "
+               "iteration,\neach over the connection of its own machine.\n");
 }

@@ -135,12 +135,12 @@ int cli_tokenize(int argc, char **argv) {
     option table[] = {
         {"ids", OPTION_SWITCH, &flags.ids, .help = "print the ids of each line, separated by spaces"},
         {"whole", OPTION_SWITCH, &flags.whole, .help = "print the ids of the whole file as one text, on one line"},
-        {"special", OPTION_SWITCH, &flags.special, .help = "add the tokens around a text; --no-special: none",
-         .fallback = "yes"},
-        {"train", OPTION_SWITCH, &flags.train, .help = "make a byte-level BPE from the texts that are given"},
+        {"special", OPTION_SWITCH, &flags.special,
+         .help = "add the special tokens at the start and end of a text; --no-special: add none", .fallback = "yes"},
+        {"train", OPTION_SWITCH, &flags.train, .help = "train a byte-level BPE on the given texts"},
         {"vocab", OPTION_COUNT, &flags.vocabulary, .help = "tokens of the new tokenizer", .min = 257,
          .max = TOKENIZER_TRAIN_MAX_TOKENS},
-        {"out", OPTION_TEXT, &flags.out, .unit = "DIR", .help = "where the new tokenizer.json goes"},
+        {"out", OPTION_TEXT, &flags.out, .unit = "DIR", .help = "directory for the new tokenizer.json"},
     };
     options o = {.verb = "tokenize",
                  .arguments = "MODEL [FILE] | --train TEXT...",
@@ -155,9 +155,9 @@ int cli_tokenize(int argc, char **argv) {
     if (flags.train)
         code = train(&o, &flags);
     else if (!flags.ids)
-        code = cli_complain(CLI_USAGE, "tokenize", "say what to print (--ids), or --train");
+        code = cli_complain(CLI_USAGE, "tokenize", "nothing to do; give --ids to print token ids, or --train");
     else if (o.given_count > 2)
-        code = cli_complain(CLI_USAGE, "tokenize", "one MODEL and at most one FILE are expected");
+        code = cli_complain(CLI_USAGE, "tokenize", "expected one MODEL and at most one FILE");
     else
         code = print(o.given[0], o.given_count > 1 ? o.given[1] : NULL, &flags);
     options_close(&o);

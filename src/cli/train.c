@@ -19,7 +19,7 @@
 static const char examples[] = "braid train --solo RUN.yaml\n"
                                "braid train --solo RUN.yaml --threads 8 --save checkpoints\n"
                                "braid train --solo RUN.yaml --resume checkpoints\n"
-                               "braid train --solo RUN.yaml --continue           the same line for the first start and every restart\n";
+                               "braid train --solo RUN.yaml --continue           the same command line for the first start and every restart\n";
 
 typedef struct train_flags {
     bool solo, json, anew, continues;
@@ -80,7 +80,7 @@ static void note(const train_view *view, const char *text) {
 
 static void note_stop(const train_view *view) {
     char text[256];
-    snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all, once more to end at once", stop_signal_name(stop_requested()),
+    snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all; repeat the signal to end at once", stop_signal_name(stop_requested()),
              (double)stop_finish_ns(view->within_ns) * 1e-9, (double)view->within_ns * 1e-9);
     note(view, text);
 }
@@ -198,22 +198,22 @@ int cli_train(int argc, char **argv) {
     machine_look(&flags.machine);
     flags.threads = allowance_threads(&flags.machine);
     option table[] = {
-        {"solo", OPTION_SWITCH, &flags.solo, .help = "everything in this process (a swarm: braid up, braid node)"},
-        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute; the result does not depend on it",
-         .min = 1, .max = ALLOWANCE_MOST_THREADS, .fallback = "one a processor that may be used"},
+        {"solo", OPTION_SWITCH, &flags.solo, .help = "train in this process alone (for a swarm: braid up, braid node)"},
+        {"threads", OPTION_COUNT, &flags.threads, .help = "compute threads; the result does not depend on their number",
+         .min = 1, .max = ALLOWANCE_MOST_THREADS, .fallback = "one per usable processor"},
         {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done",
-         .fallback = "what the run says"},
-        {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "go on from this checkpoint, a swarm's too"},
+         .fallback = "the run's value"},
+        {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "resume from this checkpoint, also one of a swarm"},
         {"from", OPTION_TEXT, &flags.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file",
          .fallback = "model.from of the run, else the seed"},
-        {"anew", OPTION_SWITCH, &flags.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
-        {"continue", OPTION_SWITCH, &flags.continues, .help = "go on from the run's newest checkpoint where they go; without one begin, or start from --resume"},
-        {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "where checkpoints go",
-         .fallback = "what the run says"},
-        {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "most memory for weights, optimizer and microbatches",
-         .fallback = "no cap"},
-        {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "most time for the orderly end that SIGINT, SIGTERM or SIGHUP asks for", .min = 1},
-        {"json", OPTION_SWITCH, &flags.json, .help = "one JSON object a line"},
+        {"anew", OPTION_SWITCH, &flags.anew, .help = "start even if the checkpoint directory has newer checkpoints; those are moved to a folder set-aside-N in it"},
+        {"continue", OPTION_SWITCH, &flags.continues, .help = "resume from the run's newest checkpoint in its directory; without one, start the run, from --resume if given"},
+        {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "directory for checkpoints",
+         .fallback = "the run's value"},
+        {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "memory limit for weights, optimizer and microbatches",
+         .fallback = "no limit"},
+        {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
+        {"json", OPTION_SWITCH, &flags.json, .help = "print one JSON object per line"},
     };
     options o = {.verb = "train",
                  .arguments = "RUN.yaml",
@@ -227,9 +227,9 @@ int cli_train(int argc, char **argv) {
     if (!options_parse(&o, argc, argv, &code)) return code;
     if (!flags.solo)
         code = cli_complain(CLI_USAGE, "train",
-                            "say --solo to train in this process; 'braid up' starts a swarm on this machine");
+                            "add --solo to train in this process; 'braid up' starts a swarm on this machine");
     else if (flags.continues && flags.anew)
-        code = cli_complain(CLI_USAGE, "train", "--continue goes on from the newest checkpoint and --anew sets it aside; give one of them");
+        code = cli_complain(CLI_USAGE, "train", "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
     else
         code = train_watched(o.given[0], &flags);
     options_close(&o);

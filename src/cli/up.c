@@ -20,30 +20,6 @@ static const char examples[] =
     "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,leader=1,seed=7\n"
     "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
 
-void swarm_note(swarm *s, const char *text) {
-    report_event news = {.kind = REPORT_NOTE, .loss = NAN};
-    snprintf(news.text, sizeof news.text, "%s", text);
-    report_tell(s->report, &news);
-}
-
-static void swarm_kill_all(swarm *s) {
-    for (uint32_t i = 0; i < s->child_count; i++) child_kill(s->children[i]);
-}
-
-void swarm_fail(swarm *s, const char *why) {
-    if (!s->failed) snprintf(s->why, sizeof s->why, "%s", why);
-    s->failed = s->ending = true;
-    swarm_kill_all(s);
-}
-
-void swarm_spawn_others(swarm *s) {
-    braid_error error;
-    braid_err err = BRAID_OK;
-    for (uint64_t i = 1; i < s->data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
-    for (uint64_t i = 0; i < s->relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
-    if (err) swarm_fail(s, error.text);
-}
-
 static void tell_killed(swarm *s, const child *c) {
     report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
@@ -61,7 +37,7 @@ static void note_cause(swarm *s, child *c, int64_t status, int signal_number) {
 
 static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
     char text[sizeof s->why], way_on[256] = "";
-    bool fatal = (c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started;
+    bool fatal = (c->role == CHILD_LEADER && swarm_has_one_voter(s)) || !s->started;
     note_cause(s, c, status, signal_number);
     if (fatal && s->started && signal_number) swarm_way_on(s, way_on, sizeof way_on);
     snprintf(text, sizeof text, "%s (process %d) %s", c->name, (int)c->pid, c->cause);
@@ -70,27 +46,11 @@ static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
     else swarm_note(s, text);
 }
 
-bool stage_works(const swarm *s, uint64_t number, const child *but) {
-    for (uint32_t i = 0; i < s->child_count; i++) {
-        const child *c = s->children[i];
-        if (c != but && c->alive && c->joined && c->stage == number) return true;
-    }
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (!s->guests[i].shadow && s->guests[i].stage == number) return true;
-    return false;
-}
-
-bool stage_is_shadowed(const swarm *s, uint64_t number) {
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (s->guests[i].shadow && s->guests[i].stage == number) return true;
-    return false;
-}
-
 // The former leader's error may also be the reason why the other data peers failed.
 static void fail_without_data(swarm *s, const child *last) {
     char text[sizeof s->why];
     const char *why = *s->why ? s->why : last->complaint;
-    snprintf(text, sizeof text, "%.400s%sthe last data peer is gone; go on from a checkpoint with --resume", why, *why ? "; " : "");
+    snprintf(text, sizeof text, "%.400s%sthe last data peer is gone; resume from a checkpoint with --resume", why, *why ? "; " : "");
     swarm_fail(s, text);
 }
 
@@ -101,11 +61,6 @@ static void check_survival(swarm *s, const child *gone) {
     if (s->ending || !s->started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
     if (gone->stage == 0) fail_without_data(s, gone);
     else stage_bereft(s, gone->stage);
-}
-
-void swarm_stage_left(swarm *s, uint64_t number) {
-    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
-    stage_bereft(s, number);
 }
 
 static void swarm_done(swarm *s) {
@@ -124,14 +79,14 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
         orders_note_death(s, c);
         tell_killed(s, c);
     }
-    bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && story_has_one_voice(s) && s->end.kind != REPORT_END;
+    bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && swarm_has_one_voter(s) && s->end.kind != REPORT_END;
     if (c == s->leading) s->leading = NULL;
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
     if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
     // left in order, while the run continues
     bool left = c->told_end && !wanted && !s->ending;
-    if (left) snprintf(c->cause, sizeof c->cause, "left in order: it was asked to from outside");
+    if (left) snprintf(c->cause, sizeof c->cause, "left in order after an outside request");
     if (!well || left) stages_note_death(s, c);
     if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
@@ -152,13 +107,13 @@ static void swarm_drain(swarm *s) {
     uint64_t passed_ns = (uv_now(&s->loop) - s->stop_ms) * 1000000;
     if (s->ending) return;
     if (passed_ns >= s->stop_within_ns) {
-        snprintf(text, sizeof text, "not ended within %.3g s (--stop-within)", (double)s->stop_within_ns * 1e-9);
+        snprintf(text, sizeof text, "did not end within %.3g s (--stop-within)", (double)s->stop_within_ns * 1e-9);
         swarm_fail(s, text);
         return;
     }
     if (passed_ns >= stop_finish_ns(s->stop_within_ns) && !s->dropped) {
         s->dropped = true;
-        swarm_note(s, "the iteration under way takes too long: the state before it is saved");
+        swarm_note(s, "the current iteration takes too long; saving the state before it");
     }
     tell_data_peers(s, s->dropped ? "drop\n" : "end\n");
 }
@@ -185,7 +140,7 @@ static void swarm_stop(swarm *s) {
         swarm_kill_all(s);
         return;
     }
-    snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all, once more to end at once", stop_signal_name(stop_requested()),
+    snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all; repeat the signal to end at once", stop_signal_name(stop_requested()),
              (double)stop_finish_ns(s->stop_within_ns) * 1e-9, (double)s->stop_within_ns * 1e-9);
     swarm_note(s, text);
     swarm_drain(s);
@@ -193,7 +148,7 @@ static void swarm_stop(swarm *s) {
 
 static void swarm_request(swarm *s) {
     if (stop_take_save()) {
-        swarm_note(s, s->started ? "SIGUSR1: the leader is asked for a checkpoint" : "SIGUSR1: nothing to save, the run has not begun");
+        swarm_note(s, s->started ? "SIGUSR1: requesting a checkpoint from the leader" : "SIGUSR1: nothing to save, the run has not started");
         if (s->started) tell_data_peers(s, "save\n");
     }
     if (stop_at_once()) swarm_fail(s, "stopped by the user: a second request ended it at once");
@@ -224,7 +179,7 @@ static bool swarm_conclude(swarm *s) {
         nobody = false;
     }
     if (nobody) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
-    if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "everybody ended, and nobody said with what weights");
+    if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "all processes ended and none reported the final weights; resume from the newest checkpoint (--resume)");
     if (s->failed || nobody) {
         s->end.failed = true;
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
@@ -249,6 +204,7 @@ static bool swarm_conclude(swarm *s) {
 
 static int swarm_run(swarm *s) {
     braid_error error;
+    s->hooks = (swarm_hooks){.event = swarm_event, .advanced = swarm_advanced, .gone = swarm_child_gone};
     uv_loop_init(&s->loop);
     watch(s);
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
@@ -297,7 +253,7 @@ static braid_err descriptors_reserve(const swarm *s, braid_error *error) {
     rlim_t most = files.rlim_max;
     files.rlim_cur = wanted;
     if (wanted <= most && setrlimit(RLIMIT_NOFILE, &files) == 0) return BRAID_OK;
-    return braid_fail(error, BRAID_LIMIT, "%llu processes need %llu open files here, and %llu are allowed; raise the limit (ulimit -n), or ask for fewer relays",
+    return braid_fail(error, BRAID_LIMIT, "%llu processes need %llu open files here, and %llu are allowed; raise the limit (ulimit -n), or start fewer relays",
                       (unsigned long long)(s->data_peers + s->relays), (unsigned long long)wanted, (unsigned long long)most);
 }
 
@@ -305,13 +261,13 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     size_t size = sizeof s->program;
     *s = (swarm){.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues, .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO};
-    if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
+    if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
     braid_err err = swarm_keep_description(s, path, error);
     if (!err) err = cli_load_run(s->run_path, f->from, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;
-    if (f->continues && f->anew) return braid_fail(error, BRAID_ARGUMENT, "--continue goes on from the newest checkpoint and --anew sets it aside; give one of them");
+    if (f->continues && f->anew) return braid_fail(error, BRAID_ARGUMENT, "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
     if (f->continues && !run->checkpoint[0]) return braid_fail(error, BRAID_ARGUMENT, "--continue needs a directory of checkpoints: set checkpoint.dir in %s", path);
     s->private_data = run->private_data > 0;
     s->elastic = run->elastic;
@@ -321,7 +277,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
     // The first leader's death costs the run nothing if another data peer has the text and the log
     // has several copies.
-    if (f->voters && f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number outlives no more deaths than one less; give 1, 3 or 5", (unsigned)f->voters);
+    if (f->voters && f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     s->voters = f->voters ? f->voters : s->data_peers < 2 || f->measure || s->private_data ? 1 : s->data_peers < 5 ? 3 : 5;
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
@@ -343,27 +299,27 @@ int cli_up(int argc, char **argv) {
     static run_config run;
     up_flags f = {.threads = 1, .stop_within_ns = STOP_WITHIN_NS};
     option table[] = {
-        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .min = 1, .max = UP_MAX_CHILDREN / 2, .fallback = "two a stage"},
-        {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute, in each process", .min = 1, .max = 1024},
-        {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that a process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says"},
-        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
-        {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
+        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .min = 1, .max = UP_MAX_CHILDREN / 2, .fallback = "two per stage"},
+        {"threads", OPTION_COUNT, &f.threads, .help = "compute threads of each process", .min = 1, .max = 1024},
+        {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that each process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit of each process for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "resume from this checkpoint"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file", .fallback = "model.from of the run, else the seed"},
-        {"anew", OPTION_SWITCH, &f.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
-        {"continue", OPTION_SWITCH, &f.continues, .help = "go on from the run's newest checkpoint in checkpoint.dir; without one begin, or start from --resume"},
-        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "no file"},
-        {"shadows", OPTION_COUNT, &f.shadows, .help = "shadows of each stage: processes beside the others that keep its state, so that the run outlives it", .max = 4, .fallback = "none"},
-        {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
-        {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log, so that the leader may die: 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; else, or with private data or --measure, 1"},
-        {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
-        {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "send so many of 100 tensors by way of somebody, for tests", .max = 100},
-        {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "most time for the orderly end that SIGINT, SIGTERM or SIGHUP asks for", .min = 1},
-        {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
-        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
+        {"anew", OPTION_SWITCH, &f.anew, .help = "start even if the checkpoint directory has newer checkpoints; those are moved to a folder set-aside-N in it"},
+        {"continue", OPTION_SWITCH, &f.continues, .help = "resume from the run's newest checkpoint in checkpoint.dir; without one, start the run, from --resume if given"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and those of the other data peers in PATH.data2 and so on", .fallback = "no file"},
+        {"shadows", OPTION_COUNT, &f.shadows, .help = "standby replicas per stage: extra processes that keep its state, so that the run survives the stage's loss", .max = 4, .fallback = "none"},
+        {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "directory in which each process writes the inputs and outputs of the protocol"},
+        {"voters", OPTION_COUNT, &f.voters, .help = "maximum number of voters, which keep the log; 3 or 5 survive the leader's death; 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; else, or with private data or --measure, 1"},
+        {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write the measured costs of this swarm, as a scenario for braid sim", .fallback = "no measurement"},
+        {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "percentage of tensors to send through a forwarding peer, for tests", .max = 100},
+        {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
+        {"json", OPTION_SWITCH, &f.json, .help = "print one JSON object per line"},
+        {"kill", OPTION_LIST, &f.kill, .unit = "PEER@TIME", .help = "kill a peer: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
-        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,within=N,seed=N", .help = "kill and start relays, and data peers, at random; kill whoever leads", .fallback = "none"},
+        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,within=N,seed=N", .help = "kill and start relays and data peers at random, and kill the current leader", .fallback = "none"},
     };
-    options o = {.verb = "up", .arguments = "RUN.yaml", .summary = "Train with a whole swarm of processes on this machine.",
+    options o = {.verb = "up", .arguments = "RUN.yaml", .summary = "Trains with a swarm of processes on this machine.",
                  .examples = examples, .table = table, .count = sizeof table / sizeof table[0], .min_given = 1, .max_given = 1};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;

@@ -82,8 +82,8 @@ static const struct {
 } signals[] = {
     {SIGILL, "SIGILL", "this processor most likely lacks instructions that the program was built for: build it on this machine"},
     {SIGBUS, "SIGBUS", "a disk or /dev/shm is most likely full, or a file was cut short"},
-    {SIGSEGV, "SIGSEGV", "a fault of braid: please report it"},
-    {SIGABRT, "SIGABRT", "a fault of braid: please report it"},
+    {SIGSEGV, "SIGSEGV", "a bug in braid: please report it"},
+    {SIGABRT, "SIGABRT", "a bug in braid: please report it"},
     {SIGXCPU, "SIGXCPU", "its processor time is limited (ulimit -t)"},
     {SIGXFSZ, "SIGXFSZ", "the size of files is limited (ulimit -f)"},
     {SIGSYS, "SIGSYS", "the container forbids a system call that it needs (seccomp)"},
@@ -96,7 +96,7 @@ static void memory_text(const cause_memory *memory, int oom, char *text, size_t 
     char limit[QUANTITY_TEXT], where[96] = "";
     if (memory->limit != UINT64_MAX) snprintf(where, sizeof where, " (the limit of this container is %s)", quantity_size_text(memory->limit, limit));
     snprintf(text, room, "%s%s: use fewer relays, smaller stages or microbatches, or give it more memory",
-             oom ? "the kernel ended it for want of memory" : "most likely the kernel did so for want of memory", where);
+             oom ? "the kernel killed it for lack of memory" : "most likely by the kernel for lack of memory", where);
 }
 
 static void signal_text(int number, const cause_memory *memory, int oom, char *text, size_t room) {
@@ -118,5 +118,5 @@ void cause_text(int64_t status, int signal_number, const char *complaint, const 
     if (signal_number) signal_text(signal_number, memory, oom, text, CAUSE_TEXT);
     else if (*complaint) snprintf(text, CAUSE_TEXT, "ended with code %lld: %.240s", (long long)status, complaint);
     else if (status == 126 || status == 127) snprintf(text, CAUSE_TEXT, "ended with code %lld: the program cannot be executed; is it there, and for this machine?", (long long)status);
-    else snprintf(text, CAUSE_TEXT, "ended with code %lld, and did not say why", (long long)status);
+    else snprintf(text, CAUSE_TEXT, "ended with code %lld and no error message", (long long)status);
 }

@@ -10,7 +10,7 @@
 
 static braid_err action_add(swarm *s, const action *a, braid_error *error) {
     if (s->action_count == UP_MAX_ACTIONS)
-        return braid_fail(error, BRAID_LIMIT, "more than %d kills and joins on order; ask for fewer", UP_MAX_ACTIONS);
+        return braid_fail(error, BRAID_LIMIT, "more than %d kills and joins; order fewer", UP_MAX_ACTIONS);
     s->actions[s->action_count++] = *a;
     return BRAID_OK;
 }
@@ -56,7 +56,7 @@ static const char iteration_word[] = "iteration:";
 enum { ITERATION_WORD = sizeof iteration_word - 1 };
 
 static braid_err leader_may_die(const swarm *s, const char *flag, const char *spec, braid_error *error) {
-    if (!story_has_one_voice(s)) return BRAID_OK;
+    if (!swarm_has_one_voter(s)) return BRAID_OK;
     return braid_fail(error, BRAID_ARGUMENT, "%s %s: the leader has the only vote, and the run would end with it; give the run a second data peer (swarm: data_peers) and --voters 3", flag, spec);
 }
 
@@ -81,7 +81,7 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     const char *at = strchr(spec, '@');
     if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write a peer and a time, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
     braid_err err = victim_check(s, spec, &a, error);
     if (err) return err;
     at++;
@@ -103,7 +103,7 @@ braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
     bool good = at && number_read(spec, at, &count) && count > 0 && count <= UP_MAX_CHILDREN &&
                 strncmp(at + 1, iteration_word, ITERATION_WORD) == 0 &&
                 number_read(at + 1 + ITERATION_WORD, spec + strlen(spec), &a.iteration);
-    if (!good) return braid_fail(error, BRAID_ARGUMENT, "--late %s: write how many and when, as in 2@iteration:10", spec);
+    if (!good) return braid_fail(error, BRAID_ARGUMENT, "--late %s: write a number of relays and a time, as in 2@iteration:10", spec);
     a.count = (uint32_t)count;
     return action_add(s, &a, error);
 }
@@ -210,7 +210,7 @@ bool chaos_may_vote(const swarm *s, const child *c) {
 // ones without a replacement.
 static bool quorum_remains(swarm *s, const child *victim) {
     uint64_t dying = 1, now = uv_now(&s->loop);
-    if (story_has_one_voice(s) || !chaos_may_vote(s, victim)) return true;
+    if (swarm_has_one_voter(s) || !chaos_may_vote(s, victim)) return true;
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *c = s->children[i];
         if (c->exited) dying += c->voted && (c->listed || now < c->gone_ms + UP_REPLACED_MS);
@@ -221,7 +221,7 @@ static bool quorum_remains(swarm *s, const child *victim) {
 
 static bool matches_role(const swarm *s, const child *c, const action *a) {
     if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
-    if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && story_has_one_voice(s))) return false;
+    if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && swarm_has_one_voter(s))) return false;
     return a->number || (c == s->leading) == (a->role == CHILD_LEADER);
 }
 

@@ -22,10 +22,10 @@ static void on_line(child *c) {
     report_event news;
     if (c->swarm->measure && measure_line(c)) return;
     if (sscanf(c->line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
-        swarm_advanced(c->swarm, c, version);
+        c->swarm->hooks.advanced(c->swarm, c, version);
         return;
     }
-    if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) swarm_event(c->swarm, c, &news);
+    if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) c->swarm->hooks.event(c->swarm, c, &news);
 }
 
 // A child is gone once it has exited and its output is read to the end: the output may report a
@@ -33,7 +33,7 @@ static void on_line(child *c) {
 static void mourn(child *c) {
     if (!c->exited || !c->heard_out) return;
     c->swarm->alive--;
-    swarm_child_gone(c->swarm, c, c->status, c->signal_number);
+    c->swarm->hooks.gone(c->swarm, c, c->status, c->signal_number);
 }
 
 static void on_events(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes) {
@@ -137,7 +137,7 @@ static void key_path(const swarm *s, uint32_t share, char path[UP_MAX_KEY_PATH +
 // A restarted peer must find its log store, or it is another voter. This includes the first leader
 // after it has lost the leadership.
 static void argument_log(const swarm *s, const child *c, child_arguments *a) {
-    bool kept = !s->log && s->keys[0] && !story_has_one_voice(s);
+    bool kept = !s->log && s->keys[0] && !swarm_has_one_voter(s);
     if (!s->log && !kept) return;
     size_t room = sizeof a->log;
     int written = kept ? snprintf(a->log, room, "%s/log", s->keys) : snprintf(a->log, room, "%s", s->log);
@@ -237,7 +237,7 @@ static int child_start(swarm *s, child *c) {
 }
 
 static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *error) {
-    if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; ask for fewer relays", UP_MAX_CHILDREN);
+    if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; start fewer relays", UP_MAX_CHILDREN);
     child *c = calloc(1, sizeof *c);
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
     c->swarm = s;

@@ -75,7 +75,7 @@ static void repairs_text(const loss *l, char *text, size_t room) {
 }
 
 static void loss_line(const loss *l, char *text, size_t room) {
-    char who[32], where[48] = "", how[96], taken[96] = "", repairs[256] = "no microbatch had to be repaired";
+    char who[32], where[48] = "", how[96], taken[96] = "", repairs[256] = "no repairs";
     if (*l->peer) snprintf(who, sizeof who, "peer %.8s", l->peer);
     else snprintf(who, sizeof who, "member %llu", (unsigned long long)l->member);
     if (l->placed) snprintf(where, sizeof where, " of stage %llu", (unsigned long long)l->stage);
@@ -90,7 +90,7 @@ static void loss_line(const loss *l, char *text, size_t room) {
 void losses_tell(const swarm *s) {
     char text[640];
     if (s->loss_count == 0) return;
-    report_say(s->report, "what was lost, and how it was repaired:");
+    report_say(s->report, "lost members, and the repairs that each one caused:");
     for (uint32_t i = 0; i < s->loss_count; i++) {
         loss_line(&s->losses[i], text, sizeof text);
         report_say(s->report, text);

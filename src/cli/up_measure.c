@@ -200,7 +200,7 @@ static bool path_whole(const char *path, char out[PATH_MAX]) {
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
-        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run has to go on for more than %d iterations", s->measure, MEASURE_WARM_UP);
+        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run needs more than %d iterations", s->measure, MEASURE_WARM_UP);
     double cores = cores_ours(&s->clock);
     if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->measure);
     if (!path_whole(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));

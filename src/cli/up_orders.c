@@ -10,7 +10,7 @@ static const char *flag_of(const action *a) { return a->kind == ACTION_SPAWN ? "
 
 static braid_err check_time(const swarm *s, const action *a, braid_error *error) {
     if (a->iteration < s->iterations) return BRAID_OK;
-    return braid_fail(error, BRAID_ARGUMENT, "%s %s: the run is over after iteration %llu; name an earlier one", flag_of(a), a->spec, (unsigned long long)s->iterations);
+    return braid_fail(error, BRAID_ARGUMENT, "%s %s: the run ends after iteration %llu; name an earlier one", flag_of(a), a->spec, (unsigned long long)s->iterations);
 }
 
 // The largest possible number of relays: includes ordered joins, and the replacements for a lost
@@ -47,9 +47,9 @@ static braid_err check_data(const swarm *s, const action *a, braid_error *error)
     if (s->data_peers < 2)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one data peer, and the last one is not killed; give it a second one (swarm: data_peers)", a->spec);
     if (a->number > s->data_peers)
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no data%u: the data peers are data1, who leads at first, to data%llu", a->spec, a->number,
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no data%u: the data peers are data1 (the first leader) to data%llu", a->spec, a->number,
                           (unsigned long long)s->data_peers);
-    if (a->number == 1 && story_has_one_voice(s))
+    if (a->number == 1 && swarm_has_one_voter(s))
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: data1 has the only vote, and the run would end with it; give --voters 3", a->spec);
     return BRAID_OK;
 }
@@ -73,14 +73,14 @@ void orders_note_death(swarm *s, const child *c) {
 }
 
 static const char *const waits_words[] = {
-    [WAIT_NOT] = "the run was over first",
+    [WAIT_NOT] = "the run ended first",
     [WAIT_MISSING] = "there was no such peer",
-    [WAIT_DEAD] = "who might have died was dead by then",
-    [WAIT_DYING] = "who might have died was about to die on another order",
-    [WAIT_BEHIND] = "who might have died was not as far as the run",
-    [WAIT_LAST] = "no other peer of its stage could have gone on",
-    [WAIT_VOTES] = "too few would have been left of those who vote",
-    [WAIT_SHADOW] = "no shadow was there to do that stage's work",
+    [WAIT_DEAD] = "every candidate was dead already",
+    [WAIT_DYING] = "every candidate was about to die by another order",
+    [WAIT_BEHIND] = "no candidate had reached the run's iteration",
+    [WAIT_LAST] = "no other peer of its stage could have continued",
+    [WAIT_VOTES] = "too few voters would have remained",
+    [WAIT_SHADOW] = "no standby replica could have taken over the stage",
 };
 
 // The order in the user's notation.
@@ -93,7 +93,7 @@ static void chaos_text(const action *a, char *text, size_t room) {
 }
 
 static void why_text(const action *a, char *text, size_t room) {
-    if (a->done) snprintf(text, room, "%s was told to die there, and had not come to it when the run was over", a->victim);
+    if (a->done) snprintf(text, room, "%s was ordered to die there, and had not reached that point when the run ended", a->victim);
     else snprintf(text, room, "%s", waits_words[a->waits]);
 }
 
@@ -106,7 +106,7 @@ void orders_tell(const swarm *s) {
         if (a->spec) snprintf(order, sizeof order, "%s %.200s", flag_of(a), a->spec);
         else chaos_text(a, order, sizeof order);
         why_text(a, why, sizeof why);
-        snprintf(note.text, sizeof note.text, "%s did not come about: %s", order, why);
+        snprintf(note.text, sizeof note.text, "%s was not carried out: %s", order, why);
         report_tell(s->report, &note);
     }
 }

@@ -27,7 +27,7 @@ static bool copy(int from, int to) {
 braid_err swarm_keep_description(swarm *s, const char *path, braid_error *error) {
     s->run_path = path;
     if (!run_config_is_stream(path)) return BRAID_OK;
-    if (s->measure) return braid_fail(error, BRAID_ARGUMENT, "--measure writes where the run's description lies: give it as a file, not as %.200s", path);
+    if (s->measure) return braid_fail(error, BRAID_ARGUMENT, "--measure writes the path of the run's description: give it as a file, not as %.200s", path);
     int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create("run.yaml", 0);
     bool good = from >= 0 && to >= 0 && copy(from, to);
     int why = errno;

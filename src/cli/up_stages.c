@@ -11,7 +11,7 @@ void swarm_way_on(const swarm *s, char *text, size_t room) {
     char what[80] = "nothing else is lost";
     if (lost == 1) snprintf(what, sizeof what, "iteration %llu is lost", (unsigned long long)s->furthest);
     else if (lost > 1) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->furthest);
-    if (from) snprintf(text, room, ". Go on from %.180s (--resume); %s", from, what);
+    if (from) snprintf(text, room, ". Resume from %.180s (--resume); %s", from, what);
     else snprintf(text, room, ". No checkpoint was written; %s", what);
 }
 
@@ -49,13 +49,18 @@ void stage_bereft(swarm *s, uint64_t number) {
     if (s->lost_ms[number] == 0) s->lost_ms[number] = now;
 }
 
+void swarm_stage_left(swarm *s, uint64_t number) {
+    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
+    stage_bereft(s, number);
+}
+
 // The number of relays of a stage if they are distributed evenly.
 static void restart_stage(swarm *s, uint32_t number) {
     char text[160], again[64] = "";
     braid_error error;
     uint64_t wanted = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
-    if (s->deaths[number].losses > 1) snprintf(again, sizeof again, ", for the %u. time in a row", s->deaths[number].losses);
-    snprintf(text, sizeof text, "stage %u has lost its last peer%s; other relays are started", number, again);
+    if (s->deaths[number].losses > 1) snprintf(again, sizeof again, " %u times in a row", s->deaths[number].losses);
+    snprintf(text, sizeof text, "stage %u has lost its last peer%s; starting new relays", number, again);
     swarm_note(s, text);
     for (uint64_t i = 0; i < (wanted > 0 ? wanted : 1); i++) {
         if (swarm_spawn(s, CHILD_RELAY, &error)) {
@@ -87,7 +92,7 @@ static void end_without(swarm *s, uint32_t number) {
     char text[sizeof s->why], way_on[256];
     if (uv_now(&s->loop) < s->lost_ms[number] + patience) return;
     swarm_way_on(s, way_on, sizeof way_on);
-    snprintf(text, sizeof text, "stopped by the user; stage %u had no peer left, so the iteration under way could not be finished%s", number, way_on);
+    snprintf(text, sizeof text, "stopped by the user; stage %u had no peer left, so the current iteration could not be completed%s", number, way_on);
     swarm_fail(s, text);
 }
 
@@ -122,12 +127,12 @@ void text_bereft(swarm *s, child *c) {
         c->return_ms = uv_now(&s->loop) + delay;
     } else if (s->elastic && hopeless) {
         record_text(&c->text_deaths, c->name, c, text, sizeof text - 48);
-        strncat(text, "; it is not started again", sizeof text - strlen(text) - 1);
+        strncat(text, "; it is not restarted", sizeof text - strlen(text) - 1);
         swarm_note(s, text);
     } else if (hopeless) {
         give_up(s, &c->text_deaths, c->name, c);
     } else if (!s->elastic) {
-        snprintf(text, sizeof text, "a data peer that alone has its text cannot come back: %s %s", c->name, c->cause);
+        snprintf(text, sizeof text, "the only data peer with its text cannot be restarted: %s %s", c->name, c->cause);
         swarm_fail(s, text);
     }
 }
@@ -148,7 +153,7 @@ static void return_texts(swarm *s) {
         child *c = s->children[i];
         if (!swarm_may_return(s, c)) continue;
         c->return_ms = 0;
-        snprintf(text, sizeof text, "%s is started again, for nobody else has its text", c->name);
+        snprintf(text, sizeof text, "restarting %s, because no other peer has its text", c->name);
         swarm_note(s, text);
         if (swarm_spawn_again(s, c, &error)) swarm_fail(s, error.text);
         else s->children[s->child_count - 1]->text_deaths = c->text_deaths;

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool story_has_one_voice(const swarm *s) { return s->voters <= 1; }
-
 // Live children only: an earlier incarnation has the same id.
 static child *child_of_peer(swarm *s, const char *id) {
     for (uint32_t i = 0; i < s->child_count; i++)
@@ -77,7 +75,7 @@ static guest *shadow_find(swarm *s, uint64_t member) {
 // Whether the event is new. Member numbers increase, and each child reports log entries in the
 // log's order.
 static bool is_news(swarm *s, const child *c, const report_event *news) {
-    if (story_has_one_voice(s)) return c->role == CHILD_LEADER;
+    if (swarm_has_one_voter(s)) return c->role == CHILD_LEADER;
     switch (news->kind) {
     case REPORT_READY: return c->role == CHILD_LEADER;
     case REPORT_STARTED: return !s->started;
@@ -114,7 +112,7 @@ static void note_diverged(swarm *s, child *c, const report_event *news) {
 // The run is over once a child has its weights. A peer that left, or was not admitted, ends without
 // weights. A failed leader's error is the reason if no other child completes the run.
 static void child_ended(swarm *s, child *c, const report_event *news) {
-    bool alone = story_has_one_voice(s) || !s->started;
+    bool alone = swarm_has_one_voter(s) || !s->started;
     if (strcmp(news->reason, REPORT_DIVERGED) == 0) {
         note_diverged(s, c, news);
         return;
@@ -222,7 +220,7 @@ static void story_unled(swarm *s, const report_event *news) {
         report_tell(s->report, news);
         return;
     }
-    snprintf(text, sizeof text, "nobody can lead the run any more: %llu of the %llu peers that kept its log are dead, and more than half must live; go on from a checkpoint with --resume",
+    snprintf(text, sizeof text, "the run can have no leader any more: %llu of its %llu voters are dead, and more than half must be alive; resume from a checkpoint with --resume",
              (unsigned long long)dead, (unsigned long long)news->total);
     swarm_fail(s, text);
 }

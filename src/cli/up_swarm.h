@@ -152,7 +152,15 @@ typedef struct action {
     const char *spec;  // the user's text, NULL: from --chaos
 } action;
 
+// Calls for the children's pipes and ends, so that up_children.c needs no file above it.
+typedef struct swarm_hooks {
+    void (*event)(swarm *s, child *c, const report_event *news);
+    void (*advanced)(swarm *s, child *c, uint64_t version);
+    void (*gone)(swarm *s, child *c, int64_t status, int signal);
+} swarm_hooks;
+
 struct swarm {
+    swarm_hooks hooks;
     uv_loop_t loop;
     uv_timer_t tick;
     uv_poll_t signals;
@@ -216,6 +224,9 @@ struct swarm {
     char why[512];
 };
 
+// Whether the first leader is the only voter: the run ends with it.
+static inline bool swarm_has_one_voter(const swarm *s) { return s->voters <= 1; }
+
 // up_children.c
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);
 // Restarts a data peer with its share of the private data and its identity.
@@ -229,22 +240,24 @@ void swarm_free_children(swarm *s);
 void swarm_event(swarm *s, child *c, const report_event *news);
 // Records that the child's state is complete at `version`.
 void swarm_advanced(swarm *s, child *c, uint64_t version);
-// Whether the first leader is the only voter: the run ends with it.
-bool story_has_one_voice(const swarm *s);
 void story_sum_work(const swarm *s, report_event *news);  // sets the total work of all processes, including dead ones
 
-// up.c
-void swarm_spawn_others(swarm *s);
-void swarm_fail(swarm *s, const char *why);
-bool stage_works(const swarm *s, uint64_t number, const child *but);
+// up_state.c
 void swarm_note(swarm *s, const char *text);
+void swarm_kill_all(swarm *s);
+// Kills all children; `why` is the end's message, unless an earlier failure has one.
+void swarm_fail(swarm *s, const char *why);
+void swarm_spawn_others(swarm *s);
+bool stage_works(const swarm *s, uint64_t number, const child *but);
 // Whether the stage has a standby replica.
 bool stage_is_shadowed(const swarm *s, uint64_t number);
-// Records that a member of the stage left in order; after the last one, replacements are started.
-void swarm_stage_left(swarm *s, uint64_t number);
+
+// up.c
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 
 // up_stages.c
+// Records that a member of the stage left in order; after the last one, replacements are started.
+void swarm_stage_left(swarm *s, uint64_t number);
 // Counts an unplanned death towards the limit of restarts.
 void stages_note_death(swarm *s, child *c);
 // Records that a stage lost its last peer, and schedules replacements unless the limit is reached.

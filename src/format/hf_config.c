@@ -4,6 +4,7 @@
 
 #include "format/json.h"
 #include "model/rows.h"
+#include "tensor/elementary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -76,13 +77,14 @@ static void read_yarn(reader *r, model_rope *rope, uint32_t context) {
     rope->beta_fast = read_real_or(r, "beta_fast", 0);
     rope->beta_slow = read_real_or(r, "beta_slow", 0);
     rope->attention_factor = read_real_or(r, "attention_factor", 0);
-    if (is_given(r, "attention_factor") && !(rope->attention_factor > 0)) refuse(r, "attention_factor", "is not positive");
+    if (is_given(r, "attention_factor") && !(rope->attention_factor > 0))
+        refuse(r, "attention_factor", "is not positive");
     if (!read_bool_or(r, "truncate", true)) refuse(r, "truncate", "is false, which braid does not compute");
     if (!is_given(r, "factor") && rope->original_context) rope->factor = (float)context / (float)rope->original_context;
     double scale = (double)read_real_or(r, "mscale", 0), all = (double)read_real_or(r, "mscale_all_dim", 0);
     bool both = (scale < 0 || scale > 0) && (all < 0 || all > 0);
     if (!both || rope->attention_factor > 0) return;
-    double rise = rope->factor > 1 ? 0.1 * log((double)rope->factor) : 0;
+    double rise = rope->factor > 1 ? 0.1 * elementary_log((double)rope->factor) : 0;
     rope->attention_factor = (float)((scale * rise + 1) / (all * rise + 1));
 }
 
@@ -284,7 +286,8 @@ static float read_softcap(reader *r, const char *key, bool may, float absent) {
 static void read_scales(reader *r, model_config *c) {
     const model_row *row = r->row;
     if (row->query_scalar)
-        c->attention_scale = (float)(1 / sqrt((double)read_count_or(r, "query_pre_attn_scalar", row->absent.query_scalar)));
+        c->attention_scale =
+            (float)(1 / sqrt((double)read_count_or(r, "query_pre_attn_scalar", row->absent.query_scalar)));
     else
         need_absent(r, "query_pre_attn_scalar");
     c->attention_softcap =
@@ -300,11 +303,12 @@ static void read_mixture(reader *r, model_config *c) {
         need_absent(r, "num_experts");
         return;
     }
-    const char *key = is_given(r, "num_experts") && !is_given(r, "num_local_experts") ? "num_experts" : "num_local_experts";
+    const char *key = is_given(r, "num_experts") && !is_given(r, "num_local_experts") ? "num_experts"
+                                                                                      : "num_local_experts";
     c->experts = read_count_or(r, key, row->absent.experts);
     c->experts_used = read_count_or(r, "num_experts_per_tok", row->absent.experts_used);
-    c->expert_ffn_dim =
-        row->one_ffn_dim ? c->ffn_dim : read_count_or(r, "moe_intermediate_size", row->absent.expert_ffn_dim);
+    c->expert_ffn_dim = row->one_ffn_dim ? c->ffn_dim
+                                         : read_count_or(r, "moe_intermediate_size", row->absent.expert_ffn_dim);
     c->normalised_experts = row->always_normalised || read_bool_or(r, "norm_topk_prob", false);
     if (read_count_or(r, "decoder_sparse_step", 1) != 1)
         refuse(r, "decoder_sparse_step", "is not 1: braid computes no model with both kinds of layers");
@@ -366,6 +370,9 @@ static void read_document(reader *r, model_config *c) {
     c->arch = type ? model_arch_of_type(type) : MODEL_ARCHS;
     r->row = model_row_of(c->arch);
     if (!r->row) {
+        // A file's text may hold control characters.
+        if (type && type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")])
+            type = "no name";
         if (!r->err)
             r->err = braid_fail(r->error, BRAID_FORMAT, "%.200s: 'model_type' is %.60s, which braid does not compute",
                                 r->origin, type ? type : "missing");

@@ -1,5 +1,5 @@
-// Writes config.json for transformers 4 and 5, which spell the rotation differently. Types are those
-// that transformers 5 insists on: a float has a decimal point.
+// Writes config.json for transformers 4 and 5, which spell the rotation differently. Types are
+// those that transformers 5 insists on: a float has a decimal point.
 #include "format/hf_config.h"
 #include "format/json.h"
 #include "model/rows.h"

@@ -267,7 +267,7 @@ static braid_err check_keys_of(const parser *p, const json_value *object) {
     braid_err err = BRAID_OK;
     for (uint32_t i = 1; i < n && !err; i++)
         if (strcmp(keys[i - 1], keys[i]) == 0)
-            err = braid_fail(p->error, BRAID_FORMAT, "not valid JSON: the key '%.64s' stands twice in one object",
+            err = braid_fail(p->error, BRAID_FORMAT, "not valid JSON: the key '%.64s' appears twice in one object",
                              keys[i]);
     free(keys);
     return err;

@@ -238,7 +238,7 @@ static braid_err check_text(const yaml *file, const char *text, size_t length, b
         bool control = (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
         size_t bytes = control ? 0 : utf8_bytes(text + i, length - i);
         if (bytes == 0)
-            return fail_at(file, line, column, error, "not text: byte 0x%02x is no character of UTF-8", c);
+            return fail_at(file, line, column, error, "not text: byte 0x%02x is not valid UTF-8", c);
         column = c == '\n' ? 1 : column + 1;
         line += c == '\n';
         i += bytes;

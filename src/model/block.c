@@ -1,6 +1,6 @@
 // One transformer block: x + o(attention(norm(x))), then h + down(act(up(norm(h)))). The row of the
-// architecture and the config select norms, positions, activation and biases; post norms stand between
-// o or down and the addition.
+// architecture and the config select norms, positions, activation and biases; post norms stand
+// between o or down and the addition.
 #include "model/rope.h"
 #include "model/stage_inner.h"
 
@@ -8,7 +8,7 @@
 
 const float *stage_norm_weights(const stage *s, const layout_norm *at, norm_slot slot, size_t width) {
     const float *weights = s->parameters + at->weight;
-    float *to = s->norm_weights[slot];
+    float *to = s->norms.weights[slot];
     if (!to) return weights;
     for (size_t i = 0; i < width; i++) to[i] = 1.0f + weights[i];
     return to;
@@ -28,7 +28,7 @@ tensor_norm stage_norm(const stage *s, const layout_norm *at, norm_slot slot, fl
 
 static const tensor_rope *rope_of(const stage *s, uint32_t layer) {
     if (!model_layer_rotated(&s->config, layer)) return NULL;
-    return &s->rope[model_rope_is_local(&s->config, layer)];
+    return &s->rotation[model_rope_is_local(&s->config, layer)].rope;
 }
 
 tensor_attention stage_attention(const stage *s, uint32_t block, const block_memory *m) {
@@ -55,8 +55,8 @@ tensor_attention stage_attention(const stage *s, uint32_t block, const block_mem
     a.inverse = m->softmax_inverse;
     a.kept = m->softmax_kept;
     if (norms) {
-        a.q_norm = (tensor_head_norm){stage_norm_weights(s, &b->q_norm, NORM_Q, a.width), s->head_norm_parts[0]};
-        a.k_norm = (tensor_head_norm){stage_norm_weights(s, &b->k_norm, NORM_K, a.width), s->head_norm_parts[1]};
+        a.q_norm = (tensor_head_norm){stage_norm_weights(s, &b->q_norm, NORM_Q, a.width), s->norms.head_parts[0]};
+        a.k_norm = (tensor_head_norm){stage_norm_weights(s, &b->k_norm, NORM_K, a.width), s->norms.head_parts[1]};
     }
     return a;
 }
@@ -180,8 +180,14 @@ void block_forward(stage *s, uint32_t block, const block_memory *m, float *y) {
                 norm2 = stage_norm(s, &b->norm2, NORM_2, m->mean2, m->inverse2), post1, post2;
     forward_job qkv = {.s = s, .l = &b->qkv, .norm = &norm1, .normed = m->x, .x = m->normed1, .y = m->qkv},
                 o = {.s = s, .l = &b->o, .residual = m->x, .x = m->attention, .y = m->middle},
-                up = {.s = s, .l = &b->up, .norm = &norm2, .normed = m->middle, .x = m->normed2, .y = m->up,
-                      .act = s->wide, .logistic = m->act},
+                up = {.s = s,
+                      .l = &b->up,
+                      .norm = &norm2,
+                      .normed = m->middle,
+                      .x = m->normed2,
+                      .y = m->up,
+                      .act = s->wide,
+                      .logistic = m->act},
                 down = {.s = s, .l = &b->down, .residual = m->middle, .x = s->wide, .y = y};
     if (s->post_norms) {
         post1 = stage_norm(s, &b->post1, NORM_POST1, NULL, m->post_inverse1);
@@ -226,13 +232,13 @@ void chain_add_norm_gradient(block_chain *c, const tensor_norm *norm, norm_slot 
     step->norm = *norm;
     step->gradient = (tensor_norm_gradient){.x = x, .dy = dy, .residual = residual};
     step->gradient.dx = dx;
-    step->gradient.d_weight = s->norm_parts[which][0];
-    step->gradient.d_bias = s->norm_parts[which][1];
+    step->gradient.d_weight = s->norms.parts[which][0];
+    step->gradient.d_bias = s->norms.parts[which][1];
 }
 
 void norm_weight_gradient(stage *s, norm_slot which, float *d_weight, float *d_bias) {
-    tensor_sum_parts(s->pool, s->norm_parts[which][0], s->norm_pieces, s->config.dim, d_weight);
-    if (d_bias) tensor_sum_parts(s->pool, s->norm_parts[which][1], s->norm_pieces, s->config.dim, d_bias);
+    tensor_sum_parts(s->pool, s->norms.parts[which][0], s->norms.pieces, s->config.dim, d_weight);
+    if (d_bias) tensor_sum_parts(s->pool, s->norms.parts[which][1], s->norms.pieces, s->config.dim, d_bias);
 }
 
 // The gradients of a block's vectors; dy is that of down's output, d_o of o's.
@@ -248,8 +254,8 @@ static void vector_gradients(stage *s, uint32_t block, const block_memory *m, co
     if (s->post_norms) norm_weight_gradient(s, NORM_POST1, m->d_post1, NULL);
     if (s->post_norms) norm_weight_gradient(s, NORM_POST2, m->d_post2, NULL);
     if (!m->d_q_norm) return;
-    tensor_sum_parts(s->pool, s->head_norm_parts[0], sequences * s->config.heads, width, m->d_q_norm);
-    tensor_sum_parts(s->pool, s->head_norm_parts[1], sequences * s->config.kv_heads, width, m->d_k_norm);
+    tensor_sum_parts(s->pool, s->norms.head_parts[0], sequences * s->config.heads, width, m->d_q_norm);
+    tensor_sum_parts(s->pool, s->norms.head_parts[1], sequences * s->config.kv_heads, width, m->d_k_norm);
 }
 
 static void add_mlp_gradient(block_chain *c, uint32_t block, const block_memory *m, const activation_job *job,

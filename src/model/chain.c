@@ -21,7 +21,7 @@ block_step *chain_add(block_chain *c, step_kind kind) {
 }
 
 static void norm_piece(const stage *s, const block_step *step, size_t piece) {
-    size_t dim = s->config.dim, tokens = s->shape.tokens, per_sequence = s->norm_pieces / s->shape.sequences;
+    size_t dim = s->config.dim, tokens = s->shape.tokens, per_sequence = s->norms.pieces / s->shape.sequences;
     size_t from = piece % per_sequence * NORM_ROWS;
     tensor_norm_gradient g = step->gradient;
     g.norm = &step->norm;
@@ -50,7 +50,7 @@ static void run_step(const stage *s, const block_step *step) {
     case STEP_ATTENTION_GRADIENT:
         tensor_attention_input_gradient(s->pool, &step->attention, step->qkv, step->out, step->d_out);
         break;
-    case STEP_NORM_GRADIENT: tensor_pool_run(s->pool, s->norm_pieces, norm_task, &job); break;
+    case STEP_NORM_GRADIENT: tensor_pool_run(s->pool, s->norms.pieces, norm_task, &job); break;
     }
 }
 
@@ -69,7 +69,7 @@ static void attend(const block_step *step, size_t sequence) {
 
 // Runs a step on rows [from, from + count) of a sequence; `from` is a multiple of NORM_ROWS.
 static void step_rows(const stage *s, const block_step *step, size_t sequence, size_t from, size_t count) {
-    size_t piece = sequence * (s->norm_pieces / s->shape.sequences) + from / NORM_ROWS;
+    size_t piece = sequence * (s->norms.pieces / s->shape.sequences) + from / NORM_ROWS;
     if (step->kind == STEP_PRODUCT)
         tensor_gemm_some_rows(&step->product, &step->rows, sequence * s->shape.tokens + from, count);
     for (size_t done = 0; step->kind == STEP_NORM_GRADIENT && done < count; done += NORM_ROWS)

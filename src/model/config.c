@@ -15,8 +15,7 @@ typedef struct checker {
 
 static void check_count(checker *k, const char *name, uint32_t value, uint32_t most) {
     if (k->err || (value >= 1 && value <= most)) return;
-    k->err =
-        braid_fail(k->error, BRAID_CONFIG, "model: %s is %u, it must be between 1 and %u", name, value, most);
+    k->err = braid_fail(k->error, BRAID_CONFIG, "model: %s is %u, it must be between 1 and %u", name, value, most);
 }
 
 // `least` itself is refused if it is 0.
@@ -54,8 +53,8 @@ static void check_heads(checker *k) {
     if (k->err) return;
     bool divides = c->dim % c->heads == 0;
     if (!divides && (c->head_dim == 0 || k->row->dim_by_heads || !k->row->may_head_dim)) {
-        k->err = braid_fail(k->error, BRAID_CONFIG, "model: dim (%u) must be a multiple of heads (%u)", c->dim,
-                            c->heads);
+        k->err =
+            braid_fail(k->error, BRAID_CONFIG, "model: dim (%u) must be a multiple of heads (%u)", c->dim, c->heads);
         return;
     }
     uint32_t width = model_head_dim(c);
@@ -69,8 +68,8 @@ static void check_heads(checker *k) {
         k->err = braid_fail(k->error, BRAID_CONFIG, "model: a %s has kv_heads equal to heads (%u), not %u",
                             k->row->name, c->heads, c->kv_heads);
     if (!k->err && c->heads % c->kv_heads != 0)
-        k->err = braid_fail(k->error, BRAID_CONFIG, "model: heads (%u) must be a multiple of kv_heads (%u)",
-                            c->heads, c->kv_heads);
+        k->err = braid_fail(k->error, BRAID_CONFIG, "model: heads (%u) must be a multiple of kv_heads (%u)", c->heads,
+                            c->kv_heads);
 }
 
 static void check_scaling(checker *k) {
@@ -85,7 +84,8 @@ static void check_scaling(checker *k) {
         check_number(k, "the rope's low_freq_factor", r->low_freq_factor, 0, 1e6);
         check_number(k, "the rope's high_freq_factor", r->high_freq_factor, 0, 1e6);
         if (!k->err && r->high_freq_factor <= r->low_freq_factor)
-            k->err = braid_fail(k->error, BRAID_CONFIG, "model: the rope's high_freq_factor (%g) must be above low_freq_factor (%g)",
+            k->err = braid_fail(k->error, BRAID_CONFIG,
+                                "model: the rope's high_freq_factor (%g) must be above low_freq_factor (%g)",
                                 (double)r->high_freq_factor, (double)r->low_freq_factor);
         return;
     }
@@ -93,8 +93,10 @@ static void check_scaling(checker *k) {
     float fast = r->beta_fast > 0 ? r->beta_fast : 32, slow = r->beta_slow > 0 ? r->beta_slow : 1;
     check_number(k, "the rope's beta_fast", fast, 0, 1e6);
     check_number(k, "the rope's beta_slow", slow, 0, 1e6);
-    if (!k->err && !(r->beta_fast >= 0 && r->beta_slow >= 0 && r->attention_factor >= 0 && r->attention_factor <= 1e6f && fast > slow))
-        k->err = braid_fail(k->error, BRAID_CONFIG, "model: the rope's beta_fast (%g) must be above beta_slow (%g), and no number negative",
+    if (!k->err && !(r->beta_fast >= 0 && r->beta_slow >= 0 && r->attention_factor >= 0 &&
+                     r->attention_factor <= 1e6f && fast > slow))
+        k->err = braid_fail(k->error, BRAID_CONFIG,
+                            "model: the rope's beta_fast (%g) must be above beta_slow (%g), and no number negative",
                             (double)fast, (double)slow);
 }
 
@@ -127,15 +129,17 @@ static uint32_t count_layers(checker *k, const char *name, const uint64_t layers
 
 static void check_layers(checker *k) {
     const model_config *c = k->c;
-    uint32_t windowed = count_layers(k, "windowed", c->windowed), unrotated = count_layers(k, "unrotated", c->unrotated);
+    uint32_t windowed = count_layers(k, "windowed", c->windowed),
+             unrotated = count_layers(k, "unrotated", c->unrotated);
     check_switch(k, "window", c->window > 0, k->row->windows != MODEL_WINDOWS_NONE);
     check_switch(k, "layers without rotation", unrotated > 0, k->row->may_unrotated);
     check_switch(k, "local_rope_theta", !same(c->local_rope_theta, 0), k->row->local_theta);
     if (c->window > 0) check_count(k, "window", c->window, MODEL_MAX_CONTEXT);
     if (k->err) return;
     if ((windowed > 0) != (c->window > 0))
-        k->err = braid_fail(k->error, BRAID_CONFIG, "model: a window of %u tokens and %u windowed layers: give both or none",
-                            c->window, windowed);
+        k->err = braid_fail(k->error, BRAID_CONFIG,
+                            "model: a window of %u tokens and %u windowed layers: give both or none", c->window,
+                            windowed);
     else if (windowed > 0 && windowed < c->layers && k->row->windows == MODEL_WINDOWS_ALL)
         k->err = braid_fail(k->error, BRAID_CONFIG, "model: all layers of a %s are windowed, or none", k->row->name);
 }
@@ -176,7 +180,8 @@ static void check_mixture(checker *k) {
     check_switch(k, "experts", c->experts || c->experts_used || c->expert_ffn_dim || c->normalised_experts, mixture);
     if (!mixture) return;
     check_count(k, "experts", c->experts, MODEL_MAX_EXPERTS);
-    check_count(k, "experts_used", c->experts_used, c->experts < MODEL_MAX_EXPERTS_USED ? c->experts : MODEL_MAX_EXPERTS_USED);
+    check_count(k, "experts_used", c->experts_used,
+                c->experts < MODEL_MAX_EXPERTS_USED ? c->experts : MODEL_MAX_EXPERTS_USED);
     check_count(k, "expert_ffn_dim", c->expert_ffn_dim, MODEL_MAX_FFN_DIM);
     if (!k->err && k->row->one_ffn_dim && c->expert_ffn_dim != c->ffn_dim)
         k->err = braid_fail(k->error, BRAID_CONFIG, "model: the expert_ffn_dim of a %s is its ffn_dim (%u), not %u",
@@ -217,7 +222,8 @@ typedef struct model_member {
     size_t at;
 } model_member;
 
-#define MEMBER(kind, member) {#member, kind, offsetof(model_config, member)}
+#define MEMBER(kind, member) \
+    { #member, kind, offsetof(model_config, member) }
 static const model_member members[] = {
     MEMBER(MEMBER_COUNT, dim),
     MEMBER(MEMBER_COUNT, layers),
@@ -291,7 +297,8 @@ static bool layers_differ(const char *name, const uint64_t *a, const uint64_t *b
 
 bool model_config_differ(const model_config *first, const model_config *second, model_difference *out) {
     model_config a = explicit_config(first), b = explicit_config(second);
-    if (differ("architecture", a.arch, b.arch, out) || differ("rope scaling", a.rope.kind, b.rope.kind, out)) return true;
+    if (differ("architecture", a.arch, b.arch, out) || differ("rope scaling", a.rope.kind, b.rope.kind, out))
+        return true;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         if (differ(members[i].name, member_value(&a, &members[i]), member_value(&b, &members[i]), out)) return true;
     return layers_differ("windowed", a.windowed, b.windowed, out) ||

@@ -52,7 +52,8 @@ typedef struct model_rope {
     uint32_t original_context;                // llama3, yarn: original_max_position_embeddings
 } model_rope;
 
-// Zero means absent in every member below `tied`, so that a plain LLaMA or GPT-2 needs only those above.
+// Zero means absent in every member below `tied`, so that a plain LLaMA or GPT-2 needs only those
+// above.
 typedef struct model_config {
     model_arch arch;
     uint32_t dim, layers, heads, kv_heads;  // kv_heads == heads for GPT
@@ -90,7 +91,8 @@ typedef struct model_difference {
 } model_difference;
 bool model_config_differ(const model_config *a, const model_config *b, model_difference *out);
 
-// The n of an attention_scale that is 1 / sqrt(n), as config.json of Gemma has it; 0: there is none.
+// The n of an attention_scale that is 1 / sqrt(n), as config.json of Gemma has it; 0: there is
+// none.
 uint32_t model_query_scalar(const model_config *c);
 
 static inline uint32_t model_head_dim(const model_config *c) { return c->head_dim ? c->head_dim : c->dim / c->heads; }

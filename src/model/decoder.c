@@ -14,9 +14,9 @@ enum { ALIGNMENT = 64 };
 
 typedef struct decoder_block {
     tensor_matvec qkv, o;
-    tensor_matvec router;                // of a mixture
-    uint32_t mlps;                       // 1, or the number of experts
-    tensor_matvec *up, *down;            // [mlps]
+    tensor_matvec router;      // of a mixture
+    uint32_t mlps;             // 1, or the number of experts
+    tensor_matvec *up, *down;  // [mlps]
 } decoder_block;
 
 struct decoder {
@@ -25,7 +25,7 @@ struct decoder {
     tensor_pool *pool;
     const model_row *row;
     layout layout;
-    tensor_rope rope[2];  // the second of layers with a rotation of their own
+    tensor_rope rope[2];                                   // the second of layers with a rotation of their own
     size_t width, q_dim, qkv_dim, up_dim, act_dim, cache;  // cache: floats in the keys of one block
     uint32_t position;
     decoder_block *blocks;

@@ -5,7 +5,10 @@
 #include <string.h>
 
 void ends_embed(stage *s, const int32_t *tokens, float *y) {
-    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = tokens,
+    tensor_embedding e = {.rows = s->rows,
+                          .dim = s->config.dim,
+                          .sequence = s->shape.tokens,
+                          .tokens = tokens,
                           .scale = s->config.embedding_scale};
     const float *positions = s->row->learned_positions ? s->parameters + s->layout.positions : NULL;
     for (size_t r = 0; r < s->rows; r++) BRAID_ASSERT(tokens[r] >= 0 && (uint32_t)tokens[r] < s->config.vocab);
@@ -15,7 +18,7 @@ void ends_embed(stage *s, const int32_t *tokens, float *y) {
 double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(s->shape.ends && v.header->phase != PHASE_EMPTY);
-    tensor_norm norm = stage_norm(s, &s->layout.norm, NORM_FINAL, s->head_mean, s->head_scale);
+    tensor_norm norm = stage_norm(s, &s->layout.norm, NORM_FINAL, s->ends.mean, s->ends.scale);
     *tokens = 0;
     for (size_t r = 0; r < s->rows; r++) {
         BRAID_ASSERT(targets[r] < (int32_t)s->config.vocab);

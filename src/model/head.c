@@ -49,9 +49,9 @@ static tensor_loss_tile tile_of(const head_rows *h, size_t tile) {
                               .first = first,
                               .cols = size_least(left, s->head.cols),
                               .targets = h->v->targets + h->first,
-                              .logits = s->logits + first * h->count,
-                              .tops = s->head_tops + tile * h->count,
-                              .sums = s->head_sums + tile * h->count};
+                              .logits = s->ends.logits + first * h->count,
+                              .tops = s->ends.tops + tile * h->count,
+                              .sums = s->ends.sums + tile * h->count};
 }
 
 static const float *input_of(const head_rows *h) { return h->v->head_input + h->first * h->s->config.dim; }
@@ -62,7 +62,7 @@ static const float *weight_of(const stage *s, const tensor_loss_tile *t) {
 
 // Of the softcap, with the layout of the tile's logits; NULL: none.
 static float *slopes_of(const head_rows *h, const tensor_loss_tile *t) {
-    return h->s->logit_slopes ? h->s->logit_slopes + t->first * h->count : NULL;
+    return h->s->ends.slopes ? h->s->ends.slopes + t->first * h->count : NULL;
 }
 
 static void tile_logits(const head_rows *h, const tensor_loss_tile *t, float *slopes) {
@@ -93,7 +93,7 @@ static void logits_task(void *context, size_t index) {
     const head_rows *h = context;
     tensor_loss_tile t = tile_of(h, index);
     tile_logits(h, &t, slopes_of(h, &t));
-    tensor_loss_exponentials(&t, h->s->head_targets);
+    tensor_loss_exponentials(&t, h->s->ends.targets);
 }
 
 // Each group of tiles has its own sum d_input[rows, dim]. No two threads add to the same numbers,
@@ -103,7 +103,7 @@ static void gradient_task(void *context, size_t group) {
     stage *s = h->s;
     size_t dim = s->config.dim, from = group * s->head.tiles / s->head.groups,
            to = (group + 1) * s->head.tiles / s->head.groups;
-    float *d_input = s->head_parts + group * h->count * dim;
+    float *d_input = s->ends.parts + group * h->count * dim;
     for (size_t tile = from; tile < to; tile++) {
         tensor_loss_tile t = tile_of(h, tile);
         tile_loss_gradient(h, &t, slopes_of(h, &t));
@@ -117,10 +117,10 @@ static void gradient_task(void *context, size_t group) {
 static void rows_loss(head_rows *h, float *d_input) {
     stage *s = h->s;
     tensor_loss l = {.rows = h->count, .tiles = s->head.tiles, .targets = h->v->targets + h->first};
-    l.tops = s->head_tops;
-    l.sums = s->head_sums;
-    l.target_logits = s->head_targets;
-    l.losses = s->losses + h->first;
+    l.tops = s->ends.tops;
+    l.sums = s->ends.sums;
+    l.target_logits = s->ends.targets;
+    l.losses = s->ends.losses + h->first;
     l.maximum = h->v->head_maximum + h->first;
     l.inverse = h->v->head_inverse + h->first;
     tensor_pool_run(s->pool, s->head.tiles, logits_task, h);
@@ -128,7 +128,7 @@ static void rows_loss(head_rows *h, float *d_input) {
     if (!d_input) return;
     tensor_pool_run(s->pool, s->head.groups, gradient_task, h);
     size_t dim = s->config.dim;
-    tensor_sum_parts(s->pool, s->head_parts, s->head.groups, h->count * dim, d_input + h->first * dim);
+    tensor_sum_parts(s->pool, s->ends.parts, s->head.groups, h->count * dim, d_input + h->first * dim);
 }
 
 static head_rows rows_from(stage *s, const stash_view *v, size_t first) {
@@ -142,7 +142,7 @@ double head_loss(stage *s, const stash_view *v, float *d_input) {
         rows_loss(&h, d_input);
     }
     double sum = 0;
-    for (size_t r = 0; r < s->rows; r++) sum += s->losses[r];
+    for (size_t r = 0; r < s->rows; r++) sum += s->ends.losses[r];
     return sum;
 }
 

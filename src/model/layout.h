@@ -26,7 +26,8 @@ typedef struct layout_block {
     size_t expert_floats;  // elements of an expert
 } layout_block;
 
-// How the values of a tensor begin: normal with `deviation`, or all equal to `value` where that is 0.
+// How the values of a tensor begin: normal with `deviation`, or all equal to `value` where that is
+// 0.
 typedef struct layout_start {
     float deviation, value;
 } layout_start;

@@ -123,15 +123,15 @@ static stash_view cut_stash(const stage *s, cutter *c) {
 
 static void cut_ends(stage *s, cutter *c) {
     const head_cut *h = &s->head;
-    s->logits = cut_floats(c, h->rows * s->config.vocab);
-    s->logit_slopes = cut_if(s->config.logit_softcap > 0, c, h->rows * s->config.vocab);
-    s->head_tops = cut_floats(c, h->tiles * h->rows);
-    s->head_sums = cut_floats(c, h->tiles * h->rows);
-    s->head_targets = cut_floats(c, h->rows);
-    s->head_parts = cut_floats(c, h->groups * h->rows * s->config.dim);
-    s->losses = cut_bytes(c, s->rows * sizeof *s->losses);
-    s->head_mean = cut_floats(c, s->rows);
-    s->head_scale = cut_floats(c, s->rows);
+    s->ends.logits = cut_floats(c, h->rows * s->config.vocab);
+    s->ends.slopes = cut_if(s->config.logit_softcap > 0, c, h->rows * s->config.vocab);
+    s->ends.tops = cut_floats(c, h->tiles * h->rows);
+    s->ends.sums = cut_floats(c, h->tiles * h->rows);
+    s->ends.targets = cut_floats(c, h->rows);
+    s->ends.parts = cut_floats(c, h->groups * h->rows * s->config.dim);
+    s->ends.losses = cut_bytes(c, s->rows * sizeof *s->ends.losses);
+    s->ends.mean = cut_floats(c, s->rows);
+    s->ends.scale = cut_floats(c, s->rows);
 }
 
 // The floats that packed weights of a block need, in forward or transposed order: of all matrices,
@@ -159,22 +159,23 @@ static size_t packed_floats(const stage *s) {
 
 static void cut_norms(stage *s, cutter *c) {
     size_t width = model_head_dim(&s->config), most = s->config.dim > width ? s->config.dim : width;
-    s->norm_pieces = chain_norm_pieces(&s->shape);
+    s->norms.pieces = chain_norm_pieces(&s->shape);
     for (int i = 0; i < (s->post_norms ? NORM_PARTS : NORM_POST1); i++) {
-        s->norm_parts[i][0] = cut_floats(c, s->norm_pieces * s->config.dim);
-        s->norm_parts[i][1] = cut_if(s->row->layer_norm, c, s->norm_pieces * s->config.dim);
+        s->norms.parts[i][0] = cut_floats(c, s->norms.pieces * s->config.dim);
+        s->norms.parts[i][1] = cut_if(s->row->layer_norm, c, s->norms.pieces * s->config.dim);
     }
     bool heads = model_has(&s->config, ROLE_Q_NORM);
-    s->head_norm_parts[0] = cut_if(heads, c, s->shape.sequences * s->config.heads * width);
-    s->head_norm_parts[1] = cut_if(heads, c, s->shape.sequences * s->config.kv_heads * width);
-    for (int i = 0; i < NORM_SLOTS; i++) s->norm_weights[i] = cut_if(s->row->norm_plus_one, c, most);
+    s->norms.head_parts[0] = cut_if(heads, c, s->shape.sequences * s->config.heads * width);
+    s->norms.head_parts[1] = cut_if(heads, c, s->shape.sequences * s->config.kv_heads * width);
+    for (int i = 0; i < NORM_SLOTS; i++) s->norms.weights[i] = cut_if(s->row->norm_plus_one, c, most);
 }
 
 static void cut_rotation(stage *s, cutter *c, int which) {
     size_t width = model_head_dim(&s->config);
-    s->cosines[which] = cut_floats(c, s->shape.tokens * (width / 2));
-    s->sines[which] = cut_floats(c, s->shape.tokens * (width / 2));
-    s->rope[which] = (tensor_rope){width, s->cosines[which], s->sines[which]};
+    stage_rotation *r = &s->rotation[which];
+    r->cosines = cut_floats(c, s->shape.tokens * (width / 2));
+    r->sines = cut_floats(c, s->shape.tokens * (width / 2));
+    r->rope = (tensor_rope){width, r->cosines, r->sines};
 }
 
 static void cut_work(stage *s, cutter *c) {
@@ -189,8 +190,8 @@ static void cut_work(stage *s, cutter *c) {
     s->attention_scratch = cut_floats(c, threads * tensor_attention_scratch(&attention));
     s->tile_floats = tiles_scratch_floats(s);
     s->tile_scratch = cut_floats(c, threads * s->tile_floats);
-    s->expert_out = cut_if(s->row->mixture, c, s->mlp_rows * s->config.dim);
-    s->d_weights = cut_if(s->row->mixture, c, s->mlp_rows);
+    s->mixture.out = cut_if(s->row->mixture, c, s->mlp_rows * s->config.dim);
+    s->mixture.d_weights = cut_if(s->row->mixture, c, s->mlp_rows);
     if (!s->row->learned_positions) cut_rotation(s, c, 0);
     if (model_rope_has_local(&s->config)) cut_rotation(s, c, 1);
     if (s->shape.ends) cut_ends(s, c);

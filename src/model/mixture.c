@@ -1,8 +1,9 @@
-// The MLP of a block with a mixture of experts (Shazeer et al. 2017), without an auxiliary loss: each
-// row is computed by the experts that the router selects, and their outputs are added with its
-// weights. Positions are pairs of a row and one of its experts, sorted by expert and then by row, so
-// that an expert's rows are contiguous. A thread takes some positions of one expert at a time. Each
-// row adds its experts' outputs in the order of their numbers, so the bits do not depend on threads.
+// The MLP of a block with a mixture of experts (Shazeer et al. 2017), without an auxiliary loss:
+// each row is computed by the experts that the router selects, and their outputs are added with its
+// weights. Positions are pairs of a row and one of its experts, sorted by expert and then by row,
+// so that an expert's rows are contiguous. A thread takes some positions of one expert at a time.
+// Each row adds its experts' outputs in the order of their numbers, so the bits do not depend on
+// threads.
 #include "model/stage_inner.h"
 #include "tensor/sizes.h"
 
@@ -59,7 +60,8 @@ typedef struct positions {
 
 static size_t task_count(const stage *s, const block_memory *m) {
     size_t count = 0;
-    for (uint32_t e = 0; e < s->config.experts; e++) count += size_pieces(m->begin[e + 1] - m->begin[e], POSITIONS_PER_TASK);
+    for (uint32_t e = 0; e < s->config.experts; e++)
+        count += size_pieces(m->begin[e + 1] - m->begin[e], POSITIONS_PER_TASK);
     return count;
 }
 
@@ -106,7 +108,7 @@ static void forward_task(void *context, size_t index) {
     multiply(s, &p, m->gathered, up.in, stage_weight(s, &up, true), m->up, up.out);
     size_t at = p.first * s->act_dim;
     stage_activate(s, m->up + p.first * s->up_dim, s->wide + at, m->act + at, p.count);
-    multiply(s, &p, s->wide, down.in, stage_weight(s, &down, true), s->expert_out, down.out);
+    multiply(s, &p, s->wide, down.in, stage_weight(s, &down, true), s->mixture.out, down.out);
 }
 
 static void combine_rows(const void *context, size_t begin, size_t end) {
@@ -118,7 +120,7 @@ static void combine_rows(const void *context, size_t begin, size_t end) {
         float *y = job->y + r * dim;
         memcpy(y, m->middle + r * dim, dim * sizeof *y);
         for (size_t i = r * used; i < (r + 1) * used; i++)
-            tensor_add_scaled(y, s->expert_out + m->place[i] * dim, m->weights[i], dim);
+            tensor_add_scaled(y, s->mixture.out + m->place[i] * dim, m->weights[i], dim);
     }
 }
 
@@ -152,7 +154,8 @@ static void weigh_position(const mixture_job *job, size_t position) {
     uint32_t pair = m->source[position];
     float weight = m->weights[pair], *d_up = m->up + position * s->up_dim,
           *dy = m->gathered_dy + position * s->config.dim;
-    s->d_weights[pair] = tensor_dot(s->wide + position * s->act_dim, m->act + position * s->act_dim, s->act_dim);
+    s->mixture.d_weights[pair] =
+        tensor_dot(s->wide + position * s->act_dim, m->act + position * s->act_dim, s->act_dim);
     tensor_scale(d_up, weight, d_up, s->up_dim);
     tensor_scale(dy, weight, dy, s->config.dim);
 }
@@ -169,7 +172,7 @@ static void gradient_task(void *context, size_t index) {
     multiply(s, &p, m->gathered_dy, down.out, stage_weight(s, &down, false), s->wide, down.in);
     stage_activation_gradient(s, m->up + p.first * s->up_dim, m->act + at, s->wide + at, p.count);
     for (size_t i = p.first; i < p.first + p.count; i++) weigh_position(job, i);
-    multiply(s, &p, m->up, up.out, stage_weight(s, &up, false), s->expert_out, up.in);
+    multiply(s, &p, m->up, up.out, stage_weight(s, &up, false), s->mixture.out, up.in);
 }
 
 static void route_gradient_rows(const void *context, size_t begin, size_t end) {
@@ -178,7 +181,7 @@ static void route_gradient_rows(const void *context, size_t begin, size_t end) {
     tensor_router r = router_of(job->s);
     size_t first = begin * r.used;
     tensor_route_gradient_rows(&r, end - begin, m->router + begin * r.experts, m->chosen + first, m->weights + first,
-                               job->s->d_weights + first);
+                               job->s->mixture.d_weights + first);
 }
 
 static void add_gradients(const void *context, size_t begin, size_t end) {
@@ -186,7 +189,7 @@ static void add_gradients(const void *context, size_t begin, size_t end) {
     const stage *s = job->s;
     size_t dim = s->config.dim, used = s->config.experts_used;
     for (size_t i = begin * used; i < end * used; i++)
-        tensor_add(s->narrow + i / used * dim, s->expert_out + job->m->place[i] * dim, dim);
+        tensor_add(s->narrow + i / used * dim, s->mixture.out + job->m->place[i] * dim, dim);
 }
 
 void mixture_input_gradient(stage *s, uint32_t block, const block_memory *m, const float *dy) {

@@ -26,8 +26,7 @@ static double llama3_rate(const model_rope *r, double rate) {
 // The pair, as a real number, that turns so many times within the original context.
 static double yarn_pair(const model_config *c, double turns) {
     double context = c->rope.original_context;
-    return model_head_dim(c) * elementary_log(context / (turns * 2 * pi)) /
-           (2 * elementary_log((double)c->rope_theta));
+    return model_head_dim(c) * elementary_log(context / (turns * 2 * pi)) / (2 * elementary_log((double)c->rope_theta));
 }
 
 static double yarn_rate(const model_config *c, size_t pair, double rate) {
@@ -55,13 +54,16 @@ static double table_scale(const model_rope *r) {
     return r->attention_factor > 0 ? (double)r->attention_factor : 0.1 * elementary_log((double)r->factor) + 1;
 }
 
+double model_rope_rate(const model_config *c, bool local, size_t pair) {
+    double rate = tensor_rope_rate(pair, model_head_dim(c), local ? c->local_rope_theta : c->rope_theta);
+    return local ? rate : scaled_rate(c, pair, rate);
+}
+
+double model_rope_scale(const model_config *c, bool local) { return local ? 1 : table_scale(&c->rope); }
+
 void model_rope_tables(const model_config *c, bool local, size_t tokens, float *cosines, float *sines) {
-    size_t width = model_head_dim(c);
-    float theta = local ? c->local_rope_theta : c->rope_theta;
-    double scale = local ? 1 : table_scale(&c->rope);
-    for (size_t i = 0; i < width / 2; i++) {
-        double rate = tensor_rope_rate(i, width, theta);
-        if (!local) rate = scaled_rate(c, i, rate);
-        tensor_rope_table(tokens, width / 2, i, rate, scale, cosines, sines);
-    }
+    size_t half = model_head_dim(c) / 2;
+    double scale = model_rope_scale(c, local);
+    for (size_t i = 0; i < half; i++)
+        tensor_rope_table(tokens, half, i, model_rope_rate(c, local, i), scale, cosines, sines);
 }

@@ -104,9 +104,9 @@ static const model_row rows[MODEL_ARCHS] = {
         .windows = MODEL_WINDOWS_ANY, .gated = true, GELU("hidden_activation"),
         .block = "model.layers", .tensor = {LLAMA_ENDS, LLAMA_ATTENTION, QK_NORM, GEMMA_NORMS, GATED_MLP},
     },
-    // transformers 5 has all experts of a layer in mlp.experts.gate_up_proj[experts, 2 * ffn, dim] and
-    // mlp.experts.down_proj[experts, dim, ffn], and the router in mlp.gate.weight. It reads and writes
-    // files with the names of transformers 4, which are those below.
+    // transformers 5 has all experts of a layer in mlp.experts.gate_up_proj[experts, 2 * ffn, dim]
+    // and mlp.experts.down_proj[experts, dim, ffn], and the router in mlp.gate.weight. It reads and
+    // writes files with the names of transformers 4, which are those below.
     [MODEL_MIXTRAL] = {
         .name = "mixtral", .type = "mixtral", .class_name = "MixtralForCausalLM", .gguf = "llama",
         .absent = {.kv_heads = 8, .context = 131072, .experts = 8, .experts_used = 2, .norm_eps = 1e-5f,

@@ -1,5 +1,5 @@
-// The architectures, one row each. Layout, computation, config.json and GGUF follow a row's switches
-// and the members of model_config; no other file tests for an architecture.
+// The architectures, one row each. Layout, computation, config.json and GGUF follow a row's
+// switches and the members of model_config; no other file tests for an architecture.
 #ifndef BRAID_MODEL_ROWS_H
 #define BRAID_MODEL_ROWS_H
 
@@ -71,31 +71,32 @@ typedef struct model_row {
     const char *type, *class_name;  // model_type and architectures[0] of config.json
     const char *gguf;               // general.architecture of a GGUF file
     model_absent absent;
-    bool layer_norm;                // centred norms with biases; otherwise RMS norms
-    bool norm_plus_one;             // a norm multiplies by 1 + weight
-    bool learned_positions;         // an embedding of positions, no rotation
-    bool transposed;                // matrices are stored [in, out]
-    bool scaled_embedding;          // model_config.embedding_scale is sqrt(dim)
-    bool all_biases;                // every projection has a bias, without the flags of model_config
-    bool always_qkv_bias;           // model_config.qkv_bias is true
-    bool may_attention_bias;        // qkv_bias and o_bias may be true together
+    bool layer_norm;          // centred norms with biases; otherwise RMS norms
+    bool norm_plus_one;       // a norm multiplies by 1 + weight
+    bool learned_positions;   // an embedding of positions, no rotation
+    bool transposed;          // matrices are stored [in, out]
+    bool scaled_embedding;    // model_config.embedding_scale is sqrt(dim)
+    bool all_biases;          // every projection has a bias, without the flags of model_config
+    bool always_qkv_bias;     // model_config.qkv_bias is true
+    bool may_attention_bias;  // qkv_bias and o_bias may be true together
     bool may_mlp_bias;
-    bool may_head_dim;              // head_dim may differ from dim / heads
-    bool dim_by_heads;              // dim is a multiple of heads nevertheless
+    bool may_head_dim;  // head_dim may differ from dim / heads
+    bool dim_by_heads;  // dim is a multiple of heads nevertheless
     bool may_unrotated;
-    bool local_theta;               // model_config.local_rope_theta is set
-    bool query_scalar;              // model_config.attention_scale is 1 / sqrt(a whole number)
+    bool local_theta;   // model_config.local_rope_theta is set
+    bool query_scalar;  // model_config.attention_scale is 1 / sqrt(a whole number)
     bool may_attention_softcap, may_logit_softcap;
     model_windows windows;
-    bool window_switch;             // config.json needs use_sliding_window, too
-    bool gated;                     // down(activation(gate) * up); otherwise down(activation(up))
+    bool window_switch;  // config.json needs use_sliding_window, too
+    bool gated;          // down(activation(gate) * up); otherwise down(activation(up))
     model_activation activation;
-    const char *activation_key;     // of config.json
-    bool mixture;                   // experts in place of one MLP
-    bool always_normalised;         // model_config.normalised_experts is true
-    bool one_ffn_dim;               // expert_ffn_dim is ffn_dim
-    const char *block, *expert;     // prefixes of names, e.g. model.layers and mlp.experts
-    // Names after the prefix, which begins a name of a block; NULL: the architecture has no such tensor.
+    const char *activation_key;  // of config.json
+    bool mixture;                // experts in place of one MLP
+    bool always_normalised;      // model_config.normalised_experts is true
+    bool one_ffn_dim;            // expert_ffn_dim is ffn_dim
+    const char *block, *expert;  // prefixes of names, e.g. model.layers and mlp.experts
+    // Names after the prefix, which begins a name of a block; NULL: the architecture has no such
+    // tensor.
     const char *tensor[MODEL_ROLES];
 } model_row;
 
@@ -111,10 +112,10 @@ enum { MODEL_TENSOR_NAME = 96 };
 typedef struct model_tensor {
     char name[MODEL_TENSOR_NAME];  // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
     model_role role;
-    uint32_t layer, expert;        // of a block's tensor; of an expert's
+    uint32_t layer, expert;  // of a block's tensor; of an expert's
     uint32_t rows, cols;
     bool vector;
-    bool transposed;               // stored [in, out]: rows are inputs
+    bool transposed;  // stored [in, out]: rows are inputs
 } model_tensor;
 
 // The number of tensors of a checked config, and tensor `i` of them in canonical order. All tensors

@@ -31,8 +31,9 @@ static braid_err stage_build(stage *s, braid_error *error) {
     if (!err) err = tiles_new(s, error);
     if (!err) err = stage_reserve(s, error);
     for (int local = 0; local < 2 && !err; local++)
-        if (s->cosines[local])
-            model_rope_tables(&s->config, local != 0, s->shape.tokens, s->cosines[local], s->sines[local]);
+        if (s->rotation[local].cosines)
+            model_rope_tables(&s->config, local != 0, s->shape.tokens, s->rotation[local].cosines,
+                              s->rotation[local].sines);
     return err;
 }
 

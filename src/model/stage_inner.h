@@ -10,14 +10,14 @@
 // those that the weight gradient does not need by gradients. With a mixture of experts, `up` and
 // `act` have a row for each expert that a row of the microbatch uses, sorted by expert: [mlp_rows].
 typedef struct block_memory {
-    float *x;          // [rows, dim] the block's input; later the gradient of its output
-    float *normed1;    // [rows, dim] input of qkv
-    float *qkv;        // [rows, qkv_dim]; later its gradient
-    float *attention;  // [rows, q_dim] input of o
-    float *middle;     // [rows, dim] after the attention's residual; later its gradient
-    float *normed2;    // [rows, dim] input of up
-    float *up;         // [mlp_rows, up_dim]; later its gradient
-    float *act;        // [mlp_rows, act_dim] the activation's logistic function; later the input of down
+    float *x;              // [rows, dim] the block's input; later the gradient of its output
+    float *normed1;        // [rows, dim] input of qkv
+    float *qkv;            // [rows, qkv_dim]; later its gradient
+    float *attention;      // [rows, q_dim] input of o
+    float *middle;         // [rows, dim] after the attention's residual; later its gradient
+    float *normed2;        // [rows, dim] input of up
+    float *up;             // [mlp_rows, up_dim]; later its gradient
+    float *act;            // [mlp_rows, act_dim] the activation's logistic function; later the input of down
     float *post1, *post2;  // [rows, dim] outputs of o and down before their norms, later gradients; NULL: no norms
     float *mean1, *inverse1, *mean2, *inverse2, *post_inverse1, *post_inverse2;  // [rows]
     float *softmax_maximum, *softmax_inverse;                                    // [rows * heads]
@@ -26,14 +26,14 @@ typedef struct block_memory {
     float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias, *d_post1, *d_post2, *d_q_norm, *d_k_norm;
     float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
     // mixture of experts
-    float *router;            // [rows, experts] probabilities; later the gradient of the logits
-    uint32_t *chosen;         // [mlp_rows] the used experts of each row
-    float *weights;           // [mlp_rows] of these
-    uint32_t *place;          // [mlp_rows] the position of each of these, sorted by expert
-    uint32_t *source;         // [mlp_rows] the inverse: what stands at a position
-    uint32_t *begin;          // [experts + 1] the first position of each expert
-    float *gathered;          // [mlp_rows, dim] input of each position
-    float *gathered_dy;       // [mlp_rows, dim] gradient of each position's output of down
+    float *router;       // [rows, experts] probabilities; later the gradient of the logits
+    uint32_t *chosen;    // [mlp_rows] the used experts of each row
+    float *weights;      // [mlp_rows] of these
+    uint32_t *place;     // [mlp_rows] the position of each of these, sorted by expert
+    uint32_t *source;    // [mlp_rows] the inverse: what stands at a position
+    uint32_t *begin;     // [experts + 1] the first position of each expert
+    float *gathered;     // [mlp_rows, dim] input of each position
+    float *gathered_dy;  // [mlp_rows, dim] gradient of each position's output of down
 } block_memory;
 
 // The blocks' part of a stash. With recomputation a stage has one for all stashes.
@@ -90,17 +90,36 @@ typedef struct head_cut {
 } head_cut;
 
 // The norms of a block and the final one. A slot holds 1 + weight where the architecture needs it.
-typedef enum norm_slot {
-    NORM_1,
-    NORM_2,
-    NORM_POST1,
-    NORM_POST2,
-    NORM_Q,
-    NORM_K,
-    NORM_FINAL,
-    NORM_SLOTS
-} norm_slot;
+typedef enum norm_slot { NORM_1, NORM_2, NORM_POST1, NORM_POST2, NORM_Q, NORM_K, NORM_FINAL, NORM_SLOTS } norm_slot;
 enum { NORM_PARTS = NORM_POST2 + 1 };
+
+// Parts of a stage's work area.
+typedef struct stage_rotation {
+    float *cosines, *sines;
+    tensor_rope rope;  // of these
+} stage_rotation;
+
+typedef struct stage_norms {
+    float *parts[NORM_PARTS][2];  // [pieces, dim] partial gradients of norms: weights, biases
+    size_t pieces;
+    float *head_parts[2];        // of the norms of queries and keys (tensor_head_norm)
+    float *weights[NORM_SLOTS];  // 1 + weight; NULL where the architecture does not add 1
+} stage_norms;
+
+typedef struct stage_mixture {
+    float *out;        // [mlp_rows, dim] outputs of down, or input gradients of up
+    float *d_weights;  // [mlp_rows] gradients of the experts' weights
+} stage_mixture;
+
+typedef struct stage_ends {
+    float *logits;        // [head.rows, vocab], stored tile by tile
+    float *slopes;        // of the softcap, with the same layout; NULL: none
+    float *tops, *sums;   // [head.tiles, head.rows]
+    float *targets;       // [head.rows]
+    float *parts;         // [head.groups, head.rows, dim]
+    double *losses;       // [rows]
+    float *mean, *scale;  // [rows] statistics of the final norm
+} stage_ends;
 
 struct stage {
     model_config config;
@@ -116,31 +135,20 @@ struct stage {
     // work area
     void *work;
     float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [mlp_rows, act_dim]
-    // [rows, q_dim] gradient of the attention's output. It is `narrow` only where rows have the same
-    // width: a chain writes these of some rows before it reads `narrow` of others.
+    // [rows, q_dim] gradient of the attention's output. It is `narrow` only where rows have the
+    // same width: a chain writes these of some rows before it reads `narrow` of others.
     float *d_attention;
     const uint32_t *documents;  // of the microbatch under way; NULL: attention over whole sequences
-    float *cosines[2], *sines[2];
-    tensor_rope rope[2];  // of these; the second of layers with a rotation of their own
-    float *packed;        // packed weights of one product, or of all products of a chain
-    float *norm_parts[NORM_PARTS][2];  // [norm_pieces, dim] partial gradients of norms: weights, biases
-    size_t norm_pieces;
-    float *head_norm_parts[2];       // partial gradients of the norms of queries and keys (tensor_head_norm)
-    float *norm_weights[NORM_SLOTS];  // 1 + weight
-    float *expert_out;                // [mlp_rows, dim] outputs of down, or input gradients of up
-    float *d_weights;                 // [mlp_rows] gradients of the experts' weights
+    stage_rotation rotation[2];  // the second is of layers with a rotation of their own
+    float *packed;               // packed weights of one product, or of all products of a chain
+    stage_norms norms;
+    stage_mixture mixture;
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;
     head_cut head;
-    float *logits;                  // [head.rows, vocab], stored tile by tile
-    float *logit_slopes;            // of the softcap, with the same layout; NULL: none
-    float *head_tops, *head_sums;   // [head.tiles, head.rows]
-    float *head_targets;            // [head.rows]
-    float *head_parts;              // [head.groups, head.rows, dim]
-    double *losses;                 // [rows]
-    float *head_mean, *head_scale;  // [rows] statistics of the final norm
-    stage_body body;                // recomputation
+    stage_ends ends;
+    stage_body body;  // recomputation
     uint64_t body_ticket, next_ticket;
     stage_phase body_phase;
     gradient_tile *tiles;  // in order: each block's tiles, then those of the ends
@@ -171,8 +179,8 @@ tensor_attention stage_attention(const stage *s, uint32_t block, const block_mem
 tensor_matrix stage_weight(const stage *s, const layout_linear *l, bool as_in_out);
 // act and logistic[rows, act_dim] from up[rows, up_dim].
 void stage_activate(const stage *s, const float *up, float *act, float *logistic, size_t rows);
-// From dy[rows, act_dim]: up becomes its gradient, and act, the logistic function, the activation for
-// the weight gradient.
+// From dy[rows, act_dim]: up becomes its gradient, and act, the logistic function, the activation
+// for the weight gradient.
 void stage_activation_gradient(const stage *s, float *up, float *act, const float *dy, size_t rows);
 
 // mixture.c

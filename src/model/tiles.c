@@ -170,7 +170,10 @@ static float *head_tile(const tiles_job *job, const gradient_tile *t, float *scr
 // A tied head's gradient includes that of the embedding.
 static float *ends_tile(const tiles_job *job, const gradient_tile *t, float *scratch) {
     const stage *s = job->s;
-    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = job->v->tokens,
+    tensor_embedding e = {.rows = s->rows,
+                          .dim = s->config.dim,
+                          .sequence = s->shape.tokens,
+                          .tokens = job->v->tokens,
                           .scale = s->config.embedding_scale};
     const float *dy = job->v->body.d_embedding;
     if (t->kind == TILE_POSITIONS) {

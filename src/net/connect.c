@@ -89,7 +89,7 @@ static void attempt_failed(link *l, int status) {
     }
     l->refused = l->dial.all_refused && l->dial.some_refused;
     if (l->refused) {
-        link_fall(l, "nobody listens at %s: is that peer running, and is the port right?", l->address);
+        link_fall(l, "%s refused the connection: is that peer running, and is the port right?", l->address);
     } else {
         link_fall(l, "%s cannot be reached: %s", l->address, uv_strerror(status));
     }
@@ -204,7 +204,7 @@ static void on_connection(uv_stream_t *listener, int status) {
         n->totals.failed++;
         if (!n->accept_failed && n->callbacks.turned_away) {
             char reason[NET_MAX_REASON];
-            snprintf(reason, sizeof reason, "connections cannot be accepted: %s; links that are up go on", uv_strerror(status));
+            snprintf(reason, sizeof reason, "connections cannot be accepted: %s; existing links stay", uv_strerror(status));
             n->callbacks.turned_away(n->callbacks.context, "a peer", reason);
         }
         n->accept_failed = true;  // said once
@@ -299,14 +299,14 @@ braid_err connect_listen(net *n, const char *host, uint16_t port, braid_error *e
     case UV_EADDRINUSE:
         return braid_fail(error, BRAID_NETWORK,
                           "port %u of %s is taken by another program: name another one, or 0 for any free one (`ss "
-                          "-ltnp` shows who has it)",
+                          "-ltnp` shows which one)",
                           port, where);
     case UV_EACCES:
         return braid_fail(error, BRAID_NETWORK, "port %u may not be used by this user: name one above 1023", port);
     case UV_EADDRNOTAVAIL:
         return braid_fail(
             error, BRAID_NETWORK,
-            "%s is no address of this machine: name one of its own, or * for all (`ip address` shows them)", where);
+            "%s is not an address of this machine: name one of its addresses, or * for all (`ip address` shows them)", where);
     case UV_EAI_NONAME:
     case UV_EAI_NODATA:
     case UV_EAI_AGAIN:

@@ -38,7 +38,7 @@ static void refuse(link *l, handshake_refusal code, const char *sentence) {
     copy_text(r.sentence, sizeof r.sentence, sentence);
     size_t count = handshake_refuse_encode(&r, l->net->greeting, sizeof l->net->greeting);
     if (count > 0 && !link_queue(l, FRAME_REFUSE, l->net->greeting, count)) return;
-    link_leave(l, "%s was turned away: %s", link_name(l), sentence);
+    link_leave(l, "refused %s: %s", link_name(l), sentence);
 }
 
 static void send_hello(link *l) {
@@ -88,7 +88,7 @@ static void establish_link(link *l) {
 }
 
 static void replace_link(link *old) {
-    if (old != NULL) link_fall(old, "a newer connection from %s took its place", link_name(old));
+    if (old != NULL) link_fall(old, "a newer connection from %s replaced it", link_name(old));
 }
 
 static bool is_another_process(const link *l, const link *old) {
@@ -110,7 +110,7 @@ static void admit(link *l) {
     net *n = l->net;
     link *old = net_find(n, &l->id), *dial = net_find_dial(n, &l->id, false), *held = net_find_held(n, &l->id);
     if (old != NULL && l->opened_event < old->up_event) {
-        refuse(l, REFUSE_DUPLICATE, "a link between these two peers came up in the meantime");
+        refuse(l, REFUSE_DUPLICATE, "there is a link between these two peers already");
         return;
     }
     if (old != NULL && is_another_process(l, old)) {
@@ -118,7 +118,7 @@ static void admit(link *l) {
         return;
     }
     if (old == NULL && n->up >= n->config.max_links) {
-        refuse(l, REFUSE_FULL, "this peer has as many links as it may: dial another one");
+        refuse(l, REFUSE_FULL, "this peer has reached its limit of links: dial another one");
         return;
     }
     if (held != NULL && held != l) link_fall_unreported(held);  // the dialing peer has returned since
@@ -139,13 +139,13 @@ void greeting_release(link *l) {
 static void answer_enquiry(link *l) {
     if (!l->net->has_run || l->net->description == NULL) {
         refuse(l, REFUSE_NOT_READY,
-               "this peer does not know the run's description yet: ask again in a moment, or ask the leader");
+               "this peer has not received the run's description yet: retry in a moment, or ask the leader");
         return;
     }
     l->enquiry = true;
     if (!send_welcome(l)) return;
     l->end_unreported = true;
-    link_leave(l, "%s asked for the run's description", link_name(l));
+    link_leave(l, "%s requested the run's description", link_name(l));
 }
 
 static void refuse_run(link *l, const handshake_hello *hello) {
@@ -153,7 +153,7 @@ static void refuse_run(link *l, const handshake_hello *hello) {
     short_hex(&hello->run, wanted);
     short_hex(&l->net->run.hash, here);
     snprintf(sentence, sizeof sentence,
-             "run %s was asked for and run %s is trained here: check the ticket, and that both read the same run "
+             "run %s was requested, and this peer is in run %s: check the ticket, and that both read the same run "
              "description",
              wanted, here);
     refuse(l, REFUSE_OTHER_RUN, sentence);
@@ -162,7 +162,7 @@ static void refuse_run(link *l, const handshake_hello *hello) {
 static void refuse_generation(link *l, const handshake_hello *hello) {
     char sentence[NET_MAX_REASON];
     snprintf(sentence, sizeof sentence,
-             "generation %llu was asked for and the run is in generation %llu: it was rolled back, join it anew",
+             "generation %llu was requested, and the run is in generation %llu after a rollback: join it again",
              (unsigned long long)hello->generation, (unsigned long long)l->net->run.generation);
     refuse(l, REFUSE_OTHER_GENERATION, sentence);
 }
@@ -172,8 +172,8 @@ static void refuse_kernels(link *l, const handshake_hello *hello) {
     short_hex(&hello->kernels, theirs);
     short_hex(&l->net->run.kernels, here);
     snprintf(sentence, sizeof sentence,
-             "kernels of class %s cannot compute this run, whose bits are those of class %s: use the same version of "
-             "braid, and a like processor",
+             "kernels of class %s cannot compute this run, which needs class %s: use the same version of "
+             "braid, and a similar processor",
              theirs, here);
     refuse(l, REFUSE_OTHER_KERNELS, sentence);
 }
@@ -181,7 +181,7 @@ static void refuse_kernels(link *l, const handshake_hello *hello) {
 static void refuse_version(link *l, uint16_t version) {
     char sentence[NET_MAX_REASON];
     snprintf(sentence, sizeof sentence,
-             "version %u of the protocol was spoken and this peer speaks version %u: install the same version of braid "
+             "protocol version %u was offered, and this peer uses version %u: install the same version of braid "
              "on both",
              version, WIRE_VERSION);
     refuse(l, REFUSE_OTHER_VERSION, sentence);
@@ -233,7 +233,7 @@ static void receive_description(link *l, const handshake_welcome *w) {
                    .description = w->description,
                    .description_bytes = w->description_bytes};
     // the dial ends before the callback, so that the callback may dial the same peer again
-    link_leave(l, "the description came");
+    link_leave(l, "the description was received");
     c->description(c->context, &l->id, &run);
 }
 
@@ -244,7 +244,7 @@ static void receive_welcome(link *l, const frame_event *event) {
     if (result == HANDSHAKE_OTHER_VERSION) {
         link_leave(
             l,
-            "%s speaks version %u of the protocol and this peer version %u: install the same version of braid on both",
+            "%s uses protocol version %u, and this peer uses version %u: install the same version of braid on both",
             link_name(l), w.version, WIRE_VERSION);
         return;
     }
@@ -257,7 +257,7 @@ static void receive_welcome(link *l, const frame_event *event) {
         return;
     }
     if (!hash_equal(&w.run, &n->run.hash) || w.generation != n->run.generation) {
-        link_leave(l, "%s welcomed this peer to another run", link_name(l));
+        link_leave(l, "%s is in another run", link_name(l));
         return;
     }
     l->peer.kind = w.kind;
@@ -268,7 +268,7 @@ static void receive_welcome(link *l, const frame_event *event) {
     link *held = net_find_held(n, &l->id);
     if (held != NULL) {
         held->end_unreported = true;
-        refuse(held, REFUSE_DUPLICATE, "the dial in the other direction came through");
+        refuse(held, REFUSE_DUPLICATE, "the link was opened from the other side");
     }
     establish_link(l);
 }
@@ -293,7 +293,7 @@ void greeting_receive(link *l, const frame_event *event) {
     } else if (l->state == LINK_GREETING && l->dialed && kind == FRAME_REFUSE) {
         receive_refuse(l, event);
     } else {
-        link_leave(l, "%s greeted out of turn", link_name(l));
+        link_leave(l, "%s sent a greeting out of order", link_name(l));
     }
 }
 

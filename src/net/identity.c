@@ -105,9 +105,9 @@ void *identity_certificate(const identity *id) { return id->certificate; }
 static braid_err key_file_check(int fd, const char *path, braid_error *error) {
     struct stat s;
     if (fstat(fd, &s) != 0) return braid_fail(error, BRAID_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(s.st_mode)) return braid_fail(error, BRAID_IDENTITY, "%s is not a plain file, so it is no key", path);
+    if (!S_ISREG(s.st_mode)) return braid_fail(error, BRAID_IDENTITY, "%s is not a plain file, so it cannot be a key", path);
     if ((s.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        return braid_fail(error, BRAID_IDENTITY, "others may open the key file %s (mode %03o): run `chmod 600 %s`",
+        return braid_fail(error, BRAID_IDENTITY, "the key file %s is open to other users (mode %03o): run `chmod 600 %s`",
                           path, (unsigned)(s.st_mode & 0777), path);
     }
     if (s.st_uid != geteuid() && geteuid() != 0) {
@@ -213,7 +213,7 @@ static braid_err key_file_place(const char *fresh, const char *path, bool replac
     if (failed || !replace) unlink(fresh);
     if (failed && cause == EEXIST) {
         return braid_fail(error, BRAID_STATE,
-                          "%s exists: a key that is replaced is gone for good, so say --force or name another file",
+                          "%s exists, and a replaced key is lost for good: name another file, or give --force",
                           path);
     }
     if (failed)
@@ -226,7 +226,7 @@ static braid_err key_file_place(const char *fresh, const char *path, bool replac
 static braid_err key_file_write(const char *pem, size_t bytes, const char *path, bool replace, braid_error *error) {
     uint64_t suffix = 0;
     char fresh[PATH_MAX];
-    if (RAND_bytes((unsigned char *)&suffix, sizeof suffix) != 1) return openssl_fail(error, "no random numbers");
+    if (RAND_bytes((unsigned char *)&suffix, sizeof suffix) != 1) return openssl_fail(error, "the system provides no random numbers");
     int length = snprintf(fresh, sizeof fresh, "%s.%016llx", path, (unsigned long long)suffix);
     if (length < 0 || (size_t)length >= sizeof fresh)
         return braid_fail(error, BRAID_ARGUMENT, "the path of the key file is too long");
@@ -277,5 +277,5 @@ braid_err identity_lock(const char *path, int *lock, braid_error *error) {
     close(*lock);
     *lock = -1;
     if (!held) return BRAID_OK;
-    return braid_fail(error, BRAID_STATE, "the key %s is in use: another process of this machine is that peer; stop that one first, or give this one a key of its own (`braid keygen`)", path);
+    return braid_fail(error, BRAID_STATE, "the key %s is in use by another process on this machine; stop that process first, or give this peer a key of its own (`braid keygen`)", path);
 }

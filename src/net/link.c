@@ -113,7 +113,7 @@ void link_fall_unreported(link *l) {
 }
 
 void link_abandon(link *l) {
-    link_fall(l, "%s gave way to newer connections before its handshake was done", link_name(l));
+    link_fall(l, "%s was closed for newer connections, because its handshake was not complete", link_name(l));
 }
 
 void link_leave(link *l, const char *format, ...) {
@@ -275,7 +275,8 @@ static void input_ended(link *l, ssize_t status) {
     } else if (status != UV_EOF) {
         link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror((int)status));
     } else if (l->state == LINK_UP) {
-        link_fall(l, "the connection to %s ended without a shutdown: that peer died, or was cut off", link_name(l));
+        link_fall(l, "the connection to %s ended without a shutdown message: that peer died, or lost its network",
+                  link_name(l));
     } else {
         link_fall(l, "%s closed the connection during the handshake", link_name(l));
     }

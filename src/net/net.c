@@ -299,7 +299,7 @@ static braid_err dial(net *n, const braid_id *id, const char *address, bool enqu
         return braid_fail(error, BRAID_ARGUMENT, "\"%s\" is not an address: host:port or [v6]:port", address);
     }
     if (n->up + n->dials >= n->config.max_links) {
-        return braid_fail(error, BRAID_LIMIT, "there are %u links, as many as this peer may have", n->up + n->dials);
+        return braid_fail(error, BRAID_LIMIT, "this peer has reached its limit of %u links", n->up + n->dials);
     }
     link *l = link_new(n, true);
     if (l == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for a link");
@@ -330,7 +330,7 @@ braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t coun
     if (l == NULL) return BRAID_STATE;
     if (count == 0 || count > WIRE_MAX_CONTROL_BYTES || payload_bytes > n->config.max_payload) return BRAID_LIMIT;
     if (queue_is_full(l, count + FRAME_MAX_PREFIX_BYTES)) {
-        link_fall(l, "%s does not read: %zu bytes of messages and %u payloads wait for it", link_name(l),
+        link_fall(l, "%s has stalled: %zu bytes of messages and %u payloads are queued for it", link_name(l),
                   outbox_control_waiting(&l->out), l->out.payloads);
         return BRAID_LIMIT;
     }
@@ -350,7 +350,7 @@ void net_close(net *n, const braid_id *id, const char *reason) {
     if (reason == NULL) reason = "closed";
     if (held != NULL) link_fall_unreported(held);
     if (dialed != NULL) dialed->dial.other_addresses[0] = '\0';
-    if (dialed != NULL) link_fall(dialed, "this peer gave the dial up: %s", reason);
+    if (dialed != NULL) link_fall(dialed, "this peer cancelled the dial: %s", reason);
     if (up != NULL) link_leave(up, "this peer closed the link: %s", reason);
 }
 

@@ -51,7 +51,7 @@ braid_err threads_ready(braid_error *error) {
     uv_thread_t *thread = calloc(wanted, sizeof *thread);
     unsigned got = thread ? threads_try(wanted, thread) : 0;
     free(thread);
-    if (got == 0) return braid_fail(error, BRAID_MEMORY, "the system gives no thread to look names up with; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max), or give addresses as numbers");
+    if (got == 0) return braid_fail(error, BRAID_MEMORY, "cannot start a thread that looks names up; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max), or give addresses as numbers");
     if (got < wanted) make_smaller(got);
     atomic_store(&ready, true);
     return BRAID_OK;

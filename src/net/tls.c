@@ -207,7 +207,7 @@ static tls_result failed(tls *t) {
     if (t->reason[0] != '\0') return TLS_FAILED;  // verify_key has a more precise reason
     if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST ||
         ERR_GET_REASON(code) == SSL_R_UNSUPPORTED_PROTOCOL) {
-        snprintf(t->reason, sizeof t->reason, "it does not speak TLS 1.3, so it is no braid peer (%s)",
+        snprintf(t->reason, sizeof t->reason, "it does not speak TLS 1.3, so it is not a braid peer (%s)",
                  why != NULL ? why : "no reason");
     } else {
         snprintf(t->reason, sizeof t->reason, "TLS failed: %s", why != NULL ? why : "the output buffer is full");
@@ -228,7 +228,7 @@ tls_result tls_handshake(tls *t) {
     ERR_clear_error();
     tls_result result = result_of(t, SSL_do_handshake(t->ssl));
     if (result != TLS_OK || t->verified) return result;
-    snprintf(t->reason, sizeof t->reason, "it showed no certificate");
+    snprintf(t->reason, sizeof t->reason, "it sent no certificate");
     return TLS_FAILED;
 }
 

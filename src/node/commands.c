@@ -64,5 +64,5 @@ static bool watch_supervisor(node *n) {
 
 braid_err node_watch(node *n, braid_error *error) {
     bool good = watch_signals(n) && (!n->config.supervised || watch_supervisor(n));
-    return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot listen to signals and commands");
+    return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot watch for signals and commands");
 }

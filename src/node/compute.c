@@ -75,7 +75,7 @@ braid_err compute_new(uv_loop_t *loop, compute_run_fn run, compute_done_fn done,
     }
     if (handle) uv_close((uv_handle_t *)&c->answered, (uv_close_cb)free);
     else free(c);
-    return braid_fail(error, BRAID_STATE, "the system gives no thread to compute on; raise the limits on memory and processes (ulimit -v, ulimit -u)");
+    return braid_fail(error, BRAID_STATE, "cannot start a compute thread; raise the limits on memory and processes (ulimit -v, ulimit -u)");
 }
 
 void compute_post(compute *c, const job *work) {

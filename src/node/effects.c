@@ -52,9 +52,9 @@ static void effect_tell(node *n, const tell *t) {
     if (t->kind == TELL_DIVERGED) diverged(n, t);
     if (t->kind == TELL_ALONE) {
         n->alone = t->stage;
-        node_note(n, "no other peer has the state of stage %u: this one leaves when the leader has saved a checkpoint, or another peer has that state", t->stage);
+        node_note(n, "no other peer has the state of stage %u: this peer leaves after the leader has saved a checkpoint, or after another peer has that state", t->stage);
     }
-    if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader does not take this peer");
+    if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader refused this peer");
     if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
     if (t->kind == TELL_ITERATION) tell_figures(n);
 }
@@ -98,7 +98,7 @@ static void effect_do(node *n, const effect *e) {
     case EFFECT_RELEASE: blobs_release(n->blobs, e->blob); break;
     case EFFECT_TELL: effect_tell(n, &e->tell); break;
     case EFFECT_EXIT: effect_exit(n, e); break;
-    default: braid_assert_failed("an effect that everybody knows", __FILE__, __LINE__);
+    default: braid_assert_failed("an effect of a known kind", __FILE__, __LINE__);
     }
 }
 

@@ -40,7 +40,7 @@ static void begin_limit(node *n) {
 static void note_drain(node *n) {
     const char *by = node_stopped_by(n);
     double within = seconds_of(within_ns(n));
-    const char *again = n->config.supervised ? "" : "; once more to end at once";
+    const char *again = n->config.supervised ? "" : "; repeat the signal to end at once";
     if (leads(n) || n->config.role == NODE_LEADER)
         node_note(n, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all%s", by, seconds_of(stop_finish_ns(within_ns(n))), within, again);
     else node_note(n, "%s: leaving the run after this iteration; at most %.3g s%s", by, within, again);
@@ -54,7 +54,7 @@ void node_drain(node *n) {
     if (again || n->phase >= NODE_STOPPING) return;
     begin_limit(n);
     if (n->phase != NODE_RUNNING) {
-        node_note(n, "%s: ended before this peer took part in a run", node_stopped_by(n));
+        node_note(n, "%s: stopped before this peer joined a run", node_stopped_by(n));
         node_stop_now(n);
         return;
     }
@@ -95,9 +95,9 @@ static void fail_late(node *n) {
     member_id any;
     look(n, &view);
     for (uint16_t s = 1; view.leads && s < n->plan.stages; s++)
-        if (peer_members(n->core, s, &any, 1) == 0) snprintf(why, sizeof why, ": no peer has the state of stage %u, so it cannot be saved; the newest checkpoint is what there is", s);
+        if (peer_members(n->core, s, &any, 1) == 0) snprintf(why, sizeof why, ": no peer has the state of stage %u, so it cannot be saved; resume from the newest checkpoint", s);
     if (n->alone) snprintf(why, sizeof why, ": no other peer has the state of stage %u, and the leader has saved no checkpoint of it (has it a checkpoint.dir?)", n->alone);
-    braid_fail(&late, BRAID_STATE, "not ended within %.3g s (--stop-within)%s", seconds_of(within_ns(n)), why);
+    braid_fail(&late, BRAID_STATE, "did not end within %.3g s (--stop-within)%s", seconds_of(within_ns(n)), why);
     node_fail(n, &late);
 }
 
@@ -108,7 +108,7 @@ static void look_if_last(node *n) {
     bool last = n->config.role == NODE_DATA && n->run.private_data == 0 && leads(n) && peer_members(n->core, 0, &any, 1) == 1;
     if (!last || n->last_data) return;
     n->last_data = true;
-    node_note(n, "no other data peer is here, so the run ends with this one");
+    node_note(n, "this is the last data peer, so the run ends with it");
 }
 
 // Without a leader a peer cannot leave in order. A peer without state loses nothing by
@@ -124,7 +124,7 @@ static void stop_tick(node *n, uint64_t now) {
     peer_view view;
     look(n, &view);
     if (has_nothing(n, &view) && passed >= NODE_UNLED_MS * UINT64_C(1000000)) {
-        node_note(n, "%s: no peer leads, and this one has no state that could be lost", node_stopped_by(n));
+        node_note(n, "%s: the run has no leader, and this peer has no state to lose, so it ends", node_stopped_by(n));
         node_end(n);
         return;
     }
@@ -137,7 +137,7 @@ static void stop_tick(node *n, uint64_t now) {
     bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && ends_run && leads(n);
     if (drop) {
         n->dropped = true;
-        node_note(n, "the iteration under way takes too long: the state before it is saved");
+        node_note(n, "the current iteration takes too long; saving the state before it");
     }
     if (n->orphaned || n->last_data || drop) node_end_run(n, drop);
 }
@@ -157,14 +157,14 @@ void node_ending_tick(node *n) {
 void node_save(node *n, bool quiet) {
     bool saves = n->run.checkpoint[0] != 0;
     if (n->phase == NODE_RUNNING && leads(n) && saves) {
-        node_note(n, "saving a checkpoint, unless nothing is new since the last one");
+        node_note(n, "saving a checkpoint, if the state has changed since the last one");
         node_feed(n, &(event){.kind = EVENT_SAVE});
     } else if (n->phase == NODE_RUNNING && leads(n)) {
         node_note(n, "the run has no checkpoint.dir, so nothing is saved");
     } else if (!quiet && n->phase == NODE_RUNNING) {
         node_note(n, "only the leader can save the run: send SIGUSR1 to the peer at %s", n->config.leader.address);
     } else if (!quiet) {
-        node_note(n, "nothing to save: this peer takes part in no run yet");
+        node_note(n, "nothing to save: this peer has not joined a run yet");
     }
 }
 
@@ -188,6 +188,6 @@ void node_unlogged(node *n) {
     if (n->dropped || n->phase != NODE_RUNNING) return;
     n->dropped = true;
     begin_limit(n);
-    node_note(n, "%s; the state before this iteration is saved", n->error.text);
+    node_note(n, "%s; saving the state before this iteration", n->error.text);
     node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true, .unlogged = true});
 }

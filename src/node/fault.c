@@ -22,12 +22,12 @@ braid_err fault_parse(const char *text, fault *out, braid_error *error) {
         if (strlen(point_names[i]) == length && strncmp(point_names[i], text, length) == 0) out->point = (fault_point)i;
     if (out->point == FAULT_NEVER)
         return braid_fail(error, BRAID_ARGUMENT,
-                          "\"%.*s\" is no point to die at; there are forward, complete-sent, backward, committed, weight, "
+                          "unknown fault point \"%.*s\"; choose one of forward, complete-sent, backward, committed, weight, "
                           "reduction, final, transfer and carry", (int)length, text);
     if (!text[length]) return BRAID_OK;
     const char *digits = text + length + 1;
     if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 9 || atoi(digits) == 0)
-        return braid_fail(error, BRAID_ARGUMENT, "\"%s\": after the colon stands which time it dies, 1 or more", text);
+        return braid_fail(error, BRAID_ARGUMENT, "\"%s\": the count after the colon must be 1 or more", text);
     out->count = (uint32_t)atoi(digits);
     return BRAID_OK;
 }
@@ -66,7 +66,10 @@ fault_verdict fault_at_effect(fault *f, const effect *e, message *scratch) {
 }
 
 fault_verdict fault_at_message(fault *f, const message *msg) {
-    bool to_carry = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;  // a CARRY message comes from its origin, or from the forwarding peer
+    // from its origin, and not from the forwarder
+    bool tensor = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;
+    bool chunks = msg->kind == MESSAGE_CARRY_CHUNKS && msg->sender == msg->u.carry_chunks.origin;
+    bool to_carry = tensor || chunks;
     fault_point here = msg->kind == MESSAGE_COMMIT ? FAULT_COMMITTED : to_carry ? FAULT_CARRY : FAULT_NEVER;
     return fault_due(f, here) ? FAULT_DIE_NOW : FAULT_GO_ON;
 }

@@ -65,7 +65,7 @@ static void on_link_down(void *context, const braid_id *id, bool refused, const 
     if (is_leader(n, id)) snprintf(n->leader_lost, sizeof n->leader_lost, "%s", reason);
     if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns && !n->by_log) {
         n->leader_lost_ns = clock_now_ns();
-        node_note(n, "lost the leader at %s: %s; trying again", n->config.leader.address, reason);
+        node_note(n, "lost the leader at %s: %s; reconnecting", n->config.leader.address, reason);
     }
     if (n->phase == NODE_ENQUIRING && is_leader(n, id)) node_enquiry_failed(n, reason);
     else if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused && !was_up});
@@ -97,7 +97,7 @@ static void on_payload_sent(void *context, uint64_t token) {
 // NULL if the core can take the message, else the reason to close the link.
 static const char *message_fault(node *n, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes) {
     if (!message_decode(bytes, count, &n->msg)) return "it sent a malformed message";
-    if (message_has_payload(&n->msg) != (payload_bytes > 0)) return "it sent a message whose tensor is missing, or has no place";
+    if (message_has_payload(&n->msg) != (payload_bytes > 0)) return "it sent a message with a missing or unexpected tensor";
     if (payload_bytes && !payload) return "no memory for the tensor that it sent";
     return NULL;
 }
@@ -126,7 +126,7 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
     if (fault_at_message(&n->die_at, &n->msg) == FAULT_DIE_NOW) fault_die();
     measure_message(&n->measure, payload_bytes);
     event e = {.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes};
-    if (n->msg.kind == MESSAGE_CARRY) e.waiting_bytes = bytes_waiting(n);
+    if (n->msg.kind == MESSAGE_CARRY || n->msg.kind == MESSAGE_CARRY_CHUNKS) e.waiting_bytes = bytes_waiting(n);
     if (n->msg.kind == MESSAGE_GET) e.waiting_bytes = bytes_waiting_for(n, id);
     node_feed(n, &e);
 }
@@ -135,16 +135,16 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
     run_config run;
     braid_hash data;
     if (!told->description || told->description_bytes > sizeof n->description)
-        return braid_fail(error, BRAID_FORMAT, "the leader does not describe the run");
+        return braid_fail(error, BRAID_FORMAT, "the leader sent no description of the run");
     braid_error why;
     if (run_config_from_description(told->description, told->description_bytes, &run, &data, &why))
         return braid_fail(error, BRAID_FORMAT, "the leader's description of the run cannot be read: %.400s", why.text);
     n->run_hash = run_config_hash(&run, &data);
     if (!hash_equal(&n->run_hash, &told->hash))
-        return braid_fail(error, BRAID_FORMAT, "the leader's description of the run does not have the name that it gives it");
+        return braid_fail(error, BRAID_FORMAT, "the leader's description of the run does not match its hash");
     memcpy(n->description, told->description, told->description_bytes);
     n->description_bytes = told->description_bytes;
-    if (told->generation % NODE_START_VERSIONS == 0) return braid_fail(error, BRAID_FORMAT, "the leader does not say where the run begins");
+    if (told->generation % NODE_START_VERSIONS == 0) return braid_fail(error, BRAID_FORMAT, "the leader did not send the version that the run starts from");
     n->generation = told->generation;
     if (n->config.role == NODE_RELAY) n->run = run;
     return BRAID_OK;
@@ -158,8 +158,8 @@ static braid_err compare_kernels(node *n, const net_run *told, braid_error *erro
     if (err || hash_equal(&n->kernels, &told->kernels)) return err;
     id_hex(n->kernels.bytes, SHORT_HASH, here);
     id_hex(told->kernels.bytes, SHORT_HASH, there);
-    return braid_fail(error, BRAID_STATE, "this machine's kernels are of class %s, the run's bits are those of class %s: use the same version of "
-                      "braid and a like processor, or train with `mode: fast`", here, there);
+    return braid_fail(error, BRAID_STATE, "this machine's kernels are of class %s, and the run needs class %s: use the same version of "
+                      "braid and a similar processor, or train with `mode: fast`", here, there);
 }
 
 // Finds the addresses of a peer that listens on all of them. False: this machine has no address but
@@ -199,7 +199,7 @@ static void compare_start(node *n, const net_run *told) {
     char log[300] = "";
     if (hash_equal(&told->hash, &n->run_hash) && told->generation == n->generation) return;
     if (n->by_log) snprintf(log, sizeof log, " of the log %s", n->config.log_path);
-    braid_fail(&n->error, BRAID_STATE, "the run%s is no more: %s has begun it anew, or another one; start this peer again, and it joins that", log, n->named.address);
+    braid_fail(&n->error, BRAID_STATE, "the run%s no longer exists: %s has started a new one; restart this peer to join that", log, n->named.address);
     node_end(n);
 }
 
@@ -229,16 +229,16 @@ static void on_turned_away(void *context, const char *endpoint, const char *reas
     node *n = context;
     uint64_t now = clock_now_ns();
     if (n->max_links && net_links(n->net) >= n->max_links) {
-        if (!n->full_told) node_note(n, "no more peers are admitted: %u links are as many as open files allow (ulimit -n); those that are up go on", n->max_links);
+        if (!n->full_told) node_note(n, "no more peers are admitted: the limit on open files (ulimit -n) allows %u links; existing links stay", n->max_links);
         n->full_told = true;
         return;
     }
     if (now - n->turned_since_ns > TURNED_PERIOD_S * 1000 * MILLISECOND) {
-        if (n->turned > TURNED_TOLD) node_note(n, "turned away %u more", n->turned - TURNED_TOLD);
+        if (n->turned > TURNED_TOLD) node_note(n, "refused %u more connections", n->turned - TURNED_TOLD);
         n->turned = 0;
         n->turned_since_ns = now;
     }
-    if (n->turned++ < TURNED_TOLD) node_note(n, "turned away %s: %s%s", endpoint, reason, n->turned == TURNED_TOLD ? "; more of them are only counted for a while" : "");
+    if (n->turned++ < TURNED_TOLD) node_note(n, "refused %s: %s%s", endpoint, reason, n->turned == TURNED_TOLD ? "; further refusals are only counted for a while" : "");
 }
 
 static void retry_passed(uv_timer_t *timer) { node_enquire(timer->data); }
@@ -255,7 +255,7 @@ void node_enquiry_failed(node *n, const char *reason) {
     const char *address = n->config.leader.address;
     uint64_t spent = clock_now_ns() - n->enquire_start_ns;
     if (spent > NODE_ENQUIRE_MS * MILLISECOND && node_remembers_run(n)) {
-        node_note(n, "the run goes on as the log %.200s has it, for the leader at %s cannot be reached: %.120s", n->config.log_path, address, reason);
+        node_note(n, "continuing from the log %.200s, because the leader at %s cannot be reached: %.120s", n->config.log_path, address, reason);
         begin_by_log(n);
         return;
     }
@@ -273,7 +273,7 @@ void node_enquiry_failed(node *n, const char *reason) {
     if (n->retry_ms > NODE_RETRY_MOST_MS) n->retry_ms = NODE_RETRY_MOST_MS;
     uint64_t left_ms = patience ? (patience - spent) / MILLISECOND + 1 : UINT64_MAX;  // the last attempt is at the end of the timeout
     if (n->retry_ms > left_ms) n->retry_ms = left_ms;
-    node_note(n, "cannot reach the leader at %s: %s; trying again in %.1f s", address, reason, (double)n->retry_ms / 1000);
+    node_note(n, "cannot reach the leader at %s: %s; retrying in %.1f s", address, reason, (double)n->retry_ms / 1000);
     uv_timer_start(&n->retry, retry_passed, n->retry_ms, 0);
 }
 

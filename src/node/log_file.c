@@ -58,7 +58,7 @@ static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at
 
 static braid_err fail_io(const log_file *log, const char *what, braid_error *error) {
     int why = errno;
-    const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space there, and start this peer again with the line that it had"
+    const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space there, and restart this peer with the same command line"
                        : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
     return braid_fail(error, BRAID_IO, "the log %s: cannot %s: %s%s", log->path, what, strerror(why), mend);
@@ -123,7 +123,7 @@ static void header_make(const braid_hash *run, uint64_t start, uint64_t store, u
 
 static braid_err header_write(log_file *log, const braid_hash *run, uint64_t start, log_file_found *found, braid_error *error) {
     uint8_t header[LOG_HEADER_BYTES];
-    if (getrandom(&found->store, sizeof found->store, 0) != sizeof found->store) return fail_io(log, "name it", error);
+    if (getrandom(&found->store, sizeof found->store, 0) != sizeof found->store) return fail_io(log, "create an id for it", error);
     header_make(run, start, found->store, header);
     braid_err err = write_at(log, header, sizeof header, 0, error);
     if (err) return err;
@@ -141,7 +141,7 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *st
     if (memcmp(header, log_magic, sizeof log_magic) != 0)
         return braid_fail(error, BRAID_FORMAT, "%s is not a log of braid; name another file for the log", log->path);
     if (get32(header + 8) != LOG_FILE_VERSION)
-        return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, this program knows %d; remove it or name another file", log->path,
+        return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, and this program reads version %d; remove it or name another file", log->path,
                           get32(header + 8), LOG_FILE_VERSION);
     // A wrong start would set aside acknowledged entries; a wrong store name would make this
     // another voter.
@@ -240,7 +240,7 @@ static braid_err log_replay(log_file *log, uint64_t size, log_file_found *found,
     uint64_t bad = log->written;
     while (bad < size && record_read(log, bad, &entry, &bytes)) bad += bytes;  // records of an incomplete state
     if (bad < size && whole_record_from(log, bad, size))
-        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged, or not of this program, at byte %llu, before its end; restore it or name another file",
+        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged, or not of this program, at byte %llu; restore it or name another file",
                           log->path, (unsigned long long)bad);
     found->cut_bytes = size - log->written;
     if (found->cut_bytes && ftruncate(log->fd, (off_t)log->written) != 0) return fail_io(log, "cut a torn record", error);
@@ -256,7 +256,7 @@ static bool is_at_its_path(const log_file *log) {
 
 static braid_err log_lock(log_file *log, braid_error *error) {
     if (flock(log->fd, LOCK_EX | LOCK_NB) == 0 && is_at_its_path(log)) return BRAID_OK;
-    return braid_fail(error, BRAID_STATE, "the log %s is in use: another peer runs on it; stop that one first", log->path);
+    return braid_fail(error, BRAID_STATE, "the log %s is in use by another peer; stop that one first", log->path);
 }
 
 // Renames the log of another start; its lock is held until then.
@@ -267,7 +267,7 @@ static braid_err log_set_aside(log_file *log, braid_error *error) {
     snprintf(old, bytes, "%s.old", log->path);
     int failed = rename(log->path, old);
     free(old);
-    if (failed) return fail_io(log, "move the old one away", error);
+    if (failed) return fail_io(log, "rename the old one", error);
     close(log->fd);
     log->fd = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     return log->fd < 0 ? fail_io(log, "open", error) : log_lock(log, error);
@@ -276,7 +276,7 @@ static braid_err log_set_aside(log_file *log, braid_error *error) {
 // Refuses a device or a pipe, which stores nothing.
 static braid_err check_plain(const log_file *log, braid_error *error) {
     struct stat status;
-    if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
+    if (fstat(log->fd, &status) != 0) return fail_io(log, "read its status", error);
     return S_ISREG(status.st_mode) ? BRAID_OK : braid_fail(error, BRAID_FORMAT, "%s is not a plain file; name another file for the log", log->path);
 }
 
@@ -286,7 +286,7 @@ static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start,
     braid_err err = check_plain(log, error);
     if (!err) err = log_lock(log, error);
     if (err) return err;
-    if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
+    if (fstat(log->fd, &status) != 0) return fail_io(log, "read its status", error);
     uint64_t size = (uint64_t)status.st_size;
     if (size < LOG_HEADER_BYTES) {  // new, or torn before the first entry was acknowledged
         found->cut_bytes = size;
@@ -346,7 +346,7 @@ braid_err log_file_open_unkept(log_file **out, log_file_found *found, braid_erro
     log->fd = -1;
     if (getrandom(&found->store, sizeof found->store, 0) != sizeof found->store) {
         log_file_close(log);
-        return braid_fail(error, BRAID_STATE, "the system gives no random numbers");
+        return braid_fail(error, BRAID_STATE, "the system provides no random numbers");
     }
     *out = log;
     return BRAID_OK;

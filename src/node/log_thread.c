@@ -84,7 +84,7 @@ braid_err log_thread_begin(uv_loop_t *loop, braid_error *error) {
     }
     if (handle) uv_close((uv_handle_t *)&t->answered, thread_gone);
     else thread_gone((uv_handle_t *)&t->answered);
-    return braid_fail(error, BRAID_MEMORY, "the system gives no thread to write the log with; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max)");
+    return braid_fail(error, BRAID_MEMORY, "cannot start the thread that writes the log; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max)");
 }
 
 int log_thread_queue(uv_loop_t *loop, uv_work_t *work, uv_work_cb run, uv_after_work_cb done) {

@@ -44,9 +44,9 @@ static braid_err open_data(node *n, braid_error *error) {
     uint32_t count = n->run.text_count, own = n->config.share;
     if (n->run.private_data == 0 && own != 0)
         return braid_fail(error, BRAID_ARGUMENT, "all data peers of this run have the same text; leave out --share, or set data.private");
-    if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share is %u, and data.private is %u", own, n->run.private_data);
+    if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share is %u, but data.private is %u; give a number up to that", own, n->run.private_data);
     if (n->run.private_data > 1 && count > 1 && own == 0)  // one text per data peer
-        return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; say with --share which is this one's, 1 to %u", count);
+        return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; give the number of this peer's text with --share, 1 to %u", count);
     // this peer's own text, also when it is the only one that is named
     const run_data_config texts = {.run = &n->run, .own = n->run.private_data > 0 && own == 0 ? 1 : own, .threads = n->config.threads,
                                    .describes = n->config.role == NODE_LEADER && !n->config.supervised, .host = {.context = n, .note = say_note, .stopped = is_stopped}};
@@ -60,7 +60,7 @@ static braid_err try_to_save(node *n, braid_error *error) {
     braid_err err = n->run.checkpoint[0] ? checkpoint_try(n->run.checkpoint, &why) : BRAID_OK;
     if (!err) return BRAID_OK;
     if (n->config.role == NODE_LEADER) return braid_fail(error, err, "%s", why.text);
-    node_note(n, "should this peer come to lead, the run could not be saved: %s", why.text);
+    node_note(n, "this peer could not save the run as its leader: %s", why.text);
     return BRAID_OK;
 }
 
@@ -137,13 +137,13 @@ static void fit_memory(node *n, bool data_peer) {
     braid_error why;
     if (n->config.max_memory || !n->config.usable_bytes) return;
     if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, &capacity, &why) == BRAID_OK) {
-        if (capacity < n->capacity) node_note(n, "holds at most %u microbatches at once, not %u: more does not fit the memory that this process may use", capacity, n->capacity);
+        if (capacity < n->capacity) node_note(n, "holding at most %u microbatches at once, not %u: more do not fit the memory that this process may use", capacity, n->capacity);
         n->capacity = capacity;
         return;
     }
     char need[QUANTITY_TEXT], have[QUANTITY_TEXT];
     uint64_t needed = plan_least_bytes(&n->run, n->capacity, n->config.capacity || n->run.capacity, data_peer);
-    node_note(n, "this peer may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or cut the model into more stages",
+    node_note(n, "this peer may need %s of memory, and the process may use %s: it may be killed for lack of memory; give it more, or cut the model into more stages",
               quantity_size_text(needed, need), quantity_size_text(n->config.usable_bytes, have));
 }
 
@@ -215,7 +215,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     n->lock = -1;
     if (uv_loop_init(&n->loop) != 0) {
         free(n);
-        return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
+        return braid_fail(error, BRAID_STATE, "cannot create an event loop; raise the limit on open files (ulimit -n)");
     }
     braid_err err = log_thread_begin(&n->loop, error);
     if (!err) err = open_timers(n, error);
@@ -261,7 +261,7 @@ static void core_config(node *n, peer_config *config) {
 static bool recall(void *context, const log_entry *record) {
     node *n = context;
     if (peer_recall(n->core, record)) return true;
-    braid_fail(&n->error, BRAID_FORMAT, "the log %s contradicts itself; name another file", n->config.log_path);
+    braid_fail(&n->error, BRAID_FORMAT, "the log %s is inconsistent; restore it or name another file", n->config.log_path);
     return false;
 }
 
@@ -336,7 +336,7 @@ void node_leader_is(node *n, const braid_id *id, const char *address) {
     n->by_log = false;
     n->leader_lost_ns = id_equal(id, &self) || net_linked(n->net, id) ? 0 : clock_now_ns();
     braid_error error;
-    if (announce_run(n, &error)) node_note(n, "joiners cannot be told who leads: %s", error.text);
+    if (announce_run(n, &error)) node_note(n, "cannot announce the leader to joining peers: %s", error.text);
 }
 
 // A relay of a run on this machine needs no other address, nor do the processes of `braid up`.
@@ -344,8 +344,8 @@ static void note_local(node *n) {
     bool joins_local = n->config.role == NODE_RELAY && address_list_is_local(n->config.leader.address);
     if (n->config.supervised || joins_local || !address_list_is_local(n->address)) return;
     if (n->address_guessed)
-        node_note(n, "only processes on this machine can join at %s: it has no address but loopback; connect it to a network, or give --public-address HOST:PORT where a tunnel leads here", n->address);
-    else node_note(n, "only processes on this machine can join at %s (loopback); so that others can, give --listen 0.0.0.0:PORT, or --public-address HOST:PORT where a router or tunnel leads here",
+        node_note(n, "only processes on this machine can join at %s: it has no address but loopback; connect it to a network, or give the address of a tunnel to it (--public-address HOST:PORT)", n->address);
+    else node_note(n, "only processes on this machine can join at %s (loopback); so that others can, give --listen 0.0.0.0:PORT, or the address of a router or tunnel to this machine (--public-address HOST:PORT)",
               n->address);
 }
 

@@ -20,7 +20,7 @@ braid_err node_open_log(node *n, braid_error *error) {
 
 static braid_err name_start(node *n, braid_error *error) {
     uint64_t name;
-    if (getrandom(&name, sizeof name, 0) != sizeof name) return braid_fail(error, BRAID_STATE, "the system gives no random numbers");
+    if (getrandom(&name, sizeof name, 0) != sizeof name) return braid_fail(error, BRAID_STATE, "the system provides no random numbers");
     n->generation = name % (UINT64_MAX / NODE_START_VERSIONS) * NODE_START_VERSIONS + jobs_start_version(n->jobs) + 1;
     return BRAID_OK;
 }
@@ -93,11 +93,11 @@ static braid_err check_past(const node *n, const past_run *past, braid_error *er
     char keeper[2 * SHOWN_ID + 1];
     id_hex(past->keeper.bytes, SHOWN_ID, keeper);
     if (past->foreign)
-        return braid_fail(error, BRAID_ARGUMENT, "the log %s was kept by peer %s, and this one has another identity: give the key that it had (--identity), "
-                          "name another log, or begin the run again with --anew", n->config.log_path, keeper);
+        return braid_fail(error, BRAID_ARGUMENT, "the log %s belongs to peer %s, and this peer has another identity: give that peer's key (--identity), "
+                          "name another log, or start the run again with --anew", n->config.log_path, keeper);
     if (past->complete && n->run.max_skipped > 0 && past->skipped >= n->run.max_skipped)
-        return braid_fail(error, BRAID_STATE, "the run of the log %s has diverged: no gradient was finite in %u iterations up to %llu; lower train.learning_rate and begin it again "
-                          "from a checkpoint of before (--anew --resume DIR)", n->config.log_path, past->skipped, (unsigned long long)past->version);
+        return braid_fail(error, BRAID_STATE, "the run of the log %s has diverged: no gradient was finite in %u iterations up to %llu; lower train.learning_rate and start it again "
+                          "from an earlier checkpoint (--anew --resume DIR)", n->config.log_path, past->skipped, (unsigned long long)past->version);
     return BRAID_OK;
 }
 
@@ -107,12 +107,12 @@ static braid_err look_back(node *n, braid_error *error) {
     braid_err err = check_past(n, &past, error);
     if (err) return err;
     if ((past.complete || past.ended) && weights_lie(n, past.version))
-        return braid_fail(error, BRAID_STATE, "the run of the log %s is %s, after iteration %llu%s%.300s; --anew begins it again", n->config.log_path,
-                          past.complete ? "complete" : "over", (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights lie in " : "", n->run.checkpoint);
+        return braid_fail(error, BRAID_STATE, "the run of the log %s is %s, after iteration %llu%s%.300s; --anew starts it again", n->config.log_path,
+                          past.complete ? "complete" : "over", (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights are in " : "", n->run.checkpoint);
     if (past.ended)
-        return braid_fail(error, BRAID_STATE, "the run of the log %s has ended, after iteration %llu, and its weights are no more in %.300s; put them back, or begin the run again with --anew",
+        return braid_fail(error, BRAID_STATE, "the run of the log %s has ended, after iteration %llu, and its weights are not in %.300s any more; restore them, or start the run again with --anew",
                           n->config.log_path, (unsigned long long)past.version, n->run.checkpoint);
-    node_note(n, past.begun ? "the run of the log %s goes on, after iteration %llu" : "the log %s goes on; its run had not begun", n->config.log_path,
+    node_note(n, past.begun ? "continuing the run of the log %s after iteration %llu" : "continuing the log %s; its run had not started", n->config.log_path,
               (unsigned long long)past.version);
     return BRAID_OK;
 }
@@ -138,7 +138,7 @@ static braid_err review_log(node *n, uint64_t newest, braid_error *error) {
     if (err || !begins_again(n, &past, newest)) return err;
     n->goes_on = false;
     if (past.complete) return BRAID_OK;
-    node_note(n, "the run of the log %s %s after iteration %llu; it goes on as a new start, from iteration %llu", n->config.log_path,
+    node_note(n, "the run of the log %s %s after iteration %llu; it continues as a new start, from iteration %llu", n->config.log_path,
               past.ended ? "was stopped" : "lacks its newest checkpoint,", (unsigned long long)past.version, (unsigned long long)newest);
     return BRAID_OK;
 }
@@ -183,7 +183,7 @@ bool node_remembers_run(node *n) {
     if (n->config.role != NODE_DATA || !n->config.log_path || n->log_told) return false;  // a relay's log does not describe the run
     bool known = open_known_log(n, &past, &err, &why);
     if (err) {
-        node_note(n, "without the leader this peer cannot go on: %.400s", why.text);
+        node_note(n, "this peer cannot continue without the leader: %.400s", why.text);
         n->log_told = true;
         return false;
     }
@@ -199,7 +199,7 @@ braid_err node_find_first_log(node *n, braid_error *error) {
 braid_err node_open_first_log(node *n, braid_error *error) {
     braid_err err = BRAID_OK;
     if (n->goes_on && n->generation % NODE_START_VERSIONS == 0)
-        err = braid_fail(error, BRAID_FORMAT, "the log %s does not say where its run begins; restore it or name another file", n->config.log_path);
+        err = braid_fail(error, BRAID_FORMAT, "the log %s lacks the version that its run starts from; restore it or name another file", n->config.log_path);
     if (!err && !n->goes_on) err = name_start(n, error);
     if (!err) err = node_open_log(n, error);
     return err || !n->goes_on ? err : look_back(n, error);

@@ -93,7 +93,7 @@ static braid_error *sent_wrong(saver *s) { return s->error.code == BRAID_OK || s
 
 // Checks that the bytes are these blocks at this version and match their names.
 static braid_err blocks_check(saver *s, uint32_t number, uint32_t first, uint32_t count, bool named, const uint8_t *at, uint64_t bytes) {
-    if (named && !s->named[number]) return braid_fail(sent_wrong(s), BRAID_FORMAT, "the names of stage %u's blocks are not known", number);
+    if (named && !s->named[number]) return braid_fail(sent_wrong(s), BRAID_FORMAT, "the hashes of stage %u's blocks are not known", number);
     for (uint32_t i = first; i < first + count; i++) {
         uint32_t canonical;
         const block *b = stage_block(s, number, i, &canonical);
@@ -101,7 +101,7 @@ static braid_err blocks_check(saver *s, uint32_t number, uint32_t first, uint32_
         if (bytes < size || state_block_version(at) != s->version)
             return braid_fail(sent_wrong(s), BRAID_FORMAT, "block %u of stage %u is not one of version %llu", i, number, (unsigned long long)s->version);
         if (named && !has_its_name(s, canonical, at, b->count))
-            return braid_fail(sent_wrong(s), BRAID_FORMAT, "block %u of stage %u is not what its name says", i, number);
+            return braid_fail(sent_wrong(s), BRAID_FORMAT, "block %u of stage %u does not match its hash", i, number);
         at += size;
         bytes -= size;
     }
@@ -135,7 +135,7 @@ braid_err saver_names(saver *s, uint64_t version, uint32_t number, const void *b
     if (!s->begun || version != s->version) saver_begin(s, version);
     uint32_t blocks = number < s->config.split->stages ? split_count(s->config.split, number) : 0;
     if (blocks == 0 || byte_count != blocks * sizeof *s->names)
-        return braid_fail(sent_wrong(s), BRAID_FORMAT, "stage %u has %u blocks, and names of others were sent", number, blocks);
+        return braid_fail(sent_wrong(s), BRAID_FORMAT, "stage %u has %u blocks, and the hashes of other blocks were sent", number, blocks);
     const braid_hash *name = bytes;
     for (uint32_t i = 0; i < blocks; i++) memcpy(&s->names[split_block(s->config.split, number, i)], &name[i], sizeof *name);
     s->named[number] = true;
@@ -166,7 +166,7 @@ braid_err saver_put(saver *s, uint64_t version, uint32_t number, uint32_t first,
 braid_err saver_end(saver *s, uint64_t version, bool give_up, braid_hash *weights) {
     const split *split_of = s->config.split;
     memset(weights, 0, sizeof *weights);
-    if (!s->begun || version != s->version) return braid_fail(&s->error, BRAID_STATE, "no checkpoint of version %llu was begun", (unsigned long long)version);
+    if (!s->begun || version != s->version) return braid_fail(&s->error, BRAID_STATE, "no checkpoint of version %llu was started", (unsigned long long)version);
     s->begun = false;
     if (give_up || bitset_count(s->have, BITSET_WORDS(split_of->block_count)) != split_of->block_count) {
         checkpoint_abort(s->writer);

@@ -72,14 +72,14 @@ braid_err stop_watch(const stop_config *config, braid_error *error) {
     uint64_t within_s = (config->within_ns + 999999999) / 1000000000;
     stop.supervised = config->supervised;
     stop.limit_s = (unsigned)(within_s < INT32_MAX ? within_s : INT32_MAX) + STOP_GRACE_S;
-    snprintf(stop.late, sizeof stop.late, "braid: %s: not ended within %llu s (--stop-within): ended now; the newest complete checkpoint is what there is\n", config->verb,
+    snprintf(stop.late, sizeof stop.late, "braid: %s: did not end within %llu s (--stop-within), so it ends now; resume from the newest complete checkpoint\n", config->verb,
              (unsigned long long)within_s);
-    snprintf(stop.ended, sizeof stop.ended, "braid: %s: a second request: ended at once\n", config->verb);
-    if (pipe2(stop.pipe, O_CLOEXEC | O_NONBLOCK) != 0) return braid_fail(error, BRAID_STATE, "cannot listen to signals: %s", strerror(errno));
+    snprintf(stop.ended, sizeof stop.ended, "braid: %s: a second request, so it ends at once\n", config->verb);
+    if (pipe2(stop.pipe, O_CLOEXEC | O_NONBLOCK) != 0) return braid_fail(error, BRAID_STATE, "cannot watch for signals: %s", strerror(errno));
     void (*parent_decides)(int) = config->supervised ? SIG_IGN : on_signal;
     bool good = handle(SIGALRM, on_alarm) && handle(SIGTERM, on_signal) && handle(SIGINT, parent_decides) && handle(SIGUSR1, parent_decides);
     if (good && !is_ignored(SIGHUP)) good = handle(SIGHUP, parent_decides);
-    return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot listen to signals: %s", strerror(errno));
+    return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot watch for signals: %s", strerror(errno));
 }
 
 static void end_now(int number) { _exit(128 + number); }

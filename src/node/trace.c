@@ -40,6 +40,13 @@ static void trace_body(FILE *out, const message *msg) {
     case MESSAGE_CARRY:
         fprintf(out, " parcel %u of %llu to %llu, piece %u of %u", msg->u.carry.serial, NUMBER(msg->u.carry.origin), NUMBER(msg->u.carry.to), msg->u.carry.index, msg->u.carry.count);
         break;
+    case MESSAGE_CARRY_CHUNKS: {
+        const message_carry_chunks *carry = &msg->u.carry_chunks;
+        fprintf(out, " answer %u of %llu to %llu, what %u stage %u, %u blocks", carry->serial, NUMBER(carry->origin), NUMBER(carry->to), carry->what, carry->stage, carry->count);
+        break;
+    }
+    case MESSAGE_UNCARRIED_CHUNKS: fprintf(out, " answer %u", msg->u.uncarried_chunks.serial); break;
+    case MESSAGE_DISMISS: fprintf(out, " refusal %u", msg->u.dismiss.refusal); break;
     case MESSAGE_UNCARRIED: fprintf(out, " parcel %u", msg->u.uncarried.serial); break;
     case MESSAGE_LINES:
         for (uint32_t i = 0; i < msg->u.lines.count; i++) fprintf(out, " to %u: hop %u, line %u us", msg->u.lines.line[i].member, msg->u.lines.line[i].cost, msg->u.lines.line[i].way);
@@ -50,6 +57,18 @@ static void trace_body(FILE *out, const message *msg) {
         trace_subject(out, &msg->u.deny.subject);
         fprintf(out, " phase %u %s", msg->u.deny.phase, deny_reason_name(msg->u.deny.reason));
         break;
+    case MESSAGE_DENY_COMMIT:
+        trace_subject(out, &msg->u.deny_commit.subject);
+        fprintf(out, " rev %u %s", msg->u.deny_commit.rev, deny_reason_name(msg->u.deny_commit.reason));
+        break;
+    case MESSAGE_DENY_RESUME: trace_subject(out, &msg->u.deny_resume.subject); break;
+    case MESSAGE_NO_PEER: trace_subject(out, &msg->u.no_peer.subject); break;
+    case MESSAGE_EVICTED: trace_subject(out, &msg->u.evicted.subject); break;
+    case MESSAGE_DENY_GET: {
+        const message_deny_get *deny = &msg->u.deny_get;
+        fprintf(out, " what %u stage %u block %u %s %u ms", deny->what, deny->stage, deny->first, get_refusal_name(deny->reason), deny->wait_ms);
+        break;
+    }
     case MESSAGE_TRACE: trace_subject(out, &msg->u.trace.subject); break;
     case MESSAGE_CANCEL: trace_subject(out, &msg->u.cancel.subject); break;
     case MESSAGE_PROBE: trace_subject(out, &msg->u.probe.subject); break;

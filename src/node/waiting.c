@@ -49,7 +49,7 @@ static void stage_text(const node *n, uint16_t number, char *text, size_t room) 
 static void missing_text(const node *n, uint16_t empty, char *text, size_t room) {
     member_id any;
     if (empty < n->plan.stages) stage_text(n, empty, text, room);
-    else snprintf(text, room, "the run has not begun: %u of %u data peers and %u of %u relays are here", peer_members(n->core, 0, &any, 0), n->plan.start_data_peers, count_relays(n),
+    else snprintf(text, room, "the run has not started: %u of %u data peers and %u of %u relays are present", peer_members(n->core, 0, &any, 0), n->plan.start_data_peers, count_relays(n),
                   n->plan.start_relays);
 }
 
@@ -57,7 +57,7 @@ static void end_waiting(node *n, const char *missing, waiting_verdict verdict, d
     braid_error error;
     const char *saved = jobs_saved_path(n->jobs);
     if (verdict == WAITING_STOP)
-        braid_fail(&error, BRAID_STATE, "stopped by the user; the iteration under way could not be finished: %.250s. Go on from %.150s (--resume)", missing, *saved ? saved : "the newest checkpoint, if there is one");
+        braid_fail(&error, BRAID_STATE, "stopped by the user; the current iteration could not be completed: %.250s. Resume from %.150s (--resume)", missing, *saved ? saved : "the newest checkpoint, if there is one");
     else braid_fail(&error, BRAID_STATE, "waited %.0f s for peers (--wait-for-peers): %.400s", seconds, missing);
     node_fail(n, &error);
 }

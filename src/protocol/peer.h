@@ -162,7 +162,7 @@ typedef struct event {
     const message *msg;  // borrowed
     blob_id blob;
     uint64_t blob_bytes;
-    uint64_t waiting_bytes;  // of payloads that have not left this host yet, when a MESSAGE_CARRY came; when a MESSAGE_GET, of those to its sender
+    uint64_t waiting_bytes;  // of payloads that have not left this host yet, when CARRY or CARRY CHUNKS came; when a MESSAGE_GET, of those to its sender
     const job_result *result;
     const log_entry *entry;
     bool whole;          // EVENT_DRAIN: the run is to end so, if this peer leads it; else nothing

@@ -1,40 +1,11 @@
 // The step: events in, effects out.
 #include "protocol/internal.h"
 
-#include <stddef.h>
 #include <string.h>
 
 enum { PEER_MOST_PASSES = 8 };  // in one step; the rest follows a millisecond later
 
 // ---- dispatch -----------------------------------------------------------------------------------
-
-// True for messages about one microbatch of one iteration; those of another iteration are ignored.
-static bool speaks_of_microbatch(uint8_t kind) {
-    switch (kind) {
-    case MESSAGE_ACCEPT: case MESSAGE_COMPLETE: case MESSAGE_DENY: case MESSAGE_TRACE: case MESSAGE_CANCEL:
-    case MESSAGE_PROBE: case MESSAGE_STATUS: case MESSAGE_RESUME: case MESSAGE_COMMIT: case MESSAGE_COUNTED:
-    case MESSAGE_SETTLED:
-        return true;
-    default:
-        return false;
-    }
-}
-
-#define BODY_BEGINS_WITH_SUBJECT(body) _Static_assert(offsetof(body, subject) == 0, "subject_of() reads the subject of every kind as that of CANCEL")
-BODY_BEGINS_WITH_SUBJECT(message_accept);
-BODY_BEGINS_WITH_SUBJECT(message_complete);
-BODY_BEGINS_WITH_SUBJECT(message_deny);
-BODY_BEGINS_WITH_SUBJECT(message_trace);
-BODY_BEGINS_WITH_SUBJECT(message_cancel);
-BODY_BEGINS_WITH_SUBJECT(message_probe);
-BODY_BEGINS_WITH_SUBJECT(message_status);
-BODY_BEGINS_WITH_SUBJECT(message_resume);
-BODY_BEGINS_WITH_SUBJECT(message_commit);
-BODY_BEGINS_WITH_SUBJECT(message_counted);
-BODY_BEGINS_WITH_SUBJECT(message_settled);
-
-// The microbatch of any message for which speaks_of_microbatch() holds.
-static const message_subject *subject_of(const message *msg) { return &msg->u.cancel.subject; }
 
 // True for orders that only the owner of a microbatch gives.
 static bool is_order(uint8_t kind) {
@@ -43,16 +14,18 @@ static bool is_order(uint8_t kind) {
 
 static bool obeys_any_owner(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
 
-static void dispatch_microbatch(peer *p, const message *msg) {
-    // DENY that answers GET has no microbatch
-    bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
-    if (!about_get && subject_of(msg)->m >= p->microbatches) return;
-    if (!about_get && msg->iteration != p->state.iteration) return;
-    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
+// Messages of another iteration are ignored.
+static void dispatch_microbatch(peer *p, const message *msg, const message_subject *of) {
+    if (of->m >= p->microbatches || msg->iteration != p->state.iteration) return;
+    if (is_order(msg->kind) && p->state.owner[of->m % p->run.slots] != msg->sender && !obeys_any_owner(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
-    case MESSAGE_DENY: (about_get ? pulls_denied : on_deny)(p, msg); break;
+    case MESSAGE_DENY: on_deny(p, msg); break;
+    case MESSAGE_DENY_COMMIT: on_deny_commit(p, msg); break;
+    case MESSAGE_DENY_RESUME: on_deny_resume(p, msg); break;
+    case MESSAGE_NO_PEER: on_no_peer(p, msg); break;
+    case MESSAGE_EVICTED: on_evicted(p, msg); break;
     case MESSAGE_TRACE: on_trace(p, msg); break;
     case MESSAGE_CANCEL: on_cancel(p, msg); break;
     case MESSAGE_PROBE: on_probe(p, msg); break;
@@ -66,8 +39,12 @@ static void dispatch_microbatch(peer *p, const message *msg) {
 
 // True for messages that only a live member may send: those of removed members are ignored.
 static bool needs_member(uint8_t kind) {
-    return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
-           kind != MESSAGE_HEARTBEAT && kind < MESSAGE_VOTE;
+    switch (kind) {
+    case MESSAGE_JOIN: case MESSAGE_LOG: case MESSAGE_GET_LOG: case MESSAGE_LEAVE: case MESSAGE_DISMISS: case MESSAGE_HEARTBEAT:
+    case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED: case MESSAGE_HAND_OVER: case MESSAGE_LEADER:
+        return false;
+    default: return true;
+    }
 }
 
 static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message *msg) {
@@ -84,7 +61,8 @@ static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message 
 
 // A forwarder that has not read its own MEMBER entry yet refuses transfers all the same.
 static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) {
-    return msg->kind == MESSAGE_UNCARRIED && msg->sender == 0 && from != NO_CONTACT && p->cluster->contacts[from].member != 0;
+    bool refuses = msg->kind == MESSAGE_UNCARRIED || msg->kind == MESSAGE_UNCARRIED_CHUNKS;
+    return refuses && msg->sender == 0 && from != NO_CONTACT && p->cluster->contacts[from].member != 0;
 }
 
 static bool may_speak(const peer *p, uint32_t from, const message *msg) {
@@ -97,7 +75,12 @@ static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == M
 
 // True for messages that do not concern the aggregation.
 static bool leaves_aggregation_alone(uint8_t kind) {
-    return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
+    switch (kind) {
+    case MESSAGE_HEARTBEAT: case MESSAGE_ROUTE: case MESSAGE_VIEW: case MESSAGE_LINES: case MESSAGE_SOUND: case MESSAGE_SOUNDED:
+    case MESSAGE_CARRY: case MESSAGE_CARRY_CHUNKS: case MESSAGE_UNCARRIED: case MESSAGE_UNCARRIED_CHUNKS:
+        return true;
+    default: return false;
+    }
 }
 
 // A member cannot be reached by the sender: dial it at once; the owner of the microbatch repairs
@@ -129,16 +112,18 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
         lead_unknown_claims(p);
         return;
     }
-    if (speaks_of_microbatch(msg->kind)) {
+    const message_subject *of = message_subject_of(msg);
+    if (of != NULL) {
         peer_release(p, &blob);
-        dispatch_microbatch(p, msg);
+        dispatch_microbatch(p, msg, of);
         return;
     }
     switch (msg->kind) {
     case MESSAGE_FORWARD: on_forward(p, msg, blob, bytes); return;
     case MESSAGE_BACKWARD: on_backward(p, msg, blob, bytes); return;
     case MESSAGE_DATA: on_data(p, msg, blob); return;
-    case MESSAGE_CARRY: (msg->u.carry.blocks > 0 ? on_carry_blocks : on_carry)(p, msg, blob, bytes); return;
+    case MESSAGE_CARRY: on_carry(p, msg, blob, bytes); return;
+    case MESSAGE_CARRY_CHUNKS: on_carry_chunks(p, msg, blob, bytes); return;
     default: break;
     }
     peer_release(p, &blob);
@@ -150,6 +135,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_REDUCED: on_reduced(p, msg); break;
     case MESSAGE_STATE: on_state(p, from, msg); break;
     case MESSAGE_GET: on_get(p, from, msg); break;
+    case MESSAGE_DENY_GET: pulls_denied(p, msg); break;
     case MESSAGE_HEARTBEAT: on_heartbeat(p, from, msg); break;
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
     case MESSAGE_ROUTE: on_route(p, msg); break;
@@ -157,9 +143,9 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LINES: on_lines(p, msg); break;
     case MESSAGE_SOUND: on_sound(p, msg); break;
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
-    case MESSAGE_UNCARRIED:
-        forwarded_refused(p, msg->u.uncarried.serial);
-        multipath_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried.serial);
+    case MESSAGE_UNCARRIED: forwarded_refused(p, msg->u.uncarried.serial); break;
+    case MESSAGE_UNCARRIED_CHUNKS:
+        multipath_refused(p, from == NO_CONTACT ? p->me : p->cluster->contacts[from].member, msg->u.uncarried_chunks.serial);
         break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
@@ -167,6 +153,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LOG: on_log(p, from, msg); break;  // entries are valid from any trusted sender
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
+    case MESSAGE_DISMISS: on_dismiss(p, from, msg); break;
     case MESSAGE_LEADER: on_leader(p, from, msg); break;
     case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED: case MESSAGE_HAND_OVER:
         log_vote_message(p, from, msg);

@@ -223,7 +223,7 @@ static void send_append(raft *r, uint64_t now, uint32_t i) {
     body->from = r->store;
     body->term = r->term;
     body->committed = r->committed;
-    body->patience_ns = r->election_timeout_ns;
+    body->election_timeout_ns = r->election_timeout_ns;
     body->clock_ns = now;
     if (to->next <= r->base) {
         body->has_entry = true;
@@ -316,13 +316,13 @@ void raft_on_appended(raft *r, uint64_t now, const braid_id *from, const message
     }
     uint32_t i = 0;
     while (i < r->voters.count && !(r->voters.voter[i].store == body->from && id_equal(&r->voters.voter[i].id, from))) i++;
-    if (!raft_leads(r) || body->term != r->term || i == r->voters.count || body->match > r->last) return;
+    if (!raft_leads(r) || body->term != r->term || i == r->voters.count || body->match > r->last || body->hint > r->last) return;
     raft_progress *to = &r->progress[i];
     to->heard_ns = now;
     time_round_trip(r, now, i, body->clock_ns);
     if (!body->accepted) {
         if ((to->match != 0 && body->previous <= to->match) || body->previous >= to->next) return;  // answers an older APPEND
-        to->next = (body->match > to->match ? body->match : to->match) + 1;
+        to->next = (body->hint > to->match ? body->hint : to->match) + 1;
         if (to->next > body->previous) to->next = body->previous;  // not even the window's base matches: send that next
         to->probing = true;
         send_append(r, now, i);
@@ -361,8 +361,8 @@ static void reject_append(raft *r, const braid_id *to, const message_append *bod
     no->to = body->from;
     no->from = r->store;
     no->term = r->term;
-    no->match = hint;
     no->previous = body->previous;
+    no->hint = hint;
     no->clock_ns = body->clock_ns;
     r->host.send(r->host.context, to);
 }
@@ -416,7 +416,7 @@ void raft_on_append(raft *r, uint64_t now, const braid_id *from, const message_a
     r->leader_store = body->from;
     r->heard_ns = now;
     r->leader_gone = false;
-    if (body->patience_ns >= RAFT_ELECTION_LEAST_NS && body->patience_ns <= RAFT_ELECTION_MOST_NS) r->election_timeout_ns = body->patience_ns;
+    if (body->election_timeout_ns >= RAFT_ELECTION_LEAST_NS && body->election_timeout_ns <= RAFT_ELECTION_MOST_NS) r->election_timeout_ns = body->election_timeout_ns;
     bool base = body->has_entry && body->entry.kind == LOG_BASE;
     if (base && !accept_base(r, &body->entry)) {
         reject_append(r, from, body, 0);

@@ -82,15 +82,15 @@ void raft_follow(raft *r, uint64_t now, uint64_t term, const braid_id *leader) {
     if (leader != NULL) r->election_attempts = 0;
 }
 
-static void request_votes(raft *r, bool trial) {
+static void request_votes(raft *r, bool pre_vote) {
     uint32_t me = raft_myself(r);
     for (uint32_t i = 0; i < r->voters.count; i++) {
         if (i == me) continue;
         message_vote *body = &r->host.compose(r->host.context, MESSAGE_VOTE)->u.vote;
         body->to = r->voters.voter[i].store;
         body->from = r->store;
-        body->term = r->term + trial;
-        body->trial = trial;
+        body->term = r->term + pre_vote;
+        body->pre_vote = pre_vote;
         body->hand_over = r->timeout_now;
         body->last_index = r->last;
         body->last_term = raft_term_of(r, r->last);
@@ -196,12 +196,12 @@ static bool leader_is_alive(const raft *r, uint64_t now) {
     return r->leader_known && !r->leader_gone && now < r->heard_ns + r->election_timeout_ns;
 }
 
-static void answer_vote(raft *r, const braid_id *to, uint64_t store, bool trial, uint64_t term, bool granted) {
+static void answer_vote(raft *r, const braid_id *to, uint64_t store, bool pre_vote, uint64_t term, bool granted) {
     message_voted *voted = &r->host.compose(r->host.context, MESSAGE_VOTED)->u.voted;
     voted->to = store;
     voted->from = r->store;
     voted->term = term;
-    voted->trial = trial;
+    voted->pre_vote = pre_vote;
     voted->granted = granted;
     r->host.send(r->host.context, to);
 }
@@ -212,7 +212,7 @@ static bool same_candidate(const log_vote *vote, const braid_id *id, uint64_t st
 
 static void on_vote(raft *r, uint64_t now, const braid_id *from, const message_vote *body) {
     bool hears = leader_is_alive(r, now) && !body->hand_over;
-    if (body->trial) {
+    if (body->pre_vote) {
         bool would = body->term > r->term && !hears && up_to_date(r, body);
         answer_vote(r, from, body->from, true, would ? body->term : r->term, would);
         return;
@@ -241,7 +241,7 @@ static void on_voted(raft *r, uint64_t now, const braid_id *from, const message_
         raft_follow(r, now, body->term, NULL);
         return;
     }
-    bool expected = body->trial ? r->role == RAFT_PRE_CANDIDATE && body->term == r->term + 1 : r->role == RAFT_CANDIDATE && body->term == r->term;
+    bool expected = body->pre_vote ? r->role == RAFT_PRE_CANDIDATE && body->term == r->term + 1 : r->role == RAFT_CANDIDATE && body->term == r->term;
     if (!body->granted || !expected) return;
     for (uint32_t i = 0; i < r->voters.count; i++)
         if (r->voters.voter[i].store == body->from && id_equal(&r->voters.voter[i].id, from)) r->progress[i].voted = true;
@@ -288,19 +288,10 @@ static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
 
 // ---- the outside --------------------------------------------------------------------------------
 
-// raft_receive() reads these three fields of every kind as those of VOTE.
-#define BODY_BEGINS_LIKE_VOTE(body)                                                                                             \
-    _Static_assert(offsetof(body, to) == offsetof(message_vote, to) && offsetof(body, from) == offsetof(message_vote, from) && \
-                       offsetof(body, term) == offsetof(message_vote, term),                                                   \
-                   "Raft bodies begin with the receiver's log store, the sender's, and the term")
-BODY_BEGINS_LIKE_VOTE(message_voted);
-BODY_BEGINS_LIKE_VOTE(message_append);
-BODY_BEGINS_LIKE_VOTE(message_appended);
-BODY_BEGINS_LIKE_VOTE(message_hand_over);
-
 void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *msg) {
-    if (msg->u.vote.to != r->store || msg->u.vote.term > r->term + RAFT_TERM_STEP) return;
-    uint32_t asks = msg->kind == MESSAGE_VOTE || msg->kind == MESSAGE_VOTED ? voter_at(r, from, msg->u.vote.from) : r->voters.count;
+    message_ballot ballot;
+    if (!message_ballot_of(msg, &ballot) || ballot.to != r->store || ballot.term > r->term + RAFT_TERM_STEP) return;
+    uint32_t asks = msg->kind == MESSAGE_VOTE || msg->kind == MESSAGE_VOTED ? voter_at(r, from, ballot.from) : r->voters.count;
     if (asks < r->voters.count && !raft_leads(r)) r->progress[asks].heard_ns = now;  // at a leader only answers to APPEND count
     switch (msg->kind) {
     case MESSAGE_VOTE: on_vote(r, now, from, &msg->u.vote); break;

@@ -83,7 +83,7 @@ typedef enum sim_mutant {
     SIM_MUTANT_EAGER_WEIGHT,
     SIM_MUTANT_LOST_WEIGHT,    // a weight gradient is never added
     SIM_MUTANT_MOVED_PART,     // a packed part does not contain the set in its header
-    // a COMMIT that is kept is also answered with DENY(MISSING): two holders
+    // a COMMIT that is kept is also answered with DENY COMMIT(MISSING): two holders
     SIM_MUTANT_FORGED_DENY,
     SIM_MUTANT_LOST_COUNTED,   // COUNTED never arrives: the run must be found to be stuck
     // a state chunk differs from the donor's, and its hash is not checked

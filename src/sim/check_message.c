@@ -55,17 +55,26 @@ static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, cons
     *c = (sim_commit){msg->iteration, body->subject.owner_term, member, body->rev, refused, c->evicted};
 }
 
-static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
-    const message_deny *body = &msg->u.deny;
-    sim_commit *c = commit_at(s, &body->subject);
-    // the COMMIT may have been lost with its link
-    bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;
-    if (!c || !refuses || sim_check_is_rolled_back(s, node)) return;
-    if (body->reason == DENY_EVICTED) c->evicted = s->node[node].view.member;
-    const sim_watch *w = &s->checker.watch[node];
-    if (body->reason == DENY_EVICTED && w->kept_iteration == msg->iteration + 1 && bitset_has(w->kept.words, body->subject.m))
-        sim_fail(s, "I9: %s gives up m=%u, for which it has a COMMIT", s->node[node].name, body->subject.m);
+// A holder refuses the COMMIT, by DENY COMMIT or by EVICTED. The COMMIT may have been lost with its
+// link.
+static void note_refused_commit(sim_cluster *s, uint32_t node, const message *msg, sim_commit *c) {
     if (msg->iteration == c->iteration && c->to == s->node[node].view.member) c->refused = true;
+}
+
+static void check_deny_commit(sim_cluster *s, uint32_t node, const message *msg) {
+    sim_commit *c = commit_at(s, &msg->u.deny_commit.subject);
+    if (c && !sim_check_is_rolled_back(s, node)) note_refused_commit(s, node, msg, c);
+}
+
+static void check_evicted(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_subject *of = &msg->u.evicted.subject;
+    sim_commit *c = commit_at(s, of);
+    if (!c || sim_check_is_rolled_back(s, node)) return;
+    c->evicted = s->node[node].view.member;
+    const sim_watch *w = &s->checker.watch[node];
+    if (w->kept_iteration == msg->iteration + 1 && bitset_has(w->kept.words, of->m))
+        sim_fail(s, "I9: %s gives up m=%u, for which it has a COMMIT", s->node[node].name, of->m);
+    note_refused_commit(s, node, msg, c);
 }
 
 static void check_counted(sim_cluster *s, uint32_t node, const message *msg) {
@@ -120,7 +129,7 @@ static void check_part(sim_cluster *s, uint32_t node, const message *msg) {
     if (get->what != GET_PART) return;
     uint64_t digest = 0x6272616964;
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, w->sum.words[i]);
-    if (digest != get->digest) sim_fail(s, "%s sends a part of iteration %llu with the hash of another set", s->node[node].name, (unsigned long long)get->version);
+    if (digest != get->set_digest) sim_fail(s, "%s sends a part of iteration %llu with the hash of another set", s->node[node].name, (unsigned long long)get->version);
 }
 
 static void check_state(sim_cluster *s, uint32_t node, const message *msg) {
@@ -185,10 +194,11 @@ static void check_line_share(sim_cluster *s, uint32_t node) {
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
     check_message_rate(s, node);
     check_no_repairs(s, node, msg);
-    s->checker.watch[node].answered |= msg->kind == MESSAGE_COUNTED || (msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_COMMIT);
+    s->checker.watch[node].answered |= msg->kind == MESSAGE_COUNTED || msg->kind == MESSAGE_DENY_COMMIT;
     switch (msg->kind) {
     case MESSAGE_COMMIT: check_commit(s, node, to, msg); break;
-    case MESSAGE_DENY: check_deny(s, node, msg); break;
+    case MESSAGE_DENY_COMMIT: check_deny_commit(s, node, msg); break;
+    case MESSAGE_EVICTED: check_evicted(s, node, msg); break;
     case MESSAGE_COUNTED: check_counted(s, node, msg); break;
     case MESSAGE_BEGIN_AGGREGATION: check_begin(s, node, msg); break;
     case MESSAGE_REDUCED: check_reduced(s, node, msg); break;

@@ -401,10 +401,20 @@ static bool concerns(const sim_cluster *s, const sim_crash *crash, uint32_t node
     return crash->leader ? n->view.leads : crash->data == (n->config.kind == MEMBER_DATA);
 }
 
+// A case names DENY for every refusal, and LEAVE for the leader's DISMISS too.
+static uint8_t known_as(sim_moment moment, uint8_t kind) {
+    if (moment >= SIM_BEFORE_JOB) return kind;
+    switch (kind) {
+    case MESSAGE_DENY_COMMIT: case MESSAGE_DENY_RESUME: case MESSAGE_DENY_GET: case MESSAGE_NO_PEER: case MESSAGE_EVICTED: return MESSAGE_DENY;
+    case MESSAGE_DISMISS: return MESSAGE_LEAVE;
+    default: return kind;
+    }
+}
+
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind) {
     for (uint32_t i = 0; i < s->c->crashes; i++) {
         const sim_crash *crash = &s->c->crash[i];
-        if (s->crash_done[i] || crash->moment != moment || crash->kind != kind) continue;
+        if (s->crash_done[i] || crash->moment != moment || crash->kind != known_as(moment, kind)) continue;
         if (!s->checker.started || s->checker.version < crash->iteration || !allowed(s, crash, node)) continue;
         if (!concerns(s, crash, node)) continue;
         if (s->crash_seen[i]++ < crash->skip) continue;

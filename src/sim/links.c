@@ -56,7 +56,7 @@ static void message_put(sim_cluster *s, uint32_t from, uint32_t to, const effect
     item->connection = s->link[from][to].connection;
     item->lane = e->blob ? LANE_BULK : LANE_CONTROL;
     sim_buffer *payload = e->blob ? sim_blobs_get(&s->node[from].blobs, e->blob) : NULL;
-    bool corrupts = s->c->net.forwarder_corrupts && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY && e->blob_bytes == 0;
+    bool corrupts = s->c->net.forwarder_corrupts && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY_CHUNKS;
     item->payload = e->blob_bytes > 0 ? sim_buffer_part(payload, e->blob_offset, e->blob_bytes, payload->bytes) : sim_buffer_hold(payload);
     if (corrupts) {
         sim_buffer_drop(item->payload);
@@ -78,7 +78,7 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
         return;
     }
     // a shutdown message is never lost by chance, because its sender cannot repeat it
-    if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->net.lost_permille)) {
+    if (e->message_kind != MESSAGE_LEAVE && e->message_kind != MESSAGE_DISMISS && happens(s, e->blob ? 0 : s->c->net.lost_permille)) {
         s->stats->lost++;
         sim_trace(s, from, "   lost: by chance");
         return;

@@ -137,7 +137,7 @@ static braid_err read_sources(scenario_reader *r, const yaml_node *node, model_r
 static void fill_shape(scenario *s) {
     model_config *c = &s->model;
     if (c->kv_heads == 0) c->kv_heads = c->heads;
-    if (c->ffn_dim == 0) c->ffn_dim = c->arch == MODEL_GPT ? 4 * c->dim : (8 * c->dim / 3 + 31) / 32 * 32;
+    if (c->ffn_dim == 0) c->ffn_dim = model_row_of(c->arch)->gated ? (8 * c->dim / 3 + 31) / 32 * 32 : 4 * c->dim;
     if (s->tokens == 0) s->tokens = c->context;
 }
 
@@ -366,10 +366,12 @@ static braid_err read_stages(const scenario_reader *r, const yaml_node *node, co
 // and twice the attention; the weight gradient repeats the products.
 static void count_work(scenario *s, scenario_stage *part, bool ends, bool recompute) {
     const model_config *c = &s->model;
-    double rows = (double)s->sequences * s->tokens, dim = c->dim, ffn = c->ffn_dim;
-    double kv = dim / c->heads * c->kv_heads;
-    double matrices = 2 * dim * dim + 2 * dim * kv + (c->arch == MODEL_GPT ? 2 : 3) * dim * ffn;
-    double products = 2 * rows * matrices * part->blocks, attention = 2 * rows * s->tokens * dim * part->blocks;
+    const model_row *row = model_row_of(c->arch);
+    double rows = (double)s->sequences * s->tokens, dim = c->dim, width = model_head_dim(c);
+    double queries = width * c->heads, kv = width * c->kv_heads, mlp = row->gated ? 3 : 2;
+    mlp *= row->mixture ? dim * c->expert_ffn_dim * c->experts_used : dim * c->ffn_dim;
+    double matrices = 2 * dim * queries + 2 * dim * kv + mlp + dim * c->experts;
+    double products = 2 * rows * matrices * part->blocks, attention = 2 * rows * s->tokens * queries * part->blocks;
     double head = ends ? 2 * rows * dim * c->vocab : 0;
     part->forward_flops = products + attention + (ends ? rows * dim : 0);
     part->backward_flops = products + 2 * attention + (recompute ? products + attention : 0);

@@ -25,7 +25,7 @@ static void __attribute__((format(printf, 2, 3))) line_add(line *l, const char *
 static double milliseconds(uint64_t ns) { return (double)ns / 1e6; }
 
 static const char *phase_name(uint8_t phase) {
-    static const char *const names[PHASE_COUNT] = {"forward", "backward", "commit", "resume", "get"};
+    static const char *const names[PHASE_COUNT] = {"forward", "backward"};
     return phase < PHASE_COUNT ? names[phase] : "?";
 }
 
@@ -65,8 +65,8 @@ static void add_set(line *l, const message_set *set) {
 static void add_root(line *l, const braid_hash *root) { line_add(l, " %02x%02x%02x", root->bytes[0], root->bytes[1], root->bytes[2]); }
 
 static void add_get(line *l, const message_get *g) {
-    line_add(l, " %s s%u [%u,+%u) version %" PRIu64 " round %" PRIu64 ".%" PRIu64 " digest %04" PRIx64, get_name(g->what), g->stage, g->first, g->count,
-             g->version, g->term, g->round, g->digest & 0xffff);
+    line_add(l, " %s s%u [%u,+%u) version %" PRIu64 " round %" PRIu64 " digest %04" PRIx64 " close %" PRIu64, get_name(g->what), g->stage, g->first, g->count,
+             g->version, g->round, g->set_digest & 0xffff, g->close_index);
 }
 
 static void add_begin(line *l, const message_begin *b) {
@@ -150,6 +150,13 @@ static bool add_flow_message(line *l, const message *msg) {
         add_subject(l, &msg->u.deny.subject);
         line_add(l, " %s %s", phase_name(msg->u.deny.phase), deny_reason_name(msg->u.deny.reason));
         return true;
+    case MESSAGE_DENY_COMMIT:
+        add_subject(l, &msg->u.deny_commit.subject);
+        line_add(l, " rev %u %s", msg->u.deny_commit.rev, deny_reason_name(msg->u.deny_commit.reason));
+        return true;
+    case MESSAGE_DENY_RESUME: add_subject(l, &msg->u.deny_resume.subject); return true;
+    case MESSAGE_NO_PEER: add_subject(l, &msg->u.no_peer.subject); return true;
+    case MESSAGE_EVICTED: add_subject(l, &msg->u.evicted.subject); return true;
     case MESSAGE_TRACE:
         add_subject(l, &msg->u.trace.subject);
         line_add(l, " %s eta %.1f ms next #%" PRIu64, trace_name(msg->u.trace.phase), milliseconds(msg->u.trace.eta_ns), msg->u.trace.next);

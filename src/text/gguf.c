@@ -99,7 +99,7 @@ static braid_err load_spm(tokenizer *t, const tokenizer_vocabulary *v, braid_err
     if (!t->spm.scores) return text_no_memory(error);
     for (uint32_t i = 0; i < v->count && v->scores; i++) {
         if (isnan(v->scores[i]))
-            return braid_fail(error, BRAID_FORMAT, "the score of token %u is no number", (unsigned)i);
+            return braid_fail(error, BRAID_FORMAT, "the score of token %u is not a number", (unsigned)i);
         t->spm.scores[i] = v->scores[i];
     }
     for (unsigned i = 0; i < 256; i++) {
@@ -135,6 +135,31 @@ static braid_err add_around(tokenizer *t, const tokenizer_vocabulary *v, bool bo
     return BRAID_OK;
 }
 
+static void add_stop(tokenizer *t, uint32_t id) {
+    if (id >= t->size || t->stop_count == TOKENIZER_MAX_STOPS) return;
+    for (uint32_t i = 0; i < t->stop_count; i++)
+        if (t->stops[i] == id) return;
+    t->stops[t->stop_count++] = id;
+}
+
+// Besides the end token of the file, the tokens of these texts end a generated text, as in llama.cpp 0c1e57098: the ends of
+// turns of chat models, and the marks of models that fill in the middle.
+static void add_stops(tokenizer *t) {
+    static const char *const texts[] = {
+        "</s>",         "<EOT>",         "<PAD>",         "<REPO>",       "<end_of_turn>",
+        "<eos>",        "<fim-pad>",     "<fim-repo>",    "<fim_pad>",    "<reponame>",
+        "<turn|>",      "<|call|>",      "<|end_of_text|>", "<|endoftext|>", "<|end|>",
+        "<|eom_id|>",   "<|eot_id|>",    "<|file_sep|>",  "<|fim_pad|>",  "<|fim_repo|>",
+        "<|im_end|>",   "<|repo_name|>", "<|return|>",    "[EOS]",        "[EOT]",
+        "_<EOT>",       "<end_of_utterance>",
+    };
+    if (t->eos != TOKENIZER_NO_ID) add_stop(t, t->eos);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        uint32_t id = tokenizer_id(t, texts[i], strlen(texts[i]));
+        if (id != TOKENIZER_NO_ID) add_stop(t, id);
+    }
+}
+
 static braid_err load(tokenizer *t, const tokenizer_vocabulary *v, braid_error *error) {
     bool add_bos = false, add_eos = false;
     t->gguf = true;
@@ -162,7 +187,7 @@ static braid_err load(tokenizer *t, const tokenizer_vocabulary *v, braid_error *
     }
     if (!err) err = add_around(t, v, add_bos, add_eos, error);
     if (!err) err = added_finish(t, error);
-    if (t->eos != TOKENIZER_NO_ID && t->eos < t->size) t->stops[t->stop_count++] = t->eos;
+    if (!err) add_stops(t);
     return err;
 }
 

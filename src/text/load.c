@@ -20,7 +20,7 @@ static braid_err read_file(const char *path, size_t most, char **text, size_t *l
     }
     braid_err err = BRAID_OK;
     if (!S_ISREG(info.st_mode))
-        err = braid_fail(error, BRAID_IO, "%s is no file", path);
+        err = braid_fail(error, BRAID_IO, "%s is not a file", path);
     else if ((size_t)info.st_size > most)
         err = braid_fail(error, BRAID_LIMIT, "%s is too large: more than %zu bytes", path, most);
     else if ((*text = malloc((size_t)info.st_size + 1)) == NULL)
@@ -123,7 +123,7 @@ static braid_err load_all(tokenizer *t, const char *text, size_t length, braid_e
     members m;
     memset(&m, 0, sizeof m);
     if (!find_members(text, length, &m) || m.model.length == 0)
-        return braid_fail(error, BRAID_FORMAT, "tokenizer.json: it is no JSON object with a 'model'");
+        return braid_fail(error, BRAID_FORMAT, "tokenizer.json: it is not a JSON object with a 'model'");
     if (m.version.length && (m.version.length != 5 || memcmp(m.version.at, "\"1.0\"", 5) != 0))
         return braid_fail(error, BRAID_FORMAT, "tokenizer.json: version %.*s is not supported",
                           (int)(m.version.length < 20 ? m.version.length : 20), m.version.at);

@@ -61,12 +61,12 @@ static braid_err load_template(tokenizer *t, const json *d, const json_value *v,
             at += t->prefix_count - before;
         } else {
             return braid_fail(error, BRAID_CONFIG,
-                              "tokenizer.json: a template that does not use the text just once is not supported");
+                              "tokenizer.json: a template that does not use the text exactly once is not supported");
         }
     }
     if (!err && !seen)
         err = braid_fail(error, BRAID_CONFIG,
-                         "tokenizer.json: a template that does not use the text just once is not supported");
+                         "tokenizer.json: a template that does not use the text exactly once is not supported");
     return err;
 }
 

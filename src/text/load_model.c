@@ -188,7 +188,7 @@ static braid_err read_pieces(json_span span, tokenizer *t, braid_error *error) {
     if (!err && !fine) err = malformed("model.vocab", error);
     if (!err && scores.failed) err = text_no_memory(error);
     if (!err && id != t->vocabulary.count)
-        err = braid_fail(error, BRAID_FORMAT, "tokenizer.json: a Unigram token stands twice in the vocabulary");
+        err = braid_fail(error, BRAID_FORMAT, "tokenizer.json: a Unigram token appears twice in the vocabulary");
     return err ? err : vocabulary_index(&t->vocabulary, error);
 }
 

@@ -163,7 +163,8 @@ static braid_err brackets(translation *t) {
         if (c == ']') return put(t, "]"), BRAID_OK;
         if (c == '[') return refuse(t, "brackets inside brackets");
         if (c == '&' && t->at < t->end && *t->at == '&') return refuse(t, "&& inside brackets");
-        if ((uint8_t)c >= 0x80 && t->caseless >> t->depth & 1) return refuse(t, "letters beyond ASCII without case");
+        if ((uint8_t)c >= 0x80 && t->caseless >> t->depth & 1)
+            return refuse(t, "case-insensitive letters beyond ASCII");
         if (c != '\\')
             buffer_byte(t->out, c);
         else if ((err = escape(t, true)) != BRAID_OK)
@@ -196,10 +197,10 @@ static braid_err group(translation *t) {
 static braid_err literal(translation *t, char c) {
     bool caseless = t->caseless >> t->depth & 1;
     char lower = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-    if (caseless && (uint8_t)c >= 0x80) return refuse(t, "letters beyond ASCII without case");
+    if (caseless && (uint8_t)c >= 0x80) return refuse(t, "case-insensitive letters beyond ASCII");
     bool pair = (t->before == 's' && (lower == 's' || lower == 't')) ||
                 (t->before == 'f' && (lower == 'f' || lower == 'i' || lower == 'l'));
-    if (caseless && pair) return refuse(t, "letters without case that some characters stand for together");
+    if (caseless && pair) return refuse(t, "case-insensitive letters that single characters may stand for");
     t->before = caseless ? lower : 0;
     buffer_byte(t->out, c);
     return BRAID_OK;
@@ -208,9 +209,9 @@ static braid_err literal(translation *t, char c) {
 static braid_err quantifier(translation *t) {
     const char *close = memchr(t->at, '}', (size_t)(t->end - t->at));
     bool digit = t->at < t->end && *t->at >= '0' && *t->at <= '9';
-    if (!close || !digit) return refuse(t, "a brace that is no quantifier");
+    if (!close || !digit) return refuse(t, "a brace that is not a quantifier");
     for (const char *c = t->at; c < close; c++)
-        if ((*c < '0' || *c > '9') && *c != ',') return refuse(t, "a brace that is no quantifier");
+        if ((*c < '0' || *c > '9') && *c != ',') return refuse(t, "a brace that is not a quantifier");
     if (close + 1 < t->end && (close[1] == '+' || close[1] == '{')) return refuse(t, "a quantifier of a quantifier");
     put(t, "{");
     buffer_add(t->out, t->at, (size_t)(close + 1 - t->at));
@@ -271,7 +272,7 @@ braid_err regex_new(const char *pattern, size_t length, regex **out, braid_error
     if (length > REGEX_MAX_BYTES)
         return braid_fail(error, BRAID_LIMIT, "a regular expression of %zu bytes is too long", length);
     if (utf8_valid(pattern, length) != length)
-        return braid_fail(error, BRAID_FORMAT, "a regular expression is no UTF-8");
+        return braid_fail(error, BRAID_FORMAT, "a regular expression is not UTF-8");
     buffer text = {0};
     translation t = {.at = pattern, .end = pattern + length, .out = &text, .error = error};
     regex *r = calloc(1, sizeof *r);

@@ -240,7 +240,8 @@ braid_err tokenizer_train(const char *const *paths, uint32_t count, uint32_t tok
     braid_err err = unicode_init() ? BRAID_OK : text_no_memory(error);
     if (!err) order_bytes(&t);
     for (uint32_t i = 0; i < count && !err; i++) err = add_file(&t, paths[i], error);
-    if (!err && t.words.count == 0) err = braid_fail(error, BRAID_ARGUMENT, "there is no text to train a tokenizer on");
+    if (!err && t.words.count == 0)
+        err = braid_fail(error, BRAID_ARGUMENT, "the texts to train a tokenizer on are empty");
     if (!err && !(grow_pairs(&t) && spread_words(&t) && count_pairs(&t) && merge_all(&t, tokens)))
         err = text_no_memory(error);
     if (!err) err = train_write(&t, directory, error);

@@ -94,8 +94,8 @@ static void say(const checkpoint_start *s, const char *text) {
 
 static void note_no_lock(const checkpoint_start *s, int why) {
     char text[CHECKPOINT_NOTE];
-    snprintf(text, sizeof text, "'%.200s' cannot be locked (%s): take care that no second run saves there",
-             s->directory, strerror(why));
+    snprintf(text, sizeof text, "'%.200s' cannot be locked (%s): make sure that no other run saves there", s->directory,
+             strerror(why));
     say(s, text);
 }
 
@@ -144,8 +144,8 @@ static braid_err set_aside(const checkpoint_start *s, braid_error *error) {
     braid_err err = checkpoint_set_aside(s->directory, s->version, place, &moved, error);
     if (err || moved == 0) return err;
     snprintf(text, sizeof text,
-             "%u checkpoint%s of before lie%s in '%.300s' now; remove that folder when you do not need %s any more",
-             moved, moved == 1 ? "" : "s", moved == 1 ? "s" : "", place, moved == 1 ? "it" : "them");
+             "%u newer checkpoint%s moved to '%.300s'; remove that folder when you do not need %s any more", moved,
+             moved == 1 ? " was" : "s were", place, moved == 1 ? "it" : "them");
     say(s, text);
     return BRAID_OK;
 }
@@ -156,7 +156,7 @@ static braid_err refuse_newer(const checkpoint_start *s, const checkpoint_step *
     if (!own) snprintf(which, sizeof which, "another run (%s)", run);
     return braid_fail(
         error, BRAID_STATE,
-        "'%.200s' holds iteration %llu of %s: --resume %.200s goes on from it, --anew sets it aside and begins again%s",
+        "'%.200s' has iteration %llu of %s: --resume %.200s continues from it, --anew sets it aside and starts again%s",
         s->directory, (unsigned long long)newest->version, which, s->directory,
         own ? "" : "; or choose another directory (checkpoint.dir)");
 }
@@ -166,7 +166,7 @@ static braid_err refuse_newer(const checkpoint_start *s, const checkpoint_step *
 static void note_newer(const checkpoint_start *s, const checkpoint_step *newest) {
     char text[CHECKPOINT_NOTE];
     snprintf(text, sizeof text,
-             "'%.200s' holds iteration %llu of this run as well, newer than where it goes on; newer checkpoints stay "
+             "'%.200s' has iteration %llu of this run, which is newer than the start; newer checkpoints stay "
              "until the run saves the same iterations again",
              s->directory, (unsigned long long)newest->version);
     say(s, text);

@@ -17,7 +17,7 @@ enum { LATEST_MAX_BYTES = 4096, MAX_LINKS = 8 };
 
 const char *checkpoint_mend(int why) {
     switch (why) {
-    case ENOENT: return "; make the folder that it is to lie in, or choose another directory";
+    case ENOENT: return "; create its parent directory, or choose another directory";
     case EACCES:
     case EPERM:
     case EROFS: return "; let this user write there, or choose another directory";
@@ -89,7 +89,7 @@ braid_err checkpoint_steps_read(const char *directory, checkpoint_steps *out, br
     DIR *open = opendir(directory);
     braid_err err = BRAID_OK;
     if (!open && errno != ENOENT)
-        err = braid_fail(error, BRAID_IO, "cannot look into '%s': %s", directory, strerror(errno));
+        err = braid_fail(error, BRAID_IO, "cannot read the directory '%s': %s", directory, strerror(errno));
     for (struct dirent *entry; open && !err && (entry = readdir(open));)
         if (look_at_step(directory, entry->d_name, m, &found)) err = add_step(out, &found, error);
     if (open) closedir(open);

@@ -81,7 +81,7 @@ braid_err manifest_parse(const char *text, size_t length, const char *origin, ma
         err = braid_fail(error, BRAID_FORMAT, "'%s' was written by a newer braid (format %llu, this one reads %d)",
                          origin, (unsigned long long)format, MANIFEST_FORMAT);
     else if (format == 0 || !take_manifest(doc, out))
-        err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged or not braid's", origin);
+        err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged, or was not written by braid", origin);
     json_free(doc);
     return err;
 }

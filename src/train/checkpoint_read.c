@@ -356,7 +356,7 @@ bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char 
     id_hex(run->bytes, SHOWN, wants);
     snprintf(text, CHECKPOINT_NOTE,
              "this checkpoint is of another run (%s, version %" PRIu64
-             "): its seed, text or recipe differ; going on from it with this description (%s)",
+             "): its seed, text or recipe differ; continuing from it with this description (%s)",
              has, c->manifest.version, wants);
     return true;
 }
@@ -372,7 +372,7 @@ bool checkpoint_lacks_moments(const checkpoint *c, char text[CHECKPOINT_NOTE]) {
 }
 
 void checkpoint_nothing_to_do(uint64_t done, uint64_t described, char text[CHECKPOINT_NOTE]) {
-    snprintf(text, CHECKPOINT_NOTE, "nothing to do: iteration %" PRIu64 " of %" PRIu64 " is done; %s prolongs the run",
+    snprintf(text, CHECKPOINT_NOTE, "nothing to do: iteration %" PRIu64 " of %" PRIu64 " is done; %s extends the run",
              done, described, done < described ? "a larger --iterations" : "a larger train.iterations");
 }
 

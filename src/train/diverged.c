@@ -8,9 +8,9 @@ static void good_text(uint64_t good, char *text, size_t room) {
 }
 
 static void way_on_text(const run_config *run, const char *checkpoint, char *text, size_t room) {
-    if (*checkpoint) snprintf(text, room, "go on from a checkpoint of before (--resume); the newest is %.180s", checkpoint);
-    else if (run->checkpoint[0]) snprintf(text, room, "begin again: no checkpoint was due before");
-    else snprintf(text, room, "begin again");
+    if (*checkpoint) snprintf(text, room, "resume from an earlier checkpoint (--resume); the newest is %.180s", checkpoint);
+    else if (run->checkpoint[0]) snprintf(text, room, "start again: there is no earlier checkpoint");
+    else snprintf(text, room, "start again");
 }
 
 braid_err run_diverged(const run_config *run, uint64_t version, uint64_t skipped, const char *checkpoint, braid_error *error) {

@@ -369,7 +369,7 @@ static braid_err check_stages(const run_reader *r) {
         }
     }
     if (blocks == run->model.layers) return BRAID_OK;
-    return yaml_fail(r->file, at, r->error, "stages add up to %llu blocks but model.layers is %u: make the list add up",
+    return yaml_fail(r->file, at, r->error, "stages add up to %llu blocks but model.layers is %u: make the two equal",
                      (unsigned long long)blocks, run->model.layers);
 }
 
@@ -404,7 +404,7 @@ static braid_err check_swarm(const run_reader *r) {
     const yaml *file = r->file;
     if (run->slots > run->microbatches) {
         return yaml_fail(file, place_of(file, "swarm", "slots"), r->error,
-                         "swarm.slots is %u but there are %u microbatches: slots share them out, so at most that many",
+                         "swarm.slots is %u but there are %u microbatches: lower swarm.slots to at most that many",
                          run->slots, run->microbatches);
     }
     if (run->data_peers > run->slots) {
@@ -441,7 +441,7 @@ static braid_err check_private(const run_reader *r) {
     const yaml_node *at = place_of(r->file, "data", "private");
     if (run->elastic && run->private_data == 0)
         return yaml_fail(r->file, place_of(r->file, "train", "batches"), r->error,
-                         "train.batches is elastic, but when all data peers have the same text nobody's microbatches need to be left out: leave it out, or set "
+                         "train.batches is elastic, but all data peers have the same text, so no microbatch is ever left out: leave batches out, or set "
                          "data.private");
     if (run->private_data == 0) return BRAID_OK;
     if (run->private_data > run->microbatches)
@@ -570,7 +570,7 @@ static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_er
     char here[RUN_MAX_PATH] = "";
     bool stream = run_config_is_stream(path), relative = stream || path[0] != '/';
     if (relative && !getcwd(here, sizeof here))
-        return braid_fail(error, BRAID_IO, "the working directory cannot be found out: %s; name the run's description with its whole path", strerror(errno));
+        return braid_fail(error, BRAID_IO, "cannot determine the working directory: %s; name the run's description with its whole path", strerror(errno));
     if (strcmp(here, "/") == 0) here[0] = 0;
     while (strncmp(path, "./", 2) == 0) path += 1 + strspn(path + 1, "/");
     const char *slash = stream ? NULL : strrchr(path, '/');

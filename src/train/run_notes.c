@@ -34,7 +34,7 @@ static bool context_note(const run_config *run, char text[RUN_NOTE]) {
 
 static bool mark_note(const char *path, char text[RUN_NOTE]) {
     if (!text_check_marked(path)) return false;
-    snprintf(text, RUN_NOTE, "%.200s begins with the byte order mark of UTF-8: its 3 bytes are kept and trained on like all others; without it: tail -c +4 FILE > text.txt", path);
+    snprintf(text, RUN_NOTE, "%.200s begins with the byte order mark of UTF-8: its 3 bytes are kept and trained on like all others; to remove them: tail -c +4 FILE > text.txt", path);
     return true;
 }
 
@@ -48,7 +48,7 @@ void run_notes(const run_config *run, uint64_t text_size, run_note_fn say, void 
 }
 
 static int schedule_text(const train_recipe *recipe, const run_schedule *had, char *text, size_t room) {
-    if (had->iterations == recipe->iterations) return snprintf(text, room, "the schedule is another one");
+    if (had->iterations == recipe->iterations) return snprintf(text, room, "the schedule differs");
     return snprintf(text, room, "the schedule has %llu iterations now and had %llu", (unsigned long long)recipe->iterations, (unsigned long long)had->iterations);
 }
 
@@ -60,7 +60,7 @@ bool run_rate_jumps(const train_recipe *recipe, uint64_t version, const run_sche
     if (train_learning_rate(recipe, version - 1) == had->learning_rate || fabs(next - last) <= JUMP * last) return false;
     schedule_text(recipe, had, schedule, sizeof schedule);
     if (last > 0) snprintf(mend, sizeof mend, "set train.learning_rate and train.min_learning_rate to %.3g and train.warmup to 0, or ", last);
-    snprintf(text, RUN_NOTE, "the learning rate jumps from %.3g in iteration %llu to %.3g in iteration %llu: %s. To go on smoothly, %splan the longer run from its start and stop it early (--iterations)",
+    snprintf(text, RUN_NOTE, "the learning rate jumps from %.3g in iteration %llu to %.3g in iteration %llu: %s. To avoid the jump, %splan the longer run from its start and stop it early (--iterations)",
              last, (unsigned long long)version, next, (unsigned long long)version + 1, schedule, mend);
     return true;
 }

@@ -94,7 +94,7 @@ static braid_err load_weights(checkpoint *from, tensor_pool *pool, float **out, 
 braid_err generator_new(checkpoint *from, bool narrow, unsigned threads, generator **out, braid_error *error) {
     const model_config *model = checkpoint_model(from);
     if (model->vocab < SAMPLE_BYTES)
-        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d", model->vocab,
+        return braid_fail(error, BRAID_CONFIG, "this model has %u tokens; to read and write bytes it needs %d", model->vocab,
                           SAMPLE_BYTES);
     generator *g = calloc(1, sizeof *g);
     if (!g) return braid_fail(error, BRAID_MEMORY, "no memory for this model");

@@ -168,7 +168,7 @@ static void save(solo *s);
 static solo_wish listen(solo *s) {
     solo_wish wish = s->config.wish ? s->config.wish(s->config.context) : SOLO_GO_ON;
     if (wish == SOLO_SAVE && !saves(s)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});
-    else if (wish == SOLO_SAVE && s->saved == s->version) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "nothing is new since the last checkpoint"});
+    else if (wish == SOLO_SAVE && s->saved == s->version) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the state has not changed since the last checkpoint"});
     else if (wish == SOLO_SAVE) save(s);
     else if (wish > s->wish) s->wish = wish;
     return s->wish;
@@ -309,7 +309,7 @@ static void note_memory(const solo *s, const worker_config *config) {
     char text[256], need[QUANTITY_TEXT], have[QUANTITY_TEXT];
     uint64_t needed = worker_memory_bytes(config);
     if (config->max_memory || !s->config.usable_bytes || needed <= s->config.usable_bytes) return;
-    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or lower train.sequences",
+    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for lack of memory; give it more, or lower train.sequences",
              quantity_size_text(needed, need), quantity_size_text(s->config.usable_bytes, have));
     say_note(s, text);
 }

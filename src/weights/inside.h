@@ -8,8 +8,8 @@
 #include "weights/mapped.h"
 #include "weights/model_file.h"
 
-// quantization_config.quant_method of a directory with mixed8 matrices: a name that transformers
-// refuses.
+// quantization_config.quant_method of a directory with mixed8 matrices. transformers 5.23 does not
+// know it, and refuses the shapes of the tensors.
 #define MODEL_FILE_MIXED8 "braid-mixed8"
 
 struct model_file {

@@ -102,7 +102,7 @@ static size_t pair_of(size_t i, size_t width) { return i < width / 2 ? 2 * i : 2
 
 // The elements of a vector, one head after the other.
 static void undo_pairs(float *out, size_t count, size_t width) {
-    float head[MODEL_MAX_HEAD_DIM];
+    float head[MODEL_MAX_DIM];  // model_config_check: no head is wider
     for (size_t at = 0; at + width <= count; at += width) {
         memcpy(head, out + at, width * sizeof *head);
         for (size_t i = 0; i < width; i++) out[at + i] = head[pair_of(i, width)];

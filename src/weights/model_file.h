@@ -36,6 +36,8 @@ const model_file_tensor *model_file_find(const model_file *f, const char *name);
 // The values in Hugging Face's order (rope_pairs undone), [rows, cols] as stored; out has rows *
 // cols elements.
 void model_file_values(const model_file_tensor *t, float *out);
+// The system may take back the memory of these bytes of a tensor, for a caller that has a copy. They can be read again.
+void model_file_release(const model_file *f, const void *at, size_t bytes);
 // The tokenizer that the model brings. BRAID_CONFIG: it has none. The caller frees it.
 braid_err model_file_tokenizer(const model_file *f, tokenizer **out, braid_error *error);
 // The chat template, 0-terminated, borrowed; NULL: none.

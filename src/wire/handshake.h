@@ -25,8 +25,8 @@ enum { HANDSHAKE_MAGIC = 0x64727262 };  // "brrd" in the stream
     X(DUPLICATE, "there is a link to it already")                        \
     X(NOT_READY, "the run is not known here yet")                        \
     X(LEAVING, "this peer is leaving the run")                           \
-    X(MALFORMED, "it sent what is not a greeting")                       \
-    X(OTHER_KERNELS, "its kernels compute other bits")
+    X(MALFORMED, "it sent a malformed greeting")                       \
+    X(OTHER_KERNELS, "its kernels compute different bits")
 
 typedef enum handshake_refusal {
 #define X(name, text) REFUSE_##name,

@@ -7,34 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-// Receivers read the first members of `u` before they look at the kind. Messages about a microbatch
-// begin with its subject. Messages between voters begin with the receiver's durable log, the
-// sender's durable log and the term.
-#define BEGINS_WITH_SUBJECT(body) \
-    _Static_assert(offsetof(message_##body, subject) == 0, #body " must begin with its subject")
-#define BEGINS_WITH_STORES(body)                                                               \
-    _Static_assert(offsetof(message_##body, to) == 0 && offsetof(message_##body, from) == 8 && \
-                       offsetof(message_##body, term) == 16,                                   \
-                   #body " must begin with to, from and term")
-BEGINS_WITH_SUBJECT(forward);
-BEGINS_WITH_SUBJECT(backward);
-BEGINS_WITH_SUBJECT(accept);
-BEGINS_WITH_SUBJECT(complete);
-BEGINS_WITH_SUBJECT(deny);
-BEGINS_WITH_SUBJECT(trace);
-BEGINS_WITH_SUBJECT(cancel);
-BEGINS_WITH_SUBJECT(probe);
-BEGINS_WITH_SUBJECT(status);
-BEGINS_WITH_SUBJECT(resume);
-BEGINS_WITH_SUBJECT(commit);
-BEGINS_WITH_SUBJECT(counted);
-BEGINS_WITH_SUBJECT(settled);
-BEGINS_WITH_STORES(vote);
-BEGINS_WITH_STORES(voted);
-BEGINS_WITH_STORES(append);
-BEGINS_WITH_STORES(appended);
-BEGINS_WITH_STORES(hand_over);
-
 static void code_subject(codec *c, message_subject *subject) {
     codec_u32(c, &subject->m);
     codec_u16_below(c, &subject->stage, WIRE_MAX_STAGES + 1);
@@ -92,8 +64,28 @@ static void code_deny(codec *c, message_deny *deny) {
     code_subject(c, &deny->subject);
     codec_u8_below(c, &deny->phase, PHASE_COUNT);
     codec_u8_below(c, &deny->reason, DENY_REASONS);
-    codec_u64(c, &deny->rev);
 }
+
+static void code_deny_commit(codec *c, message_deny_commit *deny) {
+    code_subject(c, &deny->subject);
+    codec_u8_below(c, &deny->reason, DENY_REASONS);
+    codec_u32(c, &deny->rev);
+}
+
+static void code_deny_resume(codec *c, message_deny_resume *deny) { code_subject(c, &deny->subject); }
+
+static void code_deny_get(codec *c, message_deny_get *deny) {
+    codec_u8_below(c, &deny->what, GET_KINDS);
+    codec_u16_below(c, &deny->stage, WIRE_MAX_STAGES);
+    codec_u32(c, &deny->first);
+    codec_u8_below(c, &deny->reason, GET_REFUSALS);
+    codec_u32(c, &deny->wait_ms);
+    codec_require(c, (deny->wait_ms > 0) == (deny->reason == GET_LATER));
+}
+
+static void code_no_peer(codec *c, message_no_peer *no_peer) { code_subject(c, &no_peer->subject); }
+
+static void code_evicted(codec *c, message_evicted *evicted) { code_subject(c, &evicted->subject); }
 
 static void code_trace(codec *c, message_trace *trace) {
     code_subject(c, &trace->subject);
@@ -214,14 +206,21 @@ static void code_state(codec *c, message_state *state) {
 
 static void code_get(codec *c, message_get *get) {
     codec_u8_below(c, &get->what, GET_KINDS);
-    code_round(c, &get->stage, &get->term, &get->round);
-    codec_u64(c, &get->version);
+    codec_u16_below(c, &get->stage, WIRE_MAX_STAGES);
     codec_range(c, &get->first, &get->count);
-    codec_u64(c, &get->digest);
+    codec_u64(c, &get->version);
+    if (get->what == GET_PART) codec_u64(c, &get->set_digest);
+    else codec_require(c, get->set_digest == 0);
+    if (get->what == GET_RESULT) codec_u64(c, &get->close_index);
+    else codec_require(c, get->close_index == 0);
+    if (get->what != GET_PART && get->what != GET_RESULT) {
+        codec_require(c, get->round == 0 && get->by == 0 && get->serial == 0);
+        return;
+    }
+    codec_u64(c, &get->round);
     codec_u64(c, &get->by);
     codec_u32(c, &get->serial);
-    bool sums = get->what == GET_PART || get->what == GET_RESULT;
-    codec_require(c, get->by == 0 ? get->serial == 0 : sums && get->count <= WIRE_MAX_CARRIED_BLOCKS);
+    codec_require(c, get->by == 0 ? get->serial == 0 : get->count <= WIRE_MAX_CARRIED_BLOCKS);
 }
 
 static void code_data(codec *c, message_data *data) {
@@ -272,9 +271,9 @@ static void code_join(codec *c, message_join *join) {
 
 static void code_leave(codec *c, message_leave *leave) {
     codec_u8_below(c, &leave->reason, EXPEL_REASONS);
-    codec_u8_below(c, &leave->refusal, REFUSALS);
-    codec_bool(c, &leave->dismissed);
 }
+
+static void code_dismiss(codec *c, message_dismiss *dismiss) { codec_u8_below(c, &dismiss->refusal, REFUSALS); }
 
 static void code_ballot(codec *c, uint64_t *to, uint64_t *from, uint64_t *term) {
     codec_u64(c, to);
@@ -284,7 +283,7 @@ static void code_ballot(codec *c, uint64_t *to, uint64_t *from, uint64_t *term) 
 
 static void code_vote(codec *c, message_vote *vote) {
     code_ballot(c, &vote->to, &vote->from, &vote->term);
-    codec_bool(c, &vote->trial);
+    codec_bool(c, &vote->pre_vote);
     codec_bool(c, &vote->hand_over);
     codec_u64(c, &vote->last_index);
     codec_term(c, &vote->last_term);
@@ -292,7 +291,7 @@ static void code_vote(codec *c, message_vote *vote) {
 
 static void code_voted(codec *c, message_voted *voted) {
     code_ballot(c, &voted->to, &voted->from, &voted->term);
-    codec_bool(c, &voted->trial);
+    codec_bool(c, &voted->pre_vote);
     codec_bool(c, &voted->granted);
 }
 
@@ -301,7 +300,7 @@ static void code_append(codec *c, message_append *append) {
     codec_u64(c, &append->previous);
     codec_term(c, &append->previous_term);
     codec_u64(c, &append->committed);
-    codec_u64(c, &append->patience_ns);
+    codec_u64(c, &append->election_timeout_ns);
     codec_u64(c, &append->clock_ns);
     codec_bool(c, &append->has_entry);
     if (!append->has_entry) return;
@@ -312,9 +311,15 @@ static void code_append(codec *c, message_append *append) {
 static void code_appended(codec *c, message_appended *appended) {
     code_ballot(c, &appended->to, &appended->from, &appended->term);
     codec_bool(c, &appended->accepted);
-    codec_u64(c, &appended->match);
-    codec_u64(c, &appended->previous);
     codec_u64(c, &appended->clock_ns);
+    if (appended->accepted) {
+        codec_u64(c, &appended->match);
+        codec_require(c, appended->previous == 0 && appended->hint == 0);
+        return;
+    }
+    codec_u64(c, &appended->previous);
+    codec_u64(c, &appended->hint);
+    codec_require(c, appended->match == 0);
 }
 
 static void code_hand_over(codec *c, message_hand_over *hand_over) { code_ballot(c, &hand_over->to, &hand_over->from, &hand_over->term); }
@@ -377,14 +382,21 @@ static void code_carry(codec *c, message_carry *carry) {
     codec_u16(c, &carry->index);
     codec_u16_below(c, &carry->count, WIRE_MAX_PIECES + 1);
     codec_require(c, carry->index < carry->count);
+}
+
+static void code_carry_chunks(codec *c, message_carry_chunks *carry) {
+    codec_u64(c, &carry->origin);
+    codec_u64(c, &carry->to);
+    codec_u32(c, &carry->serial);
     codec_u8_below(c, &carry->what, GET_KINDS);
     codec_u16_below(c, &carry->stage, WIRE_MAX_STAGES);
-    codec_u16_below(c, &carry->blocks, WIRE_MAX_CARRIED_BLOCKS + 1);
-    bool blocks = carry->blocks > 0, sums = carry->what == GET_PART || carry->what == GET_RESULT;
-    codec_require(c, blocks ? sums && carry->count == 1 : carry->what == 0 && carry->stage == 0);
+    codec_u16_below(c, &carry->count, WIRE_MAX_CARRIED_BLOCKS + 1);
+    codec_require(c, carry->count > 0 && (carry->what == GET_PART || carry->what == GET_RESULT));
 }
 
 static void code_uncarried(codec *c, message_uncarried *uncarried) { codec_u32(c, &uncarried->serial); }
+
+static void code_uncarried_chunks(codec *c, message_uncarried_chunks *uncarried) { codec_u32(c, &uncarried->serial); }
 
 void codec_message(codec *c, message *msg) {
     codec_u8(c, &msg->kind);
@@ -413,6 +425,28 @@ bool message_decode(const uint8_t *bytes, size_t count, message *msg) {
     return codec_finished(&c);
 }
 
+const message_subject *message_subject_of(const message *msg) {
+    switch (msg->kind) {
+#define X(upper, lower) \
+    case MESSAGE_##upper: return &msg->u.lower.subject;
+        WIRE_SUBJECT_MESSAGES(X)
+#undef X
+    default: return NULL;
+    }
+}
+
+bool message_ballot_of(const message *msg, message_ballot *ballot) {
+    switch (msg->kind) {
+#define X(upper, lower)                                                                                    \
+    case MESSAGE_##upper:                                                                                  \
+        *ballot = (message_ballot){msg->u.lower.to, msg->u.lower.from, msg->u.lower.term};                 \
+        return true;
+        WIRE_VOTER_MESSAGES(X)
+#undef X
+    default: return false;
+    }
+}
+
 size_t message_body_bytes(uint8_t kind) {
     static const uint16_t bytes[MESSAGE_KINDS] = {
 #define X(upper, lower) [MESSAGE_##upper] = sizeof(message_##lower),
@@ -427,7 +461,8 @@ bool message_has_payload(const message *msg) {
     case MESSAGE_FORWARD: return msg->u.forward.parcel.pieces == 0;
     case MESSAGE_BACKWARD: return msg->u.backward.parcel.pieces == 0;
     case MESSAGE_DATA: return msg->u.data.get.by == 0;
-    default: return msg->kind == MESSAGE_CARRY;
+    case MESSAGE_CARRY: case MESSAGE_CARRY_CHUNKS: return true;
+    default: return false;
     }
 }
 
@@ -441,15 +476,20 @@ const char *message_kind_name(uint8_t kind) {
     }
 }
 
+const char *get_refusal_name(uint8_t reason) {
+    switch (reason) {
+    case GET_MISSING: return "MISSING";
+    case GET_LATER: return "LATER";
+    default: return "UNKNOWN";
+    }
+}
+
 const char *deny_reason_name(uint8_t reason) {
     switch (reason) {
     case DENY_FULL: return "FULL";
-    case DENY_NO_PEER: return "NO_PEER";
     case DENY_STALE: return "STALE";
     case DENY_VERSION: return "VERSION";
     case DENY_MISSING: return "MISSING";
-    case DENY_EVICTED: return "EVICTED";
-    case DENY_LEAVING: return "LEAVING";
     case DENY_CLOSED: return "CLOSED";
     default: return "UNKNOWN";
     }

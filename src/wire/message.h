@@ -15,13 +15,25 @@ typedef uint64_t member_id;
 
 #define WIRE_MESSAGES(X)                                                                                       \
     X(FORWARD, forward) X(BACKWARD, backward) X(ACCEPT, accept) X(COMPLETE, complete) X(DENY, deny)            \
-    X(TRACE, trace) X(CANCEL, cancel) X(SUSPECT, suspect) X(PROBE, probe) X(STATUS, status) X(RESUME, resume)  \
+    X(DENY_COMMIT, deny_commit) X(DENY_RESUME, deny_resume) X(DENY_GET, deny_get) X(NO_PEER, no_peer)         \
+    X(EVICTED, evicted) X(TRACE, trace) X(CANCEL, cancel) X(SUSPECT, suspect) X(PROBE, probe) X(STATUS, status) X(RESUME, resume)  \
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
-    X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
+    X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) X(DISMISS, dismiss) \
     X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings) X(LINES, lines) X(SOUND, sound) X(SOUNDED, sounded) \
-    X(CARRY, carry) X(UNCARRIED, uncarried) \
+    X(CARRY, carry) X(CARRY_CHUNKS, carry_chunks) X(UNCARRIED, uncarried) X(UNCARRIED_CHUNKS, uncarried_chunks) \
     X(VOTE, vote) X(VOTED, voted) X(APPEND, append) X(APPENDED, appended) X(HAND_OVER, hand_over) X(LEADER, leader)
+
+// Kinds about one microbatch that have no tensor. Their bodies have a `subject`.
+#define WIRE_SUBJECT_MESSAGES(X)                                                                               \
+    X(ACCEPT, accept) X(COMPLETE, complete) X(DENY, deny) X(DENY_COMMIT, deny_commit)                          \
+    X(DENY_RESUME, deny_resume) X(NO_PEER, no_peer) X(EVICTED, evicted) X(TRACE, trace) X(CANCEL, cancel)      \
+    X(PROBE, probe) X(STATUS, status) X(RESUME, resume) X(COMMIT, commit) X(COUNTED, counted)                  \
+    X(SETTLED, settled)
+
+// Kinds between voters. Their bodies have the log stores `to` and `from`, and the `term`.
+#define WIRE_VOTER_MESSAGES(X) \
+    X(VOTE, vote) X(VOTED, voted) X(APPEND, append) X(APPENDED, appended) X(HAND_OVER, hand_over)
 
 typedef enum message_kind {
     MESSAGE_NONE,
@@ -31,16 +43,15 @@ typedef enum message_kind {
     MESSAGE_KINDS
 } message_kind;
 
-typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMMIT, PHASE_RESUME, PHASE_GET, PHASE_COUNT } message_phase;
+// The tensor of a microbatch that a message is about: x on its way forward, or dy on its way back.
+typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT } message_phase;
 
+// Why a tensor or a COMMIT is refused.
 typedef enum deny_reason {
-    DENY_FULL,     // no free slot; a CAN TAKE follows when one is free
-    DENY_NO_PEER,  // the next stage has no member
-    DENY_STALE,    // a newer ownership epoch or revision was seen
-    DENY_VERSION,  // the receiver's state is not at version t
-    DENY_MISSING,  // the receiver does not hold the requested data
-    DENY_EVICTED,  // its slot was reassigned to a repair
-    DENY_LEAVING,
+    DENY_FULL,     // a forward: no free slot; a CAN TAKE follows when one is free
+    DENY_STALE,    // it is of no use any more; a COMMIT: a newer ownership epoch was seen
+    DENY_VERSION,  // a tensor: the state of the refusing member is not at version t
+    DENY_MISSING,  // a gradient or COMMIT: the refusing member does not hold the microbatch
     DENY_CLOSED,   // the iteration's contribution set is closed
     DENY_REASONS
 } deny_reason;
@@ -119,14 +130,36 @@ typedef struct message_complete {
     uint64_t compute_ns;
 } message_complete;
 
+// Refuses the x of a FORWARD or the dy of a BACKWARD. Sent to the member that sent the tensor.
 typedef struct message_deny {
-    message_subject subject;  // PHASE_GET: m is the get_what, owner_term the first chunk
+    message_subject subject;
     uint8_t phase;
-    uint8_t reason;
-    // PHASE_COMMIT: revision of the refused COMMIT; PHASE_GET with DENY_FULL: milliseconds until
-    // the next attempt
-    uint64_t rev;
+    uint8_t reason;  // deny_reason
 } message_deny;
+
+// Refuses a COMMIT. Sent to the owner that ordered it.
+typedef struct message_deny_commit {
+    message_subject subject;
+    uint8_t reason;  // deny_reason; after DENY_MISSING the member refuses every COMMIT up to `rev`
+    uint32_t rev;    // revision of the refused COMMIT
+} message_deny_commit;
+
+// Refuses a RESUME: the member has no tensor to resend. Sent to the owner; promises nothing about
+// COMMITs.
+typedef struct message_deny_resume {
+    message_subject subject;
+} message_deny_resume;
+
+// Hands an accepted microbatch back to the member that sent its x: the next stage has no member
+// here. The sender of this message has freed its slot.
+typedef struct message_no_peer {
+    message_subject subject;
+} message_no_peer;
+
+// Tells the owner that an uncommitted microbatch lost its slot to a repair.
+typedef struct message_evicted {
+    message_subject subject;
+} message_evicted;
 
 typedef struct message_trace {
     message_subject subject;
@@ -249,16 +282,24 @@ typedef enum get_what {
     GET_KINDS
 } get_what;
 
+typedef enum get_refusal {
+    GET_MISSING,  // the asked member cannot serve these chunks
+    GET_LATER,    // it can, but its queue is full or its upload rate is used up
+    GET_REFUSALS
+} get_refusal;
+
+// Requests the chunks [first, first + count) of one stage. A field that its kind does not use is
+// zero and is not encoded.
 typedef struct message_get {
-    uint8_t what;
+    uint8_t what;          // get_what
     uint16_t stage;
-    uint64_t term, round;  // GET_PART, and GET_RESULT in fast mode
-    uint64_t version;      // for sums and results: the iteration
     uint32_t first, count;
-    // of the part's contribution set; for results the log index of the CLOSE that was summed
-    uint64_t digest;
-    member_id by;          // allowed forwarder of the answer, a part or a result; 0: none
-    uint32_t serial;       // identifies that forwarded answer among those of the requester
+    uint64_t version;      // of the state; of a sum or result: the state from which it was computed
+    uint64_t set_digest;   // GET_PART: of the part's contribution set
+    uint64_t close_index;  // GET_RESULT: log index of the CLOSE that was summed
+    uint64_t round;        // GET_PART, GET_RESULT: the aggregation attempt
+    member_id by;          // GET_PART, GET_RESULT: allowed forwarder of the answer; 0: none
+    uint32_t serial;       // with `by`: identifies the forwarded answer among those of the requester
 } message_get;
 
 // The answer. Its payload are the bytes. If get.by is not 0, the bytes travel through that
@@ -267,6 +308,15 @@ typedef struct message_data {
     message_get get;
     uint64_t hash;
 } message_data;
+
+// Refuses a GET, which is named by its kind, stage and first chunk.
+typedef struct message_deny_get {
+    uint8_t what;  // get_what
+    uint16_t stage;
+    uint32_t first;
+    uint8_t reason;    // get_refusal
+    uint32_t wait_ms;  // GET_LATER: milliseconds until the next attempt, at least 1; else 0
+} message_deny_get;
 
 typedef struct message_heartbeat {
     uint64_t ready;     // 1 + the version of its complete state, 0: still fetching
@@ -470,7 +520,7 @@ typedef struct message_join {
 
 // Why the leader refuses a joiner.
 typedef enum join_refusal {
-    REFUSAL_NONE,         // the run is over
+    REFUSAL_NONE,         // it is not refused: the run is over, or it has left
     REFUSAL_NO_TEXT,      // private data, and the joiner has no text
     REFUSAL_TAKEN,        // the requested data shard belongs to another peer
     REFUSAL_NO_SHARE,     // all data shards are taken, or there is none of that number
@@ -480,11 +530,16 @@ typedef enum join_refusal {
     REFUSALS
 } join_refusal;
 
+// The sender asks the leader to remove it.
 typedef struct message_leave {
-    uint8_t reason;
-    uint8_t refusal;   // join_refusal, when dismissed
-    bool dismissed;  // sent by the leader: the receiver's membership is over. Else the sender asks to leave
+    uint8_t reason;  // expel_reason
 } message_leave;
+
+// The leader ends the receiver's membership, or its wish for one: the run is over, or the receiver
+// left or cannot be admitted.
+typedef struct message_dismiss {
+    uint8_t refusal;  // join_refusal
+} message_dismiss;
 
 // Inventory request of a new owner to every live member: which of its microbatches do you hold? A
 // member answers once it has applied the log up to `owner_term`, and from then on refuses orders of
@@ -526,21 +581,35 @@ typedef struct message_sounded {
     uint64_t ns;
 } message_sounded;
 
-// A forwarded transfer. Payload: piece `index` of a tensor from `origin` to `to`, which was
-// announced by FORWARD or BACKWARD; or all chunks of a reduction that `to` requested by GET.
+// A piece of a forwarded tensor. Payload: piece `index` of `count`, from `origin` to `to`. FORWARD or
+// BACKWARD of the origin announced it, as parcel `serial`.
 typedef struct message_carry {
     member_id origin, to;
     uint32_t serial;
-    uint16_t index, count;  // index < count; chunks travel in one piece
-    uint8_t what;           // get_what, for chunks
-    uint16_t stage, blocks; // `blocks` chunks of this stage; 0 blocks: a tensor
+    uint16_t index, count;  // index < count
 } message_carry;
 
-// A forwarded transfer failed or arrived incomplete. Sent to the origin of a tensor, or to the
-// requester of chunks, which then uses the direct link.
+// Forwarded chunks of a reduction. Payload: all chunks that `to` requested from `origin` by the GET
+// with this `serial`.
+typedef struct message_carry_chunks {
+    member_id origin, to;
+    uint32_t serial;
+    uint8_t what;  // GET_PART or GET_RESULT
+    uint16_t stage;
+    uint16_t count;  // chunks, 1 to WIRE_MAX_CARRIED_BLOCKS
+} message_carry_chunks;
+
+// A forwarded tensor was not passed on or arrived incomplete. Sent to its origin, which then uses
+// the direct link.
 typedef struct message_uncarried {
     uint32_t serial;
 } message_uncarried;
+
+// Forwarded chunks were not passed on. Sent to their requester, which then asks without a
+// forwarder.
+typedef struct message_uncarried_chunks {
+    uint32_t serial;
+} message_uncarried_chunks;
 
 // The kinds of a ROUTE's parts (src/routing/core/router.h explains them). Fields that a kind does
 // not use are zero.
@@ -634,25 +703,25 @@ typedef struct message_view {
     message_card card[WIRE_MAX_VIEW_CARDS];
 } message_view;
 
-// Messages between voters (src/peer/raft.h). `to` and `from` identify the durable logs of receiver
+// Messages between voters (src/raft/raft.h). `to` and `from` identify the durable logs of receiver
 // and sender, because a peer that lost its log must not answer for it.
 typedef struct message_vote {
     uint64_t to, from, term;
-    bool trial;      // PreVote: the answer binds nothing
+    bool pre_vote;   // PreVote: the answer binds nothing
     bool hand_over;  // leadership transfer: the old leader asked for this election
     uint64_t last_index, last_term;
 } message_vote;
 
 typedef struct message_voted {
     uint64_t to, from, term;
-    bool trial, granted;
+    bool pre_vote, granted;
 } message_voted;
 
 typedef struct message_append {
     uint64_t to, from, term;
     uint64_t previous, previous_term;
     uint64_t committed;
-    uint64_t patience_ns;  // election timeout: without a message for this long, the leader is suspected
+    uint64_t election_timeout_ns;  // without a message for this long, the leader is suspected
     uint64_t clock_ns;     // of the sender; the answer returns it
     bool has_entry;
     log_entry entry;       // LOG_BASE: the sender compacted the entries up to it
@@ -661,8 +730,9 @@ typedef struct message_append {
 typedef struct message_appended {
     uint64_t to, from, term;
     bool accepted;
-    uint64_t match;     // accepted: the log matches up to here; refused: it may match up to here
-    uint64_t previous;  // refused: `previous` of the APPEND
+    uint64_t match;     // accepted: the log matches up to here, durably; else 0
+    uint64_t previous;  // refused: `previous` of the APPEND; else 0
+    uint64_t hint;      // refused: the log may match up to here; else 0
     uint64_t clock_ns;
 } message_appended;
 
@@ -701,6 +771,7 @@ static inline uint64_t message_piece_bytes(uint64_t bytes, uint16_t index, uint1
 // The name of a kind in messages for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
+const char *get_refusal_name(uint8_t reason);
 const char *route_kind_name(uint8_t kind);
 const char *gossip_kind_name(uint8_t kind);
 // True if a part with these words can be encoded.
@@ -722,9 +793,20 @@ bool message_decode(const uint8_t *bytes, size_t count, message *msg);
 size_t log_entry_encode(const log_entry *entry, uint8_t *bytes, size_t capacity);
 bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
 
+// The microbatch of a WIRE_SUBJECT_MESSAGES kind; NULL: the message has another kind.
+const message_subject *message_subject_of(const message *msg);
+
+// Whose log stores a message between voters connects, and in which term.
+typedef struct message_ballot {
+    uint64_t to, from, term;
+} message_ballot;
+
+// False: the message has no WIRE_VOTER_MESSAGES kind.
+bool message_ballot_of(const message *msg, message_ballot *ballot);
+
 // Size of a kind's body in `u`; 0: unknown kind.
 size_t message_body_bytes(uint8_t kind);
-// CARRY always has a payload; DATA, FORWARD and BACKWARD have one unless a forwarder carries it.
+// CARRY and CARRY CHUNKS always have a payload; DATA, FORWARD and BACKWARD have one unless a forwarder carries it.
 bool message_has_payload(const message *msg);
 
 #endif

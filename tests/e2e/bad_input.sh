@@ -15,7 +15,7 @@ expect 2 "--threads: 'two' is not a whole number" "$BRAID" train --threads two x
 expect 2 "--threads needs a value" "$BRAID" train --threads
 expect 2 "RUN.yaml is missing" "$BRAID" train --solo
 expect 2 "BRAID_THREADS: 0 is too small" env BRAID_THREADS=0 "$BRAID" train --solo x.yaml
-expect 2 "say --solo" "$BRAID" train x.yaml
+expect 2 "add --solo" "$BRAID" train x.yaml
 
 # the configuration file: one for all verbs; its keys are the flags of any verb
 all_flags() {
@@ -31,7 +31,7 @@ all_flags() {
 all_flags | sed 's/$/: 1/' >all.yaml
 [ "$(wc -l <all.yaml)" -gt 30 ] || { echo "FAILED: few flags in --help"; failures=$((failures + 1)); }
 grep -vx -e 'out: 1' -e 'force: 1' all.yaml >others.yaml
-expect 0 "Its id:" "$BRAID" keygen --config others.yaml --out configured.key
+expect 0 "The peer's id:" "$BRAID" keygen --config others.yaml --out configured.key
 echo "thread: 4" >slip.yaml
 expect 2 "slip.yaml:1:1: unknown key 'thread'; did you mean 'threads'?" "$BRAID" keygen --config slip.yaml --out other.key
 
@@ -49,7 +49,7 @@ mistake "bad.yaml:4:1: unknown key 'modle'; did you mean 'model'?" 's/^model:/mo
 mistake "bad.yaml:5:3: model.dim is missing" '/dim:/d'
 mistake "bad.yaml:6:8: model.dim must be a whole number, not 'wide'" 's/dim: 32/dim: wide/'
 mistake "bad.yaml:14:15: train.iterations must be a whole number, not '4.5'" 's/iterations: 4/iterations: 4.5/'
-mistake "bad.yaml:3:9: stages add up to 3 blocks but model.layers is 2: make the list add up" 's/stages: .*/stages: [0, 1, 2]/'
+mistake "bad.yaml:3:9: stages add up to 3 blocks but model.layers is 2: make the two equal" 's/stages: .*/stages: [0, 1, 2]/'
 mistake "bad.yaml:8:10: model.heads must be from 1 to" 's/heads: 2/heads: 0/'
 mistake "bad.yaml:5:9: model:" 's/heads: 2/heads: 3/'
 mistake "bad.yaml:11:9: data.text: cannot use" 's/words.txt/nowhere.txt/'
@@ -119,7 +119,7 @@ expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --
 write_run endless.yaml 's/iterations: 4/iterations: 100000/'
 touch plain
 expect 1 "cannot open the directory 'plain' for checkpoints: Not a directory; choose another" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --save plain
-expect 1 "cannot make the directory 'no/where' for checkpoints: No such file or directory; make the folder" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --save no/where
+expect 1 "cannot make the directory 'no/where' for checkpoints: No such file or directory; create its parent directory" timeout "$(scaled 8)" "$BRAID" train --solo endless.yaml --save no/where
 for where in plain no/where; do
     write_run unsaved.yaml 's/iterations: 4/iterations: 100000/' 's|slots: 4|slots: 4\n  data_peers: 2|' "\$a checkpoint: {dir: $where}"
     expect 1 "/$where' for checkpoints:" timeout "$(scaled 8)" "$BRAID" up unsaved.yaml --relays 2
@@ -128,7 +128,7 @@ done
 # sampling and keys
 expect 2 "--top-p: 2 is too large: at most 1" "$BRAID" generate saved --top-p 2
 expect 2 "--temperature: -1 is too small: at least 0" "$BRAID" generate saved --temperature=-1
-expect 2 "CHECKPOINT is missing" "$BRAID" generate
+expect 2 "MODEL is missing" "$BRAID" generate
 expect 0 "the" "$BRAID" generate saved --prompt the --tokens 5 --int8
 expect 0 "int8 " "$BRAID" bench generate saved --text run.yaml --bytes 50
 expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 --json
@@ -140,15 +140,15 @@ expect 2 "--kill relay9@iteration:2: there is no relay9: the relays are relay1 t
 expect 2 "--kill any@iteration:2: each stage has one relay" "$BRAID" up run.yaml --relays 2 --kill any@iteration:2
 expect 2 "--kill data2@iteration:2: the run has one data peer" "$BRAID" up run.yaml --relays 2 --kill data2@iteration:2
 write_run pair.yaml 's|slots: 4|slots: 4\n  data_peers: 2|'
-expect 2 "--kill data5@iteration:2: there is no data5: the data peers are data1, who leads at first, to data2" "$BRAID" up pair.yaml --relays 2 --kill data5@iteration:2
+expect 2 "--kill data5@iteration:2: there is no data5: the data peers are data1 (the first leader) to data2" "$BRAID" up pair.yaml --relays 2 --kill data5@iteration:2
 expect 2 "--kill data1@iteration:2: data1 has the only vote" "$BRAID" up pair.yaml --relays 2 --voters 1 --kill data1@iteration:2
-expect 2 "--kill any@iteration:4: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --kill any@iteration:4
+expect 2 "--kill any@iteration:4: the run ends after iteration 4" "$BRAID" up run.yaml --relays 2 --kill any@iteration:4
 expect 2 "cannot listen on \"127.0.0.1:99999\": its port, 99999, is more than 65535" "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:99999
-expect 2 "--late 2@iteration:99: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --late 2@iteration:99
-expect 2 "say which text" "$BRAID" bench generate saved
+expect 2 "--late 2@iteration:99: the run ends after iteration 4" "$BRAID" up run.yaml --relays 2 --late 2@iteration:99
+expect 2 "--text FILE is missing" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 2 "--cell is hom0" "$BRAID_BENCH" t3 --cell hom5
-expect 2 "--cell: nothing is named; write what, or leave it out" "$BRAID_BENCH" t2 --cell ''
+expect 2 "--cell: the value is empty; give one, or leave the flag out" "$BRAID_BENCH" t2 --cell ''
 
 # the experiments are in another program
 expect 2 "braid bench: f7 moved to the program braid-bench: run 'braid-bench f7' with the same flags" "$BRAID" bench f7 --seeds 1
@@ -183,7 +183,7 @@ for file in new.svg old.svg; do timeout 1 "$BRAID_BENCH" f7 --seeds 100000 --tes
 [ "$(cat old.svg)" = "as it was" ] && [ ! -e new.svg ] || { echo "FAILED: a run that did not end has written figures"; failures=$((failures + 1)); }
 expect 0 "F7 test 1" "$BRAID_BENCH" f7 --seeds 1 --tests 1 --plot old.svg
 grep -q "</svg>" old.svg || { echo "FAILED: no figure was written"; failures=$((failures + 1)); }
-expect 0 "Its id:" "$BRAID" keygen --out peer.key
+expect 0 "The peer's id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
 expect 1 "peer.key exists" "$BRAID" keygen --out peer.key
 expect 1 "No such file or directory" "$BRAID" keygen --out nowhere/peer.key

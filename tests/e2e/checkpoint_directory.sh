@@ -11,7 +11,7 @@ entries() { check [ "$(cd "$1" && echo *)" = "$2" ]; }
 # the same command again
 expect 0 "weights " "$BRAID" train --solo run.yaml
 entries ck "latest step-000004 step-000006"
-again="ck' holds iteration 6 of this run: --resume"
+again="ck' has iteration 6 of this run: --resume"
 expect 1 "$again" timeout "$(scaled 8)" "$BRAID" train --solo run.yaml
 expect 1 "$again" timeout "$(scaled 8)" "$BRAID" train --solo run.yaml --iterations 3
 expect 1 "$again" timeout "$(scaled 8)" "$BRAID" up run.yaml --relays 2
@@ -20,7 +20,7 @@ check [ ! -e fresh.log ]
 entries ck "latest step-000004 step-000006"
 
 # a run that is complete
-nothing="nothing to do: iteration 6 of 6 is done; a larger train.iterations prolongs the run"
+nothing="nothing to do: iteration 6 of 6 is done; a larger train.iterations extends the run"
 for verb in "train --solo run.yaml" "up run.yaml --relays 2" "node --lead --run run.yaml --listen 127.0.0.1:0"; do
     # shellcheck disable=SC2086
     expect 0 "$nothing" timeout "$(scaled 8)" "$BRAID" $verb --resume ck
@@ -61,10 +61,10 @@ write_run longer.yaml 's/iterations: 4/iterations: 8/'
 expect 0 "its moments begin at zero" "$BRAID" train --solo longer.yaml --resume weights
 
 # anew: nothing is lost
-expect 0 "2 checkpoints of before lie in '" "$BRAID" train --solo run.yaml --anew
+expect 0 "2 newer checkpoints were moved to '" "$BRAID" train --solo run.yaml --anew
 entries ck "latest set-aside-1 step-000004 step-000006"
 entries ck/set-aside-1 "latest step-000004 step-000006"
-expect 0 "2 checkpoints of before lie in '" timeout "$(scaled 20)" "$BRAID" up run.yaml --relays 2 --anew
+expect 0 "2 newer checkpoints were moved to '" timeout "$(scaled 20)" "$BRAID" up run.yaml --relays 2 --anew
 entries ck "latest set-aside-1 set-aside-2 step-000004 step-000006"
 
 # two runs at once; the lock ends with its process

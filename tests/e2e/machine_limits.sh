@@ -53,7 +53,7 @@ for _ in $(seq 11); do
     timeout "$(scaled 60)" "$BRAID" node --join "$ticket" >>relays 2>&1 &
     relays+=($!)
 done
-told 'as many as open files allow'
+told 'the limit on open files'
 told '"iteration":3'
 kill -INT "$leader"
 status=0
@@ -63,7 +63,7 @@ for relay in "${relays[@]}"; do
 done
 wait
 is "the leader's code" "$status" 0
-is "notes of full links" "$(grep -c 'as many as open files allow' leader)" 1
+is "notes of full links" "$(grep -c 'the limit on open files' leader)" 1
 [ -d saved/latest ] || { echo "FAILED: nothing saved" && failures=$((failures + 1)); }
 
 # --- a system with few threads: fewer threads compute, or a sentence; never a crash
@@ -84,8 +84,8 @@ with_threads() { MOST=$1 LD_PRELOAD=$PWD/few.so timeout "$(scaled 60)" "$BRAID" 
 if ! nm -D "$BRAID" 2>/dev/null | grep -q '__[at]san' && "${CC:-cc}" -shared -fPIC -o few.so few.c -ldl 2>/dev/null; then
     expect 0 "the system gives 1 of 8 compute threads: this process computes with 1" with_threads 0 train --solo run.yaml --threads 8
     expect 0 "the system gives 4 of 8 compute threads" with_threads 3 train --solo run.yaml --threads 8
-    expect 1 "the system gives no thread to write the log with" with_threads 0 up run.yaml --relays 2
-    expect 1 "the system gives no thread to compute on" with_threads 1 up run.yaml --relays 2
+    expect 1 "cannot start the thread that writes the log" with_threads 0 up run.yaml --relays 2
+    expect 1 "cannot start a compute thread" with_threads 1 up run.yaml --relays 2
     expect 0 "the system gives 1 of 4 compute threads" with_threads 2 up run.yaml --relays 2 --threads 4
 fi
 

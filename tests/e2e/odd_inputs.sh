@@ -71,7 +71,7 @@ by_redirection() { solo /dev/stdin <run.yaml; }
 by_substitution() { solo <(cat run.yaml); }
 swarm_by_pipe() { cat run.yaml | timeout "$(scaled 60)" "$BRAID" up /dev/stdin --relays 2; }
 for how in by_pipe by_redirection by_substitution swarm_by_pipe; do expect 0 "weights " $how; done
-expect 2 "--measure writes where the run's description lies" timeout "$(scaled 60)" "$BRAID" up <(cat run.yaml) --relays 2 --measure figures.yaml
+expect 2 "--measure writes the path of the run's description" timeout "$(scaled 60)" "$BRAID" up <(cat run.yaml) --relays 2 --measure figures.yaml
 
 # --- a temporary directory that is not there: keys of data peers with private data go into it
 write_run private.yaml 's/text: words.txt/text: [words.txt, plain.txt]\n  private: 2/'

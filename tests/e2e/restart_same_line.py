@@ -128,7 +128,7 @@ def a_log_that_lacks_its_end(directory, seed):
     services.lead = Braid(*services.lead_line)
     for peer in services.peers:
         code = peer.finish(20)
-        expect(code == 1 and "has begun it anew" in "".join(peer.complaints), f"{peer.process.args} ended with {code}: {peer.complaints}")
+        expect(code == 1 and "has started a new one" in "".join(peer.complaints), f"{peer.process.args} ended with {code}: {peer.complaints}")
     services.join()
     expect_begins_after(services.lead, done)
     services.stop(done + 1)
@@ -141,7 +141,7 @@ def a_peer_without_a_leader(directory, seed):
     for peer in (*services.peers, services.lead):
         peer.stop()
     unled = Braid(*services.data_line)
-    unled.wait_for("note", text="the run goes on as the log")
+    unled.wait_for("note", text="continuing from the log")
     unled.process.send_signal(signal.SIGTERM)
     code = unled.finish(10)
     expect(code == 0, f"a data peer without a leader ended with {code}: {unled.complaints}")

@@ -69,7 +69,7 @@ def nothing_is_saved(directory, seed):
     relay.process.terminate()
     expect(relay.finish(30) == 1, "a limit that is reached is a failure")
     why = "".join(relay.complaints)
-    expect("not ended within 2 s" in why and "state of stage 1" in why, f"it says {why}")
+    expect("did not end within 2 s" in why and "state of stage 1" in why, f"it says {why}")
     lead.process.send_signal(signal.SIGUSR1)
     lead.wait_for("note", text="no checkpoint.dir")
     lead.stop()

@@ -110,7 +110,7 @@ def second_request(directory):
         time.sleep(1)  # reaches the first iteration, which takes some 10 s
         first = time.monotonic()
         braid.process.terminate()
-        braid.wait_for("note", text="once more to end at once")
+        braid.wait_for("note", text="repeat the signal to end at once")
         time.sleep(0.5)
         braid.process.terminate()
         second = time.monotonic()

@@ -68,9 +68,9 @@ def main():
         key = os.path.join(directory, "twin.key")
         twin = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key)
         twin.wait_for("joined")
-        expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key], "twin.key is in use: another process")
-        told = [event["text"] for event in leader.of("note") if "turned away" in event["text"]]
-        expect(5 < len(told) <= 12 and "more of them are only counted" in " ".join(told), f"{len(told)} lines about visitors: {told[:3]}")
+        expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key], "twin.key is in use by another process")
+        told = [event["text"] for event in leader.of("note") if "refused " in event["text"]]
+        expect(5 < len(told) <= 12 and "further refusals are only counted" in " ".join(told), f"{len(told)} lines about visitors: {told[:3]}")
         for visitor in silent:
             visitor.close()
 

@@ -21,7 +21,7 @@ def main():
         data = {event["peer"] for event in one.of("joined") if event["role"] == "data"} - {event["peer"] for event in one.of("killed")}
         leaders = [event["peer"] for event in one.of("leader")]
         expect(leaders and leaders[-1] in data, f"no data peer leads, but {leaders}")
-        expect(all(a != b for a, b in zip(leaders, leaders[1:])), f"told twice who leads now: {leaders}")
+        expect(all(a != b for a, b in zip(leaders, leaders[1:])), f"told twice of a leader: {leaders}")
         expect_each_iteration_once(one, done)
         told = [(event["gone"], event["member"]) for event in one.of("takeover")]
         expect(told and len(set(told)) == len(told), f"who takes over from whom is not told once: {one.of('takeover')}")

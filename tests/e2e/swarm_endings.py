@@ -72,8 +72,8 @@ def main():
         swarm, processes = running(three)
         for who in "leader", "data2":  # two of three voters, or of four while data3 replaces a relay that was admitted before it
             os.kill(processes[who], signal.SIGKILL)
-        expect_ended(swarm, "nobody can lead the run any more: 2 of the ")
-        kept = [count for count in (3, 4) if f": 2 of the {count} peers that kept its log are dead, and more than half must live" in "".join(swarm.complaints)]
+        expect_ended(swarm, "the run can have no leader any more: 2 of its ")
+        kept = [count for count in (3, 4) if f": 2 of its {count} voters are dead, and more than half must be alive" in "".join(swarm.complaints)]
         expect(len(kept) == 1, f"it says {''.join(swarm.complaints)}")
 
         orders = "relay1@iteration:1/transfer", "relay1@iteration:2", "any@iteration:99999"
@@ -82,10 +82,10 @@ def main():
         swarm.wait_for_iterations(3)
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
-        why = "relay1 was told to die there, and had not come to it when the run was over", "who might have died was about to die on another order", "the run was over first"
-        told = [event["text"] for event in swarm.of("note") if "come about" in event["text"]]
-        wanted = [f"--kill {order} did not come about: {words}" for order, words in zip(orders, why)]
-        expect(told == wanted, f"of orders that did not come about it says {told}")
+        why = "relay1 was ordered to die there, and had not reached that point when the run ended", "every candidate was about to die by another order", "the run ended first"
+        told = [event["text"] for event in swarm.of("note") if "carried out" in event["text"]]
+        wanted = [f"--kill {order} was not carried out: {words}" for order, words in zip(orders, why)]
+        expect(told == wanted, f"of orders that were not carried out it says {told}")
 
         swarm, _ = running(run)
         swarm.process.kill()

@@ -64,9 +64,9 @@ def stage_is_lost(place):
             swarm.wait_until(lambda known=len(relays): len([1 for event in swarm.of("spawned") if event["role"].startswith("relay")]) > known, "another relay")
     began = time.monotonic()
     swarm.process.terminate()
-    end = expect_failed(swarm, "stage 1 had no peer left", "Go on from", "(--resume)")
+    end = expect_failed(swarm, "stage 1 had no peer left", "Resume from", "(--resume)")
     print(f"ended {time.monotonic() - began:.1f} s after SIGTERM: {end['text']}")
-    expect(any("SIGKILL), most likely the kernel" in event["text"] for event in swarm.of("note")), "the cause is not named")
+    expect(any("SIGKILL), most likely by the kernel" in event["text"] for event in swarm.of("note")), "the cause is not named")
 
 
 def no_peer_fits(place):

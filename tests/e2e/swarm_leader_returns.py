@@ -49,7 +49,7 @@ def main():
 
         lead = Braid("node", *line)
         relays = relays_join(lead.wait_for("ready")["ticket"])
-        expect("goes on, after iteration" in lead.wait_for("note")["text"], "it is not said that the run goes on")
+        expect("continuing the run of the log" in lead.wait_for("note")["text"], "it is not said that the run goes on")
         ended, weights = lead.end()
         alone = solo(run_with_checkpoints(directory, seed, "solo"), ended)
         expect(weights == alone, f"{ended} iterations: weights {weights}, solo {alone}")
@@ -59,7 +59,7 @@ def main():
 
         saved = os.path.join(directory, "saved-swarm")
         os.rename(saved, saved + ".elsewhere")
-        refused(f"its weights are no more in {saved}; put them back, or begin the run again with --anew", *line)
+        refused(f"its weights are not in {saved} any more; restore them, or start the run again with --anew", *line)
         os.rename(saved + ".elsewhere", saved)
         refused("is complete", *line)
         refused("--identity", *line, "--identity", os.path.join(directory, "other.key"))

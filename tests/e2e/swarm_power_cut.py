@@ -63,9 +63,9 @@ def begin_anew(directory, seed):
     swarm.peers[1].wait_for("iteration", iteration=3)
     swarm.cut()
     alone = swarm.start(1)
-    alone.wait_for("note", text="goes on as the log")
+    alone.wait_for("note", text="continuing from the log")
     lead = swarm.start(0, "--anew")
-    expect(alone.finish() != 0 and any("start this peer again" in line for line in alone.complaints), f"not told that the run was begun anew: {alone.complaints}")
+    expect(alone.finish() != 0 and any("restart this peer" in line for line in alone.complaints), f"not told that the run was begun anew: {alone.complaints}")
     for number in range(1, 5):
         swarm.start(number)
     lead.wait_for("iteration", iteration=1)

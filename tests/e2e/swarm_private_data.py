@@ -66,7 +66,7 @@ def main():
         done = len(lead.of("iteration"))
 
         stranger = node("--data", "--share", "3", "--run", runs[2], "--identity", os.path.join(directory, "key4"), "--join", ticket)
-        expect("is another peer's" in stranger.wait_for("refused")["text"], "who claims another's share is not told so")
+        expect("belongs to another peer" in stranger.wait_for("refused")["text"], "who claims another's share is not told so")
         stranger.finish()
         other = data(3, 1, "--data", "--join", ticket)
         expect("another text" in other.wait_for("refused")["text"], "who comes back with another text is not told so")

@@ -14,10 +14,10 @@ with="$(echo x | "$BRAID" tokenize "$model" --ids)" without="$(echo x | "$BRAID"
 [ "$with" = "0 $without 0" ] || { echo "FAILED: '$with' is not '$without' with its ends"; failures=$((failures + 1)); }
 
 expect 2 "is missing" "$BRAID" tokenize
-expect 2 "say what to print" "$BRAID" tokenize made
+expect 2 "nothing to do; give --ids" "$BRAID" tokenize made
 expect 2 "at most one FILE" "$BRAID" tokenize made text text --ids
 expect 2 "--train needs --out" "$BRAID" tokenize --train text
 expect 1 "cannot open nowhere" "$BRAID" tokenize nowhere --ids
 expect 1 "cannot open nothing" "$BRAID" tokenize made nothing --ids
-expect 1 "no JSON object with a 'model'" "$BRAID" tokenize text --ids
+expect 1 "not a JSON object with a 'model'" "$BRAID" tokenize text --ids
 finish

@@ -91,7 +91,7 @@ static void answer_backward(const answers *a, member_id by) {
 static void answer_get(const answers *a, member_id by) {
     const message_get *get = &a->sent->u.get;
     message data = {.kind = MESSAGE_DATA, .u.data = {.get = *get, .hash = 8}};
-    message piece = {.kind = MESSAGE_CARRY, .u.carry = {.origin = by, .to = a->sent->sender, .serial = get->serial, .count = 1, .what = get->what, .stage = get->stage, .blocks = (uint16_t)get->count}};
+    message piece = {.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.origin = by, .to = a->sent->sender, .serial = get->serial, .what = get->what, .stage = get->stage, .count = (uint16_t)get->count}};
     answer(a, by, &data);
     if (get->by != 0) answer(a, get->by, &piece);
 }
@@ -176,6 +176,10 @@ static void answer_sent(const answers *a) {
     case MESSAGE_CARRY:  // every second one is not delivered
         if (sent->u.carry.serial & 2) return;
         reply = (message){.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = sent->u.carry.serial};
+        break;
+    case MESSAGE_CARRY_CHUNKS:
+        if (sent->u.carry_chunks.serial & 2) return;
+        reply = (message){.kind = MESSAGE_UNCARRIED_CHUNKS, .u.uncarried_chunks.serial = sent->u.carry_chunks.serial};
         break;
     case MESSAGE_PROBE:
         reply = (message){.kind = MESSAGE_STATUS,

@@ -223,10 +223,10 @@ static void test_fixture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        FIXTURE("llama-llama3"), FIXTURE("llama-linear"),   FIXTURE("llama-yarn"), FIXTURE("mistral"),
-        FIXTURE("mistral-plain"), FIXTURE("qwen2"),         FIXTURE("qwen3"),      FIXTURE("qwen3-window"),
-        FIXTURE("smollm3"),      FIXTURE("smollm3-window"), FIXTURE("gemma3"),     FIXTURE("gemma2"),
-        FIXTURE("mixtral"),      FIXTURE("qwen3-moe"),      FIXTURE("qwen3-moe-norm"),
+        FIXTURE("llama-llama3"),  FIXTURE("llama-linear"),   FIXTURE("llama-yarn"),     FIXTURE("mistral"),
+        FIXTURE("mistral-plain"), FIXTURE("qwen2"),          FIXTURE("qwen3"),          FIXTURE("qwen3-window"),
+        FIXTURE("smollm3"),       FIXTURE("smollm3-window"), FIXTURE("gemma3"),         FIXTURE("gemma2"),
+        FIXTURE("mixtral"),       FIXTURE("qwen3-moe"),      FIXTURE("qwen3-moe-norm"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void try_other_kernels(swarm_test *t) {
     char named[32], text[17];
     assert_int_equal(kernel_class_of(&t->run.model, false, &here, NULL), BRAID_OK);
     id_hex(here.bytes, 8, text);
-    snprintf(named, sizeof named, "those of class %s", text);
+    snprintf(named, sizeof named, "needs class %s", text);
     assert_int_equal(odd.err, BRAID_STATE);
     assert_non_null(strstr(odd.error.text, "kernels are of class "));
     assert_non_null(strstr(odd.error.text, named));

@@ -230,7 +230,26 @@ static inline void random_deny(wire_random *w, message_deny *b) {
     random_subject(w, &b->subject);
     b->phase = random_below(w, PHASE_COUNT);
     b->reason = random_below(w, DENY_REASONS);
-    b->rev = random_u64(w);
+}
+
+static inline void random_deny_commit(wire_random *w, message_deny_commit *b) {
+    random_subject(w, &b->subject);
+    b->reason = random_below(w, DENY_REASONS);
+    b->rev = random_u32(w);
+}
+
+static inline void random_deny_resume(wire_random *w, message_deny_resume *b) { random_subject(w, &b->subject); }
+
+static inline void random_no_peer(wire_random *w, message_no_peer *b) { random_subject(w, &b->subject); }
+
+static inline void random_evicted(wire_random *w, message_evicted *b) { random_subject(w, &b->subject); }
+
+static inline void random_deny_get(wire_random *w, message_deny_get *b) {
+    b->what = random_below(w, GET_KINDS);
+    b->stage = random_stage(w);
+    b->first = random_u32(w);
+    b->reason = w->full ? GET_LATER : random_below(w, GET_REFUSALS);
+    if (b->reason == GET_LATER) b->wait_ms = w->below > 0 ? 1 + random_u32(w) : random_u32(w);
 }
 
 static inline void random_trace(wire_random *w, message_trace *b) {
@@ -277,13 +296,20 @@ static inline void random_carry(wire_random *w, message_carry *b) {
     b->origin = random_u64(w);
     b->to = random_u64(w);
     b->serial = random_u32(w);
-    b->blocks = random_bool(w) ? 0 : (uint16_t)(1 + rng_below(w->r, WIRE_MAX_CARRIED_BLOCKS));
-    b->count = b->blocks > 0 ? 1 : (uint16_t)(1 + rng_below(w->r, WIRE_MAX_PIECES));
+    b->count = (uint16_t)(1 + rng_below(w->r, WIRE_MAX_PIECES));
     b->index = (uint16_t)rng_below(w->r, b->count);
-    if (b->blocks == 0) return;
+}
+
+static inline void random_carry_chunks(wire_random *w, message_carry_chunks *b) {
+    b->origin = random_u64(w);
+    b->to = random_u64(w);
+    b->serial = random_u32(w);
     b->what = random_bool(w) ? GET_PART : GET_RESULT;
     b->stage = random_stage(w);
+    b->count = (uint16_t)(1 + rng_below(w->r, WIRE_MAX_CARRIED_BLOCKS));
 }
+
+static inline void random_uncarried_chunks(wire_random *w, message_uncarried_chunks *b) { b->serial = random_u32(w); }
 
 static inline void random_uncarried(wire_random *w, message_uncarried *b) { b->serial = random_u32(w); }
 
@@ -391,12 +417,14 @@ static inline void random_state(wire_random *w, message_state *b) {
 
 static inline void random_get(wire_random *w, message_get *b) {
     b->what = random_below(w, GET_KINDS);
-    random_round(w, &b->stage, &b->term, &b->round);
+    b->stage = random_stage(w);
     b->version = random_u64(w);
     random_range(w, &b->first, &b->count);
-    b->digest = random_u64(w);
-    bool sums = b->what == GET_PART || b->what == GET_RESULT;
-    if (!sums || (!w->full && random_bool(w))) return;
+    if (b->what == GET_PART) b->set_digest = random_u64(w);
+    if (b->what == GET_RESULT) b->close_index = random_u64(w);
+    if (b->what != GET_PART && b->what != GET_RESULT) return;
+    b->round = random_u64(w);
+    if (!w->full && random_bool(w)) return;
     b->count = (uint32_t)rng_below(w->r, WIRE_MAX_CARRIED_BLOCKS + 1);
     if (b->first > UINT32_MAX - b->count) b->first = UINT32_MAX - b->count;
     b->by = random_u64(w);
@@ -449,9 +477,9 @@ static inline void random_join(wire_random *w, message_join *b) {
 
 static inline void random_leave(wire_random *w, message_leave *b) {
     b->reason = random_below(w, EXPEL_REASONS);
-    b->refusal = random_below(w, REFUSALS);
-    b->dismissed = random_bool(w);
 }
+
+static inline void random_dismiss(wire_random *w, message_dismiss *b) { b->refusal = random_below(w, REFUSALS); }
 
 static inline void random_ballot(wire_random *w, uint64_t *to, uint64_t *from, uint64_t *term) {
     *to = random_u64(w);
@@ -461,7 +489,7 @@ static inline void random_ballot(wire_random *w, uint64_t *to, uint64_t *from, u
 
 static inline void random_vote(wire_random *w, message_vote *b) {
     random_ballot(w, &b->to, &b->from, &b->term);
-    b->trial = random_bool(w);
+    b->pre_vote = random_bool(w);
     b->hand_over = random_bool(w);
     b->last_index = random_u64(w);
     b->last_term = random_term(w);
@@ -469,7 +497,7 @@ static inline void random_vote(wire_random *w, message_vote *b) {
 
 static inline void random_voted(wire_random *w, message_voted *b) {
     random_ballot(w, &b->to, &b->from, &b->term);
-    b->trial = random_bool(w);
+    b->pre_vote = random_bool(w);
     b->granted = random_bool(w);
 }
 
@@ -478,7 +506,7 @@ static inline void random_append(wire_random *w, message_append *b) {
     b->previous = random_u64(w);
     b->previous_term = random_term(w);
     b->committed = random_u64(w);
-    b->patience_ns = random_u64(w);
+    b->election_timeout_ns = random_u64(w);
     b->clock_ns = random_u64(w);
     b->has_entry = w->full || random_bool(w);
     if (b->has_entry) random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_VOTE - 1)), &b->entry);
@@ -487,9 +515,13 @@ static inline void random_append(wire_random *w, message_append *b) {
 static inline void random_appended(wire_random *w, message_appended *b) {
     random_ballot(w, &b->to, &b->from, &b->term);
     b->accepted = random_bool(w);
-    b->match = random_u64(w);
-    b->previous = random_u64(w);
     b->clock_ns = random_u64(w);
+    if (b->accepted) {
+        b->match = random_u64(w);
+        return;
+    }
+    b->previous = random_u64(w);
+    b->hint = random_u64(w);
 }
 
 static inline void random_hand_over(wire_random *w, message_hand_over *b) { random_ballot(w, &b->to, &b->from, &b->term); }

@@ -96,7 +96,7 @@ static sim_case machine_dies_in_forward(void) { return with_crash(21, (sim_crash
 static sim_case dies_after_accept(void) { return with_crash(22, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_ACCEPT, .skip = 1}); }
 static sim_case dies_between_complete_and_forward(void) { return with_crash(23, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_COMPLETE, .skip = 2}); }
 static sim_case dies_before_next_accept(void) { return with_crash(24, (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_ACCEPT, .skip = 2}); }
-static sim_case dies_after_forwarding(void) { return with_crash(25, (sim_crash){.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_ACCEPT, .skip = 3}); }
+static sim_case dies_after_forwarding(void) { return with_crash(25, (sim_crash){.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_ACCEPT, .skip = 2}); }
 static sim_case dies_in_backward(void) { return with_crash(26, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 2}); }
 static sim_case dies_before_backward_arrives(void) { return with_crash(27, (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD, .machine = true}); }
 static sim_case dies_after_sending_gradient(void) { return with_crash(28, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1}); }

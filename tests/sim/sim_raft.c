@@ -115,7 +115,7 @@ static void host_send(void *context, const braid_id *to) {
     if (count == 0 || there >= NODES || there == from) violated("%u sends what cannot be sent", from);
     if (w.failed || w.blocked[from][there] || (!w.healed && rng_below(&w.random, 1000) < w.loss)) return;
     // a vote is a promise: the voter may die at once and restart before the next request
-    if (!w.healed && w.out.kind == MESSAGE_VOTED && !w.out.u.voted.trial && rng_below(&w.random, 20) == 0) {
+    if (!w.healed && w.out.kind == MESSAGE_VOTED && !w.out.u.voted.pre_vote && rng_below(&w.random, 20) == 0) {
         put(w.now, item_new(ITEM_CRASH, from, 0));
         put(w.now + rng_below(&w.random, 20 * MS), item_new(ITEM_START, from, 0));
     }

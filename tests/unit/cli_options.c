@@ -142,7 +142,7 @@ static void test_mistakes(void **state) {
     expect_refused("--patience 2h", "--patience: 2h is too large: at most 1 h 0 min");
     expect_refused("--json=perhaps", "--json: 'perhaps' is neither yes nor no");
     expect_refused("--no-relays", "unknown flag --no-relays");
-    expect_refused("a b c", "'c' is one argument too many");
+    expect_refused("a b c", "unexpected argument 'c'");
 }
 
 static void test_environment(void **state) {
@@ -227,7 +227,7 @@ static void test_help(void **state) {
         "  --max-memory SIZE           most memory (default: 1 MiB)\n",
         "  --relays N                  processes to start (default: 6)\n",
         "--json                      one JSON object a line\n",
-        "like BRAID_JSON,",
+        "such as BRAID_JSON,",
         "Examples:\n  braid test --json RUN.yaml\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

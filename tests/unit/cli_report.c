@@ -218,7 +218,7 @@ static void test_plain(void **state) {
         "held-out loss of version 20: 2.2500\n",
         "repaired microbatch 3 of iteration 9 in stage 1: peer fedcba98 died in forward\n",
         "   4.950 |*",
-        "done: version 50, last training loss 1.5000, 1 min 15 s, 1 repair (1 forward), 2 computed in vain (0.50 s, 0.25 % of the computing), 3 tensors by way of others, 3 MiB carried for others\nweights beef\n",
+        "done: version 50, last training loss 1.5000, 1 min 15 s, 1 repair (1 forward), 2 computations wasted (0.50 s, 0.25 % of the compute time), 3 tensors sent through forwarding peers, 3 MiB forwarded for others\nweights beef\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (strstr(text, parts[i]) == NULL) fail_msg("no '%s' in\n%s", parts[i], text);
@@ -260,11 +260,11 @@ static void tell_absence(report *r) {
 static void test_awaited_peers_are_named(void **state) {
     (void)state;
     const char *text = shown(REPORT_PLAIN, tell_absence);
-    assert_non_null(strstr(text, "peer 01234567 is gone: 3 microbatches of each iteration are made of its text alone, and the run waits until it is back\n"));
-    assert_non_null(strstr(text, "peer 01234567 is still gone, and without its text iteration 8 cannot end: the run ends with the weights of before it\n"));
-    assert_non_null(strstr(text, "they wait 30 s, then they are left out until it is back\n"));
+    assert_non_null(strstr(text, "peer 01234567 is gone, and 3 microbatches of each iteration need its text: the run waits until it returns\n"));
+    assert_non_null(strstr(text, "peer 01234567 has not returned, and iteration 8 cannot complete without its text: the run ends with the weights of the iteration before\n"));
+    assert_non_null(strstr(text, "the run waits 30 s for it, then leaves them out until it returns\n"));
     assert_non_null(strstr(text, "rate 0.001  3 microbatches left out\n"));
-    assert_non_null(strstr(text, "peer 01234567 is back after 30 s, with its 3 microbatches of each iteration\n"));
+    assert_non_null(strstr(text, "peer 01234567 returned after 30 s, with its 3 microbatches of each iteration\n"));
     text = shown(REPORT_LIVE, tell_absence);
     assert_non_null(strstr(text, "awaiting 01234567 for "));
 }
@@ -321,7 +321,7 @@ static void test_an_early_end_says_what_is_saved(void **state) {
     end.tokens = 512;
     ends_with(&end, "stopped after iteration 7 of 20 (SIGTERM); not saved: the run has no checkpoint.dir\nweights beef\n");
     strcpy(end.path, "ck/step-000007");
-    ends_with(&end, "stopped after iteration 7 of 20 (SIGTERM); saved in ck/step-000007, --resume goes on from there\nweights beef\n");
+    ends_with(&end, "stopped after iteration 7 of 20 (SIGTERM); saved in ck/step-000007, --resume continues from there\nweights beef\n");
     report_event relay = {.kind = REPORT_END, .of = 20, .iteration = 7, .loss = NAN, .stopped = true, .reason = REPORT_BY_LEADER};
     ends_with(&relay, "stopped after iteration 7 of 20 (the leader ended the run)\n");
     report_event failed = {.kind = REPORT_END, .of = 20, .loss = NAN, .failed = true, .text = "no room"};

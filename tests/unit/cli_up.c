@@ -348,7 +348,7 @@ static void test_repeated_immediate_deaths_end_the_run(void **state) {
     assert_true(s->ending && s->failed);
     assert_non_null(strstr(s->why, "relays of stage 1 died 5 times in"));
     assert_non_null(strstr(s->why, "relay1, was ended by signal 9 (SIGKILL)"));
-    assert_non_null(strstr(s->why, "Go on from ck/step-000003 (--resume); iterations 4 to 5 are lost"));
+    assert_non_null(strstr(s->why, "Resume from ck/step-000003 (--resume); iterations 4 to 5 are lost"));
 }
 
 static void test_rare_or_ordered_deaths_do_not_end_the_run(void **state) {
@@ -432,11 +432,11 @@ static void test_the_end_names_unfulfilled_orders(void **state) {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) assert_int_equal(chaos_add_kill(s, orders[i], &error), BRAID_OK);
     chaos_step(s);
     assert_string_equal(told_by(orders_tell, s, REPORT_PLAIN),
-                        "--kill relay1@iteration:0/transfer did not come about: relay1 was told to die there, and had not come to it when the run was over\n"
-                        "--kill relay2@iteration:0 did not come about: no other peer of its stage could have gone on\n"
-                        "--kill relay3@iteration:0 did not come about: there was no such peer\n"
-                        "--kill data3@weight did not come about: there was no such peer\n"
-                        "--kill any@iteration:7 did not come about: the run was over first\n");
+                        "--kill relay1@iteration:0/transfer was not carried out: relay1 was ordered to die there, and had not reached that point when the run ended\n"
+                        "--kill relay2@iteration:0 was not carried out: no other peer of its stage could have continued\n"
+                        "--kill relay3@iteration:0 was not carried out: there was no such peer\n"
+                        "--kill data3@weight was not carried out: there was no such peer\n"
+                        "--kill any@iteration:7 was not carried out: the run ended first\n");
     swarm_child_gone(s, s->children[CHILDREN], 0, SIGKILL);
     assert_null(strstr(told_by(orders_tell, s, REPORT_PLAIN), "relay1"));
 }
@@ -492,10 +492,10 @@ static void test_the_end_names_losses_and_repairs(void **state) {
     leader_says(s, REPORT_EXPELLED, "5555eeee", 21, 1);
     leader_says(s, REPORT_LEFT, "6666ffff", 22, 1);
     assert_string_equal(told_losses(s, REPORT_PLAIN),
-                        "what was lost, and how it was repaired:\n"
+                        "lost members, and the repairs that each one caused:\n"
                         "  peer 3333cccc of stage 1: killed in backward; 3 microbatch repairs (1 forward, 2 backward)\n"
                         "  peer 4444dddd of stage 1: lost; 1 microbatch repair (1 committed)\n"
-                        "  peer 5555eeee of stage 1: lost; no microbatch had to be repaired\n");
+                        "  peer 5555eeee of stage 1: lost; no repairs\n");
     assert_string_equal(told_losses(s, REPORT_JSON), "");
 }
 
@@ -567,8 +567,8 @@ static void test_the_end_names_takeovers(void **state) {
     }
     says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 77, .microbatches = 1});  // who left
     assert_string_equal(told_losses(s, REPORT_PLAIN),
-                        "what was lost, and how it was repaired:\n"
-                        "  peer 2222bbbb of stage 0: lost; its 3 microbatches of each iteration were taken over; no microbatch had to be repaired\n");
+                        "lost members, and the repairs that each one caused:\n"
+                        "  peer 2222bbbb of stage 0: lost; its 3 microbatches of each iteration were taken over; no repairs\n");
 }
 
 static void test_the_leader_may_be_killed_with_other_voters(void **state) {

@@ -80,7 +80,7 @@ static void assert_says(const char *text, const char *part) {
 static void test_a_cause_is_named(void **state) {
     (void)state;
     const char *killed = cause(0, SIGKILL, "", UINT64_C(512) << 20, 1);
-    assert_says(killed, "signal 9 (SIGKILL), the kernel ended it for want of memory (the limit of this container is 512 MiB)");
+    assert_says(killed, "signal 9 (SIGKILL), the kernel killed it for lack of memory (the limit of this container is 512 MiB)");
     killed = cause(0, SIGKILL, "", UINT64_MAX, 0);
     assert_says(killed, "most likely");
     assert_null(strstr(killed, "container"));

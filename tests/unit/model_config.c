@@ -122,7 +122,8 @@ static void test_rows(void **state) {
 // A switch that the architecture lacks, or a member out of its range, is named.
 static void test_switches(void **state) {
     (void)state;
-    const model_config l = row_of(MODEL_LLAMA), q = row_of(MODEL_QWEN3), g = row_of(MODEL_GEMMA3), m = row_of(MODEL_MIXTRAL);
+    const model_config l = row_of(MODEL_LLAMA), q = row_of(MODEL_QWEN3), g = row_of(MODEL_GEMMA3),
+                       m = row_of(MODEL_MIXTRAL);
     model_config c;
 #define REFUSED(from, change, word) (c = from, change, expect_refused(&c, word))
     REFUSED(l, c.window = 8, "window");
@@ -179,8 +180,8 @@ static void test_differences(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accepts), cmocka_unit_test(test_ranges),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accepts),   cmocka_unit_test(test_ranges),
                                        cmocka_unit_test(test_relations), cmocka_unit_test(test_rows),
-                                       cmocka_unit_test(test_switches), cmocka_unit_test(test_differences)};
+                                       cmocka_unit_test(test_switches),  cmocka_unit_test(test_differences)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,7 @@ static void test_not_tls(void **state) {
     static const char request[] = "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
     tls_feed(acceptor.tls, (const uint8_t *)request, sizeof request - 1);
     assert_int_equal(tls_handshake(acceptor.tls), TLS_FAILED);
-    assert_non_null(strstr(tls_reason(acceptor.tls), "no braid peer"));
+    assert_non_null(strstr(tls_reason(acceptor.tls), "not a braid peer"));
 }
 
 static void test_fresh_keys_while_bytes_flow(void **state) {

@@ -65,7 +65,7 @@ static void save_all(bool files) {
     assert_int_equal(put_names(&f, &root, &expected), BRAID_OK);
     assert_same_hash(root, expected);
     assert_int_equal(put_state(&f, 1, true, true), BRAID_FORMAT);
-    assert_non_null(strstr(saver_error(f.saver)->text, "not what its name says"));
+    assert_non_null(strstr(saver_error(f.saver)->text, "does not match its hash"));
     assert_int_equal(put_state(&f, 1, true, false), BRAID_OK);
     assert_int_equal(saver_end(f.saver, 0, false, &weights), BRAID_OK);
     assert_same_hash(weights, tiny_hash(&f.line));
@@ -98,7 +98,7 @@ static void test_an_aborted_checkpoint_leaves_nothing(void **state) {
     assert_int_equal(put_names(&f, &root, &expected), BRAID_OK);
     assert_int_equal(put_state(&f, 1, true, true), BRAID_FORMAT);
     assert_int_not_equal(saver_end(f.saver, 0, true, &weights), BRAID_OK);
-    assert_non_null(strstr(saver_error(f.saver)->text, "not what its name says"));
+    assert_non_null(strstr(saver_error(f.saver)->text, "does not match its hash"));
     char path[128];
     snprintf(path, sizeof path, "%s/latest", f.directory);
     assert_int_not_equal(access(path, F_OK), 0);

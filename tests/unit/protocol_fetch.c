@@ -67,7 +67,7 @@ static void test_holder_of_the_initial_checkpoint_is_asked(void **state) {
         assert_true(i < 100);
         beat_at(&w, 1, 0);
         deliver(&w, 2, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 6, .reaches = 6, .saved = 6}}, false);
-        deliver(&w, 1, &(message){.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}}, false);
+        deliver(&w, 1, &(message){.kind = MESSAGE_DENY_GET, .u.deny_get = {.what = GET_NAMES, .stage = 1, .reason = GET_MISSING}}, false);
         tick(&w);
     }
     free(w.p);
@@ -88,7 +88,7 @@ static void test_unhelpful_source_is_not_asked_forever(void **state) {
         tick(&w);
         for (uint32_t k = 0; k < w.get_count; k++) asked[w.get_to[k]]++;
         if (w.get_count == 0 || w.last_get_to == 4) continue;
-        message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+        message deny = {.kind = MESSAGE_DENY_GET, .u.deny_get = {.what = GET_NAMES, .stage = 1, .reason = GET_MISSING}};
         deliver(&w, w.last_get_to, &deny, false);
     }
     assert_int_equal(asked[2], 0);
@@ -107,18 +107,18 @@ static void test_slow_reader_gets_backpressure(void **state) {
     const member_kind members[] = {MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY};
     open_joiner(&w, members, 3, 0, 3);
     for (uint32_t clogged = 0; clogged < 2; clogged++) {
-        const uint32_t served = w.sent[MESSAGE_DATA], denied = w.sent[MESSAGE_DENY];
+        const uint32_t served = w.sent[MESSAGE_DATA], denied = w.sent[MESSAGE_DENY_GET];
         w.waiting_bytes = clogged ? (uint64_t)1 << 30 : 0;
         deliver(&w, 2, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
         tick(&w);
         assert_int_equal(w.sent[MESSAGE_DATA] - served, !clogged);
-        assert_int_equal(w.sent[MESSAGE_DENY] - denied, clogged);
+        assert_int_equal(w.sent[MESSAGE_DENY_GET] - denied, clogged);
     }
     w.waiting_bytes = 0;
     w.busy = true;  // or it asks for all at once
-    const uint32_t denied = w.sent[MESSAGE_DENY];
+    const uint32_t denied = w.sent[MESSAGE_DENY_GET];
     for (uint32_t i = 0; i < 100; i++) deliver(&w, 2, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
-    assert_in_range(w.sent[MESSAGE_DENY] - denied, 30, 40);
+    assert_in_range(w.sent[MESSAGE_DENY_GET] - denied, 30, 40);
     free(w.p);
 }
 
@@ -129,9 +129,9 @@ static void forward(world *w, uint32_t m) {
 
 // Whether the joiner, member 4, is given its state just now.
 static bool is_served(world *w) {
-    const uint32_t served = w->sent[MESSAGE_DATA], denied = w->sent[MESSAGE_DENY];
+    const uint32_t served = w->sent[MESSAGE_DATA], denied = w->sent[MESSAGE_DENY_GET];
     deliver(w, 4, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
-    assert_int_equal(w->sent[MESSAGE_DATA] - served + w->sent[MESSAGE_DENY] - denied, 1);
+    assert_int_equal(w->sent[MESSAGE_DATA] - served + w->sent[MESSAGE_DENY_GET] - denied, 1);
     return w->sent[MESSAGE_DATA] > served;
 }
 

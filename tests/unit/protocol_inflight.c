@@ -50,7 +50,7 @@ static void repair_comes(bool one_is_committed) {
     const uint32_t room = w.sent[MESSAGE_CAN_TAKE];
     come_forward(&w, 0, true);
     assert_int_equal(w.sent[MESSAGE_CAN_TAKE], room);
-    assert_int_equal(w.evictions, one_is_committed ? 0 : 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], one_is_committed ? 0 : 1);
     uint32_t done = w.sent[MESSAGE_COMPLETE];
     if (one_is_committed) {
         w.busy = false;
@@ -58,7 +58,7 @@ static void repair_comes(bool one_is_committed) {
         assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
         assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     }
-    assert_int_equal(w.evictions, one_is_committed ? 0 : 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], one_is_committed ? 0 : 1);
     free(w.p);
 }
 
@@ -70,7 +70,7 @@ static void test_repair_evicts_when_all_slots_are_taken(void **state) {
 }
 
 // Rule R8. Given two accepted microbatches that are not computed yet, when a repair evicts one,
-// then owner and sender get DENY.
+// then the owner gets EVICTED and the sender DENY.
 static void test_eviction_before_compute_is_denied_to_the_sender(void **state) {
     (void)state;
     world w;
@@ -79,8 +79,8 @@ static void test_eviction_before_compute_is_denied_to_the_sender(void **state) {
     for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
     assert_int_equal(w.work.m, 1);
     come_forward(&w, 0, true);
-    assert_int_equal(w.evictions, 1);
-    assert_int_equal(w.sent[MESSAGE_DENY], 2);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
+    assert_int_equal(w.sent[MESSAGE_DENY], 1);
     free(w.p);
 }
 
@@ -114,7 +114,7 @@ static void open_with_one_waiting(world *w) {
     commit(w, 1);
     assert_int_equal(w->work.kind, JOB_WEIGHT);
     come_forward(w, 0, true);
-    assert_int_equal(w->evictions, 0);
+    assert_int_equal(w->sent[MESSAGE_EVICTED], 0);
 }
 
 // Rule R8. Given a repair that waits for the only queued weight gradient, when a second repair
@@ -124,10 +124,10 @@ static void test_no_more_repairs_wait_than_weight_gradients_are_queued(void **st
     world w;
     open_with_one_waiting(&w);
     come_forward(&w, 3, true);
-    assert_int_equal(w.evictions, 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     forward_follows(&w, 0);
     forward_follows(&w, 3);
-    assert_int_equal(w.evictions, 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     free(w.p);
 }
 
@@ -144,7 +144,7 @@ static void test_later_repair_does_not_take_the_slot_of_a_waiting_one(void **sta
     come_forward(&w, 3, true);
     assert_int_equal(w.sent[MESSAGE_DENY], denied + 1);
     forward_follows(&w, 0);
-    assert_int_equal(w.evictions, 0);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     free(w.p);
 }
 
@@ -166,10 +166,10 @@ static void test_return_to_a_dead_owner_does_not_protect_from_eviction(void **st
     message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 3, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {3, 2}}}};
     deliver(&w, 3, &later, true);
     assert_int_equal(w.sent[MESSAGE_DENY], 1);
-    assert_int_equal(w.evictions, 0);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     own(&w, 0, 3);
     deliver(&w, 3, &later, true);
-    assert_int_equal(w.evictions, 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     free(w.p);
 }
 
@@ -189,9 +189,9 @@ static void test_resume_makes_a_waiting_microbatch_a_repair(void **state) {
     assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
     assert_int_equal(done, 2);
     resume(&w, 0, 3, 0);
-    assert_int_equal(w.evictions, 0);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     resume(&w, 0, 2, 3);
-    assert_int_equal(w.evictions, 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     free(w.p);
 }
@@ -210,9 +210,9 @@ static void test_gradient_makes_a_waiting_microbatch_a_repair(void **state) {
         open_relay_of(&w, 3);
         for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
         assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
-        assert_int_equal(w.evictions, 0);
+        assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
         send_back(&w, 0, repair);
-        assert_int_equal(w.evictions, 1);
+        assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
         free(w.p);
     }
 }
@@ -226,7 +226,7 @@ static void test_activation_after_its_gradient_is_a_repair(void **state) {
     for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
     send_back(&w, 0, true);
     come_forward(&w, 0, false);
-    assert_int_equal(w.evictions, 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     free(w.p);
 }
 
@@ -243,7 +243,7 @@ static void test_gradient_proves_that_the_microbatch_has_returned(void **state) 
     send_back(&w, 0, true);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &forward, true);
-    assert_int_equal(w.evictions, 1);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     free(w.p);
 }
 
@@ -271,7 +271,7 @@ static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state)
     own(&w, 0, 1);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &forward, true);
-    assert_int_equal(w.evictions, 0);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     free(w.p);
 }
 
@@ -288,7 +288,7 @@ static void test_old_resume_does_not_reopen_a_returned_path(void **state) {
     resume(&w, 1, 3, 0);
     message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
     deliver(&w, 1, &other, true);
-    assert_int_equal(w.evictions, 0);
+    assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     free(w.p);
 }
 
@@ -399,7 +399,7 @@ static void test_missing_after_resume_repeats_the_commit(void **state) {
         step(&w, &(event){.kind = EVENT_TICK});
     }
     uint32_t told = w.sent[MESSAGE_COMMIT], probed = w.sent[MESSAGE_PROBE];
-    message nothing = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_RESUME, .reason = DENY_MISSING}};
+    message nothing = {.kind = MESSAGE_DENY_RESUME, .u.deny_resume.subject = subject_of(&w, 0, 1)};
     deliver(&w, 2, &nothing, false);
     assert_int_equal(w.sent[MESSAGE_COMMIT], told + 1);
     assert_int_equal(w.sent[MESSAGE_PROBE], probed);

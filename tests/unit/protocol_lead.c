@@ -50,7 +50,7 @@ static void test_new_leader_that_finds_end_sends_leave(void **state) {
         assert_true(i < 100);
         tick(&w);
     }
-    assert_int_equal(w.sent[MESSAGE_LEAVE], 2);
+    assert_int_equal(w.sent[MESSAGE_DISMISS], 2);
     assert_int_equal(w.notifications[TELL_END], 0);
     free(w.p);
 }
@@ -112,7 +112,7 @@ static void test_raft_messages_prove_a_voter(void **state) {
         recall_all_computed(&w);
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
         for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
-            message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = 1, .trial = true}};
+            message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = 1, .pre_vote = true}};
             beat_at(&w, 2, 0);
             if (speaks) deliver(&w, 2, &no, false);
             tick(&w);
@@ -129,7 +129,7 @@ static void test_long_election_timeout_is_waited_for(void **state) {
     world w;
     recall_all_computed(&w);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
-    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.last_appended, .previous_term = 1}};
+    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .election_timeout_ns = 30000 * MILLISECOND, .previous = w.last_appended, .previous_term = 1}};
     deliver(&w, 2, &late, false);
     const uint64_t began = w.now;
     while (!w.exited && w.now - began < 300000 * MILLISECOND) {
@@ -229,7 +229,7 @@ static void test_leader_without_quorum_dismisses_only_if_voters_are_gone(void **
             tick(&w);
         }
         assert_int_equal(w.exited, gone);
-        assert_int_equal(w.sent[MESSAGE_LEAVE], gone);
+        assert_int_equal(w.sent[MESSAGE_DISMISS], gone);
         free(w.p);
     }
 }
@@ -256,7 +256,7 @@ static void test_deposed_leader_asks_for_the_new_one(void **state) {
 
 static void speak_of_votes(world *w, uint64_t store, uint32_t seconds) {
     for (uint32_t i = 0; i < seconds; i++) {
-        message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = store, .term = 1, .trial = true}};
+        message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = store, .term = 1, .pre_vote = true}};
         deliver(w, 2, &no, false);
         pass(w, 1);
     }
@@ -284,9 +284,9 @@ static void test_voter_reports_missing_voters(void **state) {
     free(w.p);
 }
 
-static void be_for_it(world *w, uint32_t from, message_kind kind, uint64_t term, bool trial) {
+static void be_for_it(world *w, uint32_t from, message_kind kind, uint64_t term, bool pre_vote) {
     message m = {.kind = (uint8_t)kind};
-    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = from, .term = term, .trial = trial, .granted = true};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = from, .term = term, .pre_vote = pre_vote, .granted = true};
     else m.u.appended = (message_appended){.to = 1, .from = from, .term = term, .accepted = true, .match = w->last_appended};
     deliver(w, from, &m, false);
 }

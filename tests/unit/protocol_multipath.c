@@ -56,14 +56,13 @@ static void say(world *w, uint32_t i) {
 
 static message piece_of(const world *w, uint32_t i) {
     const message_get *get = got(w, i);
-    return (message){.kind = MESSAGE_CARRY,
-                     .u.carry = {.origin = w->get_to[i],
-                                 .to = 4,
-                                 .serial = get->serial,
-                                 .count = 1,
-                                 .what = get->what,
-                                 .stage = get->stage,
-                                 .blocks = (uint16_t)get->count}};
+    return (message){.kind = MESSAGE_CARRY_CHUNKS,
+                     .u.carry_chunks = {.origin = w->get_to[i],
+                                        .to = 4,
+                                        .serial = get->serial,
+                                        .what = get->what,
+                                        .stage = get->stage,
+                                        .count = (uint16_t)get->count}};
 }
 
 static void bring(world *w, uint32_t i) {
@@ -131,13 +130,13 @@ static void test_wrong_hash_is_fetched_directly(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a relayed range, when its forwarder sends UNCARRIED, then it is requested
-// directly. UNCARRIED from another member has no effect.
+// Rule A8. Given a relayed range, when its forwarder sends UNCARRIED CHUNKS, then it is requested
+// directly. one from another member has no effect.
 static void test_uncarried_is_fetched_directly(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
-    message no = {.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial};
+    message no = {.kind = MESSAGE_UNCARRIED_CHUNKS, .u.uncarried_chunks.serial = got(&w, 0)->serial};
     deliver(&w, w.get_to[0], &no, false);  // he was not to carry it
     pass(&w, 300 * MILLISECOND);
     assert_int_equal(w.get_count, 2);
@@ -147,13 +146,13 @@ static void test_uncarried_is_fetched_directly(void **state) {
     free(w.p);
 }
 
-// Rule A8. Given a forwarder that has not read its own MEMBER entry, when it sends UNCARRIED, then
+// Rule A8. Given a forwarder that has not read its own MEMBER entry, when it sends UNCARRIED CHUNKS, then
 // the range is requested directly.
 static void test_uncarried_without_membership_is_obeyed(void **state) {
     (void)state;
     world w = {.self = 0};
     open_reduction(&w);
-    const message no = {.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial};
+    const message no = {.kind = MESSAGE_UNCARRIED_CHUNKS, .u.uncarried_chunks.serial = got(&w, 0)->serial};
     step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of((uint32_t)got(&w, 0)->by), .msg = &no});
     pass(&w, 300 * MILLISECOND);
     assert_asked_straight(&w);
@@ -189,15 +188,15 @@ static void test_pieces_from_other_members_are_dropped(void **state) {
     message piece = piece_of(&w, 0);
     say(&w, 0);
     deliver(&w, w.get_to[0], &piece, true);  // not from the named forwarder
-    piece.u.carry.blocks++;
+    piece.u.carry_chunks.count++;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     piece = piece_of(&w, 0);
-    piece.u.carry.serial++;
+    piece.u.carry_chunks.serial++;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     piece = piece_of(&w, 0);
-    deliver_bytes(&w, (uint32_t)got(&w, 0)->by, &piece, (uint64_t)piece.u.carry.blocks * WIRE_CARRIED_BLOCK_BYTES + 1);
+    deliver_bytes(&w, (uint32_t)got(&w, 0)->by, &piece, (uint64_t)piece.u.carry_chunks.count * WIRE_CARRIED_BLOCK_BYTES + 1);
     piece = piece_of(&w, 0);
-    piece.u.carry.origin = 1 + w.get_to[0] % 3;
+    piece.u.carry_chunks.origin = 1 + w.get_to[0] % 3;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     assert_int_equal(w.work.id, 0);
     assert_int_equal(held_blobs(&w), 0);
@@ -219,7 +218,7 @@ static void test_unrequested_data_is_ignored(void **state) {
     bring(&w, 0);
     message data = {.kind = MESSAGE_DATA, .u.data = {.get = *got(&w, 0), .hash = HASH}};
     deliver(&w, 1 + w.get_to[0] % 3, &data, false);
-    data.u.data.get.digest++;
+    data.u.data.get.set_digest++;
     deliver(&w, w.get_to[0], &data, false);
     data.u.data.get = *got(&w, 0);
     data.u.data.get.count++;
@@ -300,7 +299,7 @@ static void test_failed_forwarder_rests_for_a_minute(void **state) {
     (void)state;
     world w = {.self = 0};
     open_quick(&w);
-    deliver(&w, 1, &(message){.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial}, false);
+    deliver(&w, 1, &(message){.kind = MESSAGE_UNCARRIED_CHUNKS, .u.uncarried_chunks.serial = got(&w, 0)->serial}, false);
     for (uint32_t i = 0; i < 118; i++) {
         beats(&w);
         pass(&w, 500 * MILLISECOND);
@@ -376,10 +375,10 @@ static message question(member_id by) {
     message get = {
         .kind = MESSAGE_GET,
         .u.get = {
-            .what = GET_PART, .stage = 1, .term = 1, .round = 1, .count = 1, .by = by, .serial = by == 0 ? 0 : SERIAL}};
+            .what = GET_PART, .stage = 1, .round = 1, .count = 1, .by = by, .serial = by == 0 ? 0 : SERIAL}};
     message_set none = {{0}};
-    get.u.get.digest = 0x6272616964;
-    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) get.u.get.digest = rng_seed(get.u.get.digest, none.words[i]);
+    get.u.get.set_digest = 0x6272616964;
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) get.u.get.set_digest = rng_seed(get.u.get.set_digest, none.words[i]);
     return get;
 }
 
@@ -409,8 +408,8 @@ static void test_source_answers_through_the_named_forwarder(void **state) {
         assert_int_equal(w.sent[MESSAGE_DATA], 1);
         assert_int_equal(w.last_receiver[MESSAGE_DATA], 2);
         assert_int_equal(w.last_had_blob[MESSAGE_DATA], !ways[i].carried);
-        assert_int_equal(w.sent[MESSAGE_CARRY], ways[i].carried);
-        if (ways[i].carried) assert_true(w.last_receiver[MESSAGE_CARRY] == ways[i].by && w.last_had_blob[MESSAGE_CARRY]);
+        assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], ways[i].carried);
+        if (ways[i].carried) assert_true(w.last_receiver[MESSAGE_CARRY_CHUNKS] == ways[i].by && w.last_had_blob[MESSAGE_CARRY_CHUNKS]);
         free(w.p);
     }
 }
@@ -427,8 +426,8 @@ static void open_carrier(world *w) {
 }
 
 static const message passing = {
-    .kind = MESSAGE_CARRY,
-    .u.carry = {.origin = 2, .to = 4, .serial = SERIAL, .count = 1, .what = GET_PART, .stage = 1, .blocks = 1}};
+    .kind = MESSAGE_CARRY_CHUNKS,
+    .u.carry_chunks = {.origin = 2, .to = 4, .serial = SERIAL, .what = GET_PART, .stage = 1, .count = 1}};
 
 // Rule A6. Given a piece for another member, when it arrives at the forwarder, then it is passed on
 // unchanged.
@@ -438,33 +437,33 @@ static void test_forwarder_passes_pieces_on(void **state) {
     open_carrier(&w);
     message piece = passing;
     deliver(&w, 2, &piece, true);
-    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
-    assert_int_equal(w.last_receiver[MESSAGE_CARRY], 4);
-    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 0);
+    assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 1);
+    assert_int_equal(w.last_receiver[MESSAGE_CARRY_CHUNKS], 4);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED_CHUNKS], 0);
     deliver(&w, 4, &piece, true);  // one carrier is enough
     deliver_bytes(&w, 2, &piece, WIRE_CARRIED_BLOCK_BYTES + 1);
-    piece.u.carry.origin = 99;
+    piece.u.carry_chunks.origin = 99;
     deliver(&w, 99, &piece, true);
-    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 1);
     assert_int_equal(held_blobs(&w), 0);
     free(w.p);
 }
 
 // Rule A8. Given a forwarder with full links, or one that relays nothing, when a piece arrives,
-// then the puller gets UNCARRIED.
+// then the puller gets UNCARRIED CHUNKS.
 static void test_forwarder_reports_to_the_puller(void **state) {
     (void)state;
     message piece = passing;
     world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES};
     open_carrier(&w);
     deliver(&w, 2, &piece, true);
-    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 0);
     assert_int_equal(w.last_uncarried_to, 4);
     free(w.p);
     w = (world){.carries_nothing = true};
     open_carrier(&w);
     deliver(&w, 2, &piece, true);
-    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 0);
     assert_int_equal(w.last_uncarried_to, 4);
     assert_int_equal(held_blobs(&w), 0);
     free(w.p);

@@ -91,11 +91,11 @@ static bool serves_part_of(int mutation, bool own_set) {
     assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
     uint64_t digest = message_set_digest(&w.p->microbatch->k);
     message get = {.kind = MESSAGE_GET,
-                   .u.get = {.what = GET_PART, .stage = 1, .count = 1, .digest = own_set ? digest : digest + 1}};
+                   .u.get = {.what = GET_PART, .stage = 1, .count = 1, .set_digest = own_set ? digest : digest + 1}};
     w.busy = true;
     deliver(&w, FELLOW, &get, false);
     bool served = w.work.id != 0 && w.work.kind == JOB_PACK;
-    assert_int_equal(w.sent[MESSAGE_DENY], served ? 0 : 1);
+    assert_int_equal(w.sent[MESSAGE_DENY_GET], served ? 0 : 1);
     free(w.p);
     return served;
 }
@@ -118,7 +118,7 @@ static bool evicts_for_repair(int mutation) {
     give_forward(&w, 2, false);
     uint32_t computed = w.sent[MESSAGE_COMPLETE];
     give_forward(&w, 0, true);
-    bool evicted = w.evictions == 1;
+    bool evicted = w.sent[MESSAGE_EVICTED] == 1;
     assert_int_equal(w.sent[MESSAGE_COMPLETE], computed + evicted);
     assert_int_equal(w.p->microbatch->inflight[0].used, evicted);
     assert_int_equal(w.p->microbatch->inflight[2].used, !evicted);

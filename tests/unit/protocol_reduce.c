@@ -47,7 +47,7 @@ static void test_announcing_member_is_asked_next(void **state) {
     assert_int_not_equal(w.last_get_to, 0);
     uint32_t guessed = w.last_get_to;
     deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
-    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+    message deny = {.kind = MESSAGE_DENY_GET, .u.deny_get = {.what = GET_RESULT, .stage = 1, .reason = GET_MISSING}};
     deliver(&w, guessed, &deny, false);
     assert_int_equal(w.last_get_to, other);
     free(w.p);
@@ -65,7 +65,7 @@ static void give_all(world *w, uint64_t round) {
 }
 
 static bool gives(world *w, uint64_t round) {
-    const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .digest = w->log - 1};
+    const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .close_index = w->log - 1};
     uint32_t before = w->sent[MESSAGE_DATA];
     deliver(w, 3, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
     return w->sent[MESSAGE_DATA] > before;

@@ -279,11 +279,11 @@ static void test_moved_relay_fills_the_empty_stage(void **state) {
     free(w.p);
 }
 
-// Rule V38. Given an unheard leader with a longer log, when it sends LEAVE, then the peer exits.
+// Rule V38. Given an unheard leader with a longer log, when it sends DISMISS, then the peer exits.
 static void test_leave_from_a_member_with_a_longer_log_is_obeyed(void **state) {
     (void)state;
     world w = {.self = 0};
-    message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
+    message leave = {.kind = MESSAGE_DISMISS};
     open_relay(&w);
     admit(&w, 4, MEMBER_DATA, 0);
     run_begins(&w, 1);
@@ -295,11 +295,11 @@ static void test_leave_from_a_member_with_a_longer_log_is_obeyed(void **state) {
     free(w.p);
 }
 
-// LEAVE of a leader that this member never heard or read of. It is obeyed when no voter has been
+// DISMISS of a leader that this member never heard or read of. It is obeyed when no voter has been
 // present for a minute.
 static bool goes_home(bool told, uint32_t voters_there) {
     world w = {.self = 0};
-    message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
+    message leave = {.kind = MESSAGE_DISMISS};
     log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 3, .voter = {{.id = name_of(1)}, {.id = name_of(3)}, {.id = name_of(4)}}}};
     open_relay(&w);
     admit(&w, 4, MEMBER_DATA, 0);

@@ -135,7 +135,7 @@ static void open_owner(world *w) {
     beat(w, 2);
 }
 
-// Rule R8. Given a receiver that evicts an accepted microbatch, when its DENY arrives, then the
+// Rule R8. Given a receiver that evicts an accepted microbatch, when EVICTED and DENY arrive, then the
 // sender resends at once.
 static void test_evicted_microbatch_is_resent_at_once(void **state) {
     (void)state;
@@ -144,7 +144,7 @@ static void test_evicted_microbatch_is_resent_at_once(void **state) {
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 10000 * MILLISECOND}};
     deliver(&w, 2, &accept, false);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    deny(&w, 2, 1, DENY_EVICTED);
+    deliver(&w, 2, &(message){.kind = MESSAGE_EVICTED, .u.evicted.subject = subject_of(&w, 0, 1)}, false);
     deny(&w, 2, 1, DENY_FULL);
     assert_int_equal(sent_after(&w, STEP_MS), 2);
     free(w.p);
@@ -291,7 +291,7 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
     deliver(&w, holder, &back, true);
     assert_int_equal(w.last_receiver[MESSAGE_COMMIT], holder);
-    message deny = {.kind = MESSAGE_DENY, .sender = holder, .log_position = w.log, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1}};
+    message deny = {.kind = MESSAGE_DENY_COMMIT, .sender = holder, .log_position = w.log, .u.deny_commit = {.subject = subject_of(&w, 0, 1), .reason = DENY_MISSING, .rev = 1}};
     step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
     for (uint32_t i = 0; i < 10; i++) {
         beat(&w, 3);

@@ -17,7 +17,7 @@ static struct {
     uint64_t durable_ns[KEPT];
     uint32_t records, durable;
     uint64_t now, sync_ns, batch_end;
-    bool trial, asks;
+    bool pre_vote, asks;
     raft machine;
     log_entry entry[RAFT_WINDOW];
 } w;
@@ -33,7 +33,7 @@ static void sent(void *context, const braid_id *to) {
     (void)context, (void)to;
     if (w.scratch.kind != MESSAGE_VOTE) return;
     w.asks = true;
-    w.trial = w.scratch.u.vote.trial;
+    w.pre_vote = w.scratch.u.vote.pre_vote;
 }
 
 // Records that arrive while a batch is written go into the next batch.
@@ -72,7 +72,7 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
         }
         while (w.asks) {
             w.asks = false;
-            if (!w.trial && others_ns > 0) {
+            if (!w.pre_vote && others_ns > 0) {
                 assert_true(count < KEPT);
                 late[count].term = w.machine.term;
                 if (w.now < others_end) {
@@ -87,7 +87,7 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
             }
             for (uint8_t v = 2; v <= 3; v++) {
                 const braid_id from = {.bytes = {v}};
-                message yes = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = v, .term = w.machine.term + w.trial, .trial = w.trial, .granted = true}};
+                message yes = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = v, .term = w.machine.term + w.pre_vote, .pre_vote = w.pre_vote, .granted = true}};
                 raft_receive(&w.machine, w.now, &from, &yes);
             }
         }

@@ -52,7 +52,6 @@ typedef struct world {
     uint32_t last_get_to, last_uncarried_to;
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
-    uint32_t evictions;      // DENYs with the reason EVICTED
     message probe[MOST];     // the newest PROBE to each member
     bool probed[MOST];       // ... and whether it is unanswered
     log_entry append[MOST];  // records that are not durable yet
@@ -99,12 +98,6 @@ static inline void note_get(world *w, const effect *out) {
     assert_true(message_decode(out->bytes, out->byte_count, &w->get[w->get_count++]));
 }
 
-static inline void note_deny(world *w, const effect *out) {
-    message m;
-    assert_true(message_decode(out->bytes, out->byte_count, &m));
-    w->evictions += m.u.deny.reason == DENY_EVICTED;
-}
-
 static inline void step(world *w, const event *e) {
     effect out;
     peer_step(w->p, w->now, e);
@@ -128,8 +121,7 @@ static inline void step(world *w, const event *e) {
         if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->last_log));
         if (out.message_kind == MESSAGE_FORWARD) assert_true(message_decode(out.bytes, out.byte_count, &w->last_forward));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
-        if (out.message_kind == MESSAGE_DENY) note_deny(w, &out);
-        if (out.message_kind == MESSAGE_UNCARRIED) w->last_uncarried_to = out.id.bytes[0];
+        if (out.message_kind == MESSAGE_UNCARRIED || out.message_kind == MESSAGE_UNCARRIED_CHUNKS) w->last_uncarried_to = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
@@ -220,9 +212,9 @@ static inline bool leads(const world *w) {
     return view.leads;
 }
 
-static inline void answer(world *w, message_kind kind, bool trial) {
+static inline void answer(world *w, message_kind kind, bool pre_vote) {
     message m = {.kind = (uint8_t)kind};
-    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .trial = trial, .granted = true};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .pre_vote = pre_vote, .granted = true};
     else m.u.appended = (message_appended){.to = 1, .from = 2, .term = 2, .accepted = true, .match = w->last_appended};
     deliver(w, 2, &m, false);
 }

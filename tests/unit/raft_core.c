@@ -157,10 +157,10 @@ static void test_distant_terms_are_ignored(void **state) {
     assert_int_equal(w.machine.term, RAFT_TERM_STEP);
 }
 
-static void voted(uint8_t voter, bool trial) {
+static void voted(uint8_t voter, bool pre_vote) {
     const braid_id from = named(voter);
     message msg = {.kind = MESSAGE_VOTED};
-    msg.u.voted = (message_voted){.to = 1, .from = voter, .term = w.machine.term + trial, .trial = trial, .granted = true};
+    msg.u.voted = (message_voted){.to = 1, .from = voter, .term = w.machine.term + pre_vote, .pre_vote = pre_vote, .granted = true};
     raft_receive(&w.machine, w.now, &from, &msg);
 }
 

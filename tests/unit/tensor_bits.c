@@ -117,8 +117,13 @@ static void test_attention_bits(void **state) {
     enum { TOKENS = 70, HEADS = 4, KV = 2, WIDTH = 20, IN = (HEADS + 2 * KV) * WIDTH, OUT = HEADS * WIDTH };
     static float qkv[TOKENS * IN], out[TOKENS * OUT], d_out[TOKENS * OUT], maximum[HEADS * TOKENS],
         inverse[HEADS * TOKENS];
-    tensor_attention a = {.sequences = 1, .tokens = TOKENS, .heads = HEADS, .kv_heads = KV, .width = WIDTH,
-                          .maximum = maximum, .inverse = inverse};
+    tensor_attention a = {.sequences = 1,
+                          .tokens = TOKENS,
+                          .heads = HEADS,
+                          .kv_heads = KV,
+                          .width = WIDTH,
+                          .maximum = maximum,
+                          .inverse = inverse};
     a.scratch = malloc(tensor_pool_threads(pool) * tensor_attention_scratch(&a) * sizeof *a.scratch);
     assert_non_null(a.scratch);
     fill(qkv, TOKENS * IN, 0), fill(d_out, TOKENS * OUT, 0);

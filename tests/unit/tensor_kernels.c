@@ -236,7 +236,8 @@ static void test_embedding_differences(void **state) {
     size_t dim = 5, vocab = 6, sequence = 3;
     pair table = random_pair(vocab * dim, 0, 1), positions = random_pair(sequence * dim, 0, 1),
          dy = random_pair(6 * dim, 0, 1);
-    embedding_case c = {{.rows = 6, .dim = dim, .sequence = sequence, .tokens = tokens}, table.d, positions.d, doubles(6 * dim), dy.d};
+    embedding_case c = {
+        {.rows = 6, .dim = dim, .sequence = sequence, .tokens = tokens}, table.d, positions.d, doubles(6 * dim), dy.d};
     float *d_table = floats(vocab * dim), *d_positions = floats(sequence * dim);
     memset(d_table, 0, vocab * dim * sizeof *d_table);
     tensor_embedding_gradient(&c.e, dy.f, 0, vocab, d_table);

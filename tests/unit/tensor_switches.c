@@ -72,7 +72,8 @@ typedef struct attention_result {
 
 static void run_attention(const switches *s, tensor_pool *pool, bool keep, const float *qkv, const float *d_out,
                           const float *q_weight, const float *k_weight, attention_result *r) {
-    size_t half = s->width / 2, rows = s->sequences * s->tokens, q = s->sequences * s->heads, k = s->sequences * s->kv_heads;
+    size_t half = s->width / 2, rows = s->sequences * s->tokens, q = s->sequences * s->heads,
+           k = s->sequences * s->kv_heads;
     tensor_rope rope = {s->width, floats(s->tokens * half), floats(s->tokens * half)};
     tensor_rope_tables(s->tokens, s->width, (float)(s->theta > 0 ? s->theta : 1), (float *)(uintptr_t)rope.cosines,
                        (float *)(uintptr_t)rope.sines);
@@ -131,26 +132,55 @@ static void test_windows(void **state) {
     (void)state;
     const size_t windows[] = {1, 3, 7, 8, 9, 48, 1000};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
-        check_attention((switches){.sequences = 2, .tokens = 9, .heads = 2, .kv_heads = 1, .width = 4, .window = windows[i]}, true);
-        check_attention((switches){.sequences = 1, .tokens = 300, .heads = 2, .kv_heads = 1, .width = 8, .window = windows[i]}, false);
+        check_attention(
+            (switches){.sequences = 2, .tokens = 9, .heads = 2, .kv_heads = 1, .width = 4, .window = windows[i]}, true);
+        check_attention(
+            (switches){.sequences = 1, .tokens = 300, .heads = 2, .kv_heads = 1, .width = 8, .window = windows[i]},
+            false);
     }
-    check_attention((switches){.sequences = 1, .tokens = 120, .heads = 1, .kv_heads = 1, .width = 8, .window = 50}, false);
-    check_attention((switches){.sequences = 1, .tokens = 400, .heads = 1, .kv_heads = 1, .width = 16, .window = 129}, false);
+    check_attention((switches){.sequences = 1, .tokens = 120, .heads = 1, .kv_heads = 1, .width = 8, .window = 50},
+                    false);
+    check_attention((switches){.sequences = 1, .tokens = 400, .heads = 1, .kv_heads = 1, .width = 16, .window = 129},
+                    false);
     check_attention((switches){.sequences = 1, .tokens = 52, .heads = 1, .kv_heads = 1, .width = 2, .window = 5}, true);
 }
 
 static void test_norms_of_heads(void **state) {
     (void)state;
-    check_attention((switches){.sequences = 2, .tokens = 7, .heads = 4, .kv_heads = 2, .width = 6, .norms = true}, true);
-    check_attention((switches){.sequences = 1, .tokens = 53, .heads = 2, .kv_heads = 1, .width = 2, .theta = 100, .norms = true}, true);
-    check_attention((switches){.sequences = 2, .tokens = 150, .heads = 2, .kv_heads = 2, .width = 18, .theta = 100, .norms = true}, false);
+    check_attention((switches){.sequences = 2, .tokens = 7, .heads = 4, .kv_heads = 2, .width = 6, .norms = true},
+                    true);
+    check_attention(
+        (switches){.sequences = 1, .tokens = 53, .heads = 2, .kv_heads = 1, .width = 2, .theta = 100, .norms = true},
+        true);
+    check_attention(
+        (switches){.sequences = 2, .tokens = 150, .heads = 2, .kv_heads = 2, .width = 18, .theta = 100, .norms = true},
+        false);
 }
 
 static void test_softcap_and_scale(void **state) {
     (void)state;
-    check_attention((switches){.sequences = 2, .tokens = 8, .heads = 2, .kv_heads = 1, .width = 6, .scale = 0.7, .softcap = 1.5, .theta = 30}, true);
-    check_attention((switches){.sequences = 1, .tokens = 50, .heads = 1, .kv_heads = 1, .width = 4, .softcap = 2, .window = 6}, true);
-    check_attention((switches){.sequences = 1, .tokens = 200, .heads = 2, .kv_heads = 1, .width = 8, .scale = 0.3, .softcap = 5, .window = 90, .norms = true}, false);
+    check_attention((switches){.sequences = 2,
+                               .tokens = 8,
+                               .heads = 2,
+                               .kv_heads = 1,
+                               .width = 6,
+                               .scale = 0.7,
+                               .softcap = 1.5,
+                               .theta = 30},
+                    true);
+    check_attention(
+        (switches){.sequences = 1, .tokens = 50, .heads = 1, .kv_heads = 1, .width = 4, .softcap = 2, .window = 6},
+        true);
+    check_attention((switches){.sequences = 1,
+                               .tokens = 200,
+                               .heads = 2,
+                               .kv_heads = 1,
+                               .width = 8,
+                               .scale = 0.3,
+                               .softcap = 5,
+                               .window = 90,
+                               .norms = true},
+                    false);
 }
 
 static void test_softcap_error(void **state) {
@@ -277,9 +307,12 @@ static void test_router_edges(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),           cmocka_unit_test(test_norms_of_heads),
-        cmocka_unit_test(test_softcap_and_scale), cmocka_unit_test(test_softcap_error),
-        cmocka_unit_test(test_geglu),             cmocka_unit_test(test_router),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_norms_of_heads),
+        cmocka_unit_test(test_softcap_and_scale),
+        cmocka_unit_test(test_softcap_error),
+        cmocka_unit_test(test_geglu),
+        cmocka_unit_test(test_router),
         cmocka_unit_test(test_router_edges),
     };
     return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);

@@ -54,8 +54,8 @@ static void unsupported_parts_are_named(void **state) {
          "\"b\"]]}}",
          "merges"},
         {"{\"version\": \"2.0\", " MODEL "}", "version \"2.0\""},
-        {"[]", "no JSON object"},
-        {"{" MODEL, "no JSON object"},
+        {"[]", "not a JSON object"},
+        {"{" MODEL, "not a JSON object"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         tokenizer *t = NULL;
@@ -184,6 +184,30 @@ static void gguf_spm(void **state) {
     tokenizer_free(t);
 }
 
+// As llama.cpp: the file's end token, then others by their texts.
+static void gguf_stops(void **state) {
+    (void)state;
+    static const tokenizer_text tokens[] = {{"<|endoftext|>", 13}, {"a", 1}, {"<|im_end|>", 10}, {"<|im_start|>", 12}, {"<reponame>", 10}};
+    static const tokenizer_text merges[] = {{"a a", 3}};
+    static const int32_t types[] = {3, 1, 3, 3, 3};
+    tokenizer_vocabulary v = bare("gpt2", tokens, 5);
+    v.pre = "smollm";
+    v.merges = merges;
+    v.merge_count = 1;
+    v.types = types;
+    v.eos = 2;
+    tokenizer *t = NULL;
+    braid_error error = {0};
+    if (tokenizer_from_vocabulary(&v, &t, &error)) fail_msg("%s", error.text);
+    uint32_t count;
+    const uint32_t *stops = tokenizer_stops(t, &count);
+    bool ends[5] = {false};
+    for (uint32_t i = 0; i < count; i++) ends[stops[i]] = true;
+    assert_true(count == 3 && stops[0] == 2);
+    assert_true(ends[0] && ends[2] && ends[4]);
+    tokenizer_free(t);
+}
+
 static void gguf_names_are_refused(void **state) {
     (void)state;
     static const tokenizer_text tokens[] = {{"a", 1}};
@@ -235,6 +259,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsupported_parts_are_named),     cmocka_unit_test(added_tokens_count_on),
         cmocka_unit_test(ends_come_from_the_files_beside), cmocka_unit_test(gguf_spm),
-        cmocka_unit_test(gguf_names_are_refused),          cmocka_unit_test(training_is_deterministic)};
+        cmocka_unit_test(gguf_stops),
+        cmocka_unit_test(gguf_names_are_refused),          cmocka_unit_test(gguf_stops),
+        cmocka_unit_test(training_is_deterministic)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

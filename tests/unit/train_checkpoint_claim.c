@@ -92,8 +92,8 @@ static void expect_refused(const checkpoint_start *start, const char *const *say
         if (!strstr(error.text, *says)) fail_msg("'%s' does not say '%s'", error.text, *says);
 }
 
-static const char *const newer_own[] = {"holds iteration 12 of this run", "--resume", "--anew", NULL};
-static const char *const newer_other[] = {"holds iteration 12 of another run (020000000000)", "--resume", "--anew",
+static const char *const newer_own[] = {"has iteration 12 of this run", "--resume", "--anew", NULL};
+static const char *const newer_other[] = {"has iteration 12 of another run (020000000000)", "--resume", "--anew",
                                           "choose another directory", NULL};
 
 static void test_newer_versions_refuse_a_start(void **state) {
@@ -107,7 +107,7 @@ static void test_newer_versions_refuse_a_start(void **state) {
     anew.run = other;
     anew.run.bytes[0] = 1;
     anew.run.bytes[1] = 9;
-    expect_refused(&anew, (const char *const[]){"holds iteration 12 of another run (010000000000)", NULL});
+    expect_refused(&anew, (const char *const[]){"has iteration 12 of another run (010000000000)", NULL});
 }
 
 static void test_versions_of_another_run_refuse_a_start(void **state) {
@@ -134,7 +134,7 @@ static void test_an_older_version_may_be_chosen(void **state) {
     snprintf(from, sizeof from, "%s/step-000004", directory);
     checkpoint_start older = start_of(4, from);
     expect_claimed(&older);
-    assert_non_null(strstr(noted, "holds iteration 12 of this run as well"));
+    assert_non_null(strstr(noted, "has iteration 12 of this run, which is newer"));
     checkpoint_start elsewhere = start_of(4, root);  // the same command again, after a crash
     expect_refused(&elsewhere, newer_own);
 }
@@ -159,7 +159,7 @@ static void test_restart_sets_newer_versions_aside(void **state) {
     checkpoint_start anew = start_of(0, NULL);
     anew.anew = true;
     expect_claimed(&anew);
-    assert_non_null(strstr(noted, "2 checkpoints of before lie in '"));
+    assert_non_null(strstr(noted, "2 newer checkpoints were moved to '"));
     assert_non_null(strstr(noted, "set-aside-1"));
     snprintf(aside, sizeof aside, "%s/set-aside-1/step-000012/" MANIFEST_FILE, directory);
     assert_int_equal(access(aside, R_OK), 0);
@@ -245,7 +245,7 @@ static void test_a_file_system_without_locks_is_noted(void **state) {
     checkpoint_start start = start_of(0, NULL);
     assert_int_equal(claim(&start), -1);
     assert_non_null(strstr(noted, "cannot be locked"));
-    assert_non_null(strstr(noted, "no second run"));
+    assert_non_null(strstr(noted, "no other run"));
     assert_false(lock_file_is_there());
 }
 

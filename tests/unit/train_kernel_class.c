@@ -4,6 +4,7 @@
 #include "tensor/gemm.h"
 
 #include <fenv.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,13 +33,34 @@ static braid_hash class_of(const model_config *model) {
     return hash;
 }
 
-static void expect_class(model_arch arch, const char *expected) {
-    model_config model = some(arch);
+static void expect_class_of(model_config model, const char *expected) {
     braid_hash found = class_of(&model), again = class_of(&model);
     char text[17];
     id_hex(found.bytes, 8, text);
     assert_string_equal(text, expected);
     assert_memory_equal(&found, &again, sizeof found);
+}
+
+static void expect_class(model_arch arch, const char *expected) { expect_class_of(some(arch), expected); }
+
+// The same with the switches of other architectures.
+static void test_classes_of_rows(void **state) {
+    (void)state;
+    model_config c = some(MODEL_QWEN3);
+    c.head_dim = 20, c.window = 30, c.windowed[0] = 17;
+    expect_class_of(c, "f14d792aed6bf358");
+    c = some(MODEL_GEMMA3);
+    c.local_rope_theta = 100, c.window = 40, c.windowed[0] = 1, c.embedding_scale = sqrtf(96), c.logit_softcap = 5;
+    expect_class_of(c, "450a666c45f2b462");
+    c = some(MODEL_GEMMA2);
+    c.attention_softcap = 3, c.embedding_scale = sqrtf(96);
+    expect_class_of(c, "37eaa350ca5c4b8f");
+    c = some(MODEL_MIXTRAL);
+    c.experts = 9, c.experts_used = 2, c.expert_ffn_dim = c.ffn_dim, c.normalised_experts = true;
+    expect_class_of(c, "e6e4c1438aa6ba64");
+    c = some(MODEL_QWEN3_MOE);
+    c.experts = 12, c.experts_used = 5, c.expert_ffn_dim = 33, c.qkv_bias = c.o_bias = true;
+    expect_class_of(c, "03d4e8ea40ad5d5d");
 }
 
 // Every processor with fused multiply-adds is of this class, for all vector widths, compilers and
@@ -106,6 +128,7 @@ static void test_large_shapes_are_reduced(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_class_has_a_known_hash),
+        cmocka_unit_test(test_classes_of_rows),
         cmocka_unit_test(test_fastest_products_may_be_another_class),
         cmocka_unit_test(test_other_arithmetic_is_another_class),
         cmocka_unit_test(test_shapes_matter),

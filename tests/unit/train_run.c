@@ -234,7 +234,7 @@ static void test_mistakes(void **state) {
     expect_refused(changed("  text: words.txt", "  holdout: 0.1"), "data.text is missing: add 'text: FILE'");
     expect_refused(changed("data:\n  text: words.txt\n", ""), "run.yaml:1:1: data.text is missing");
     expect_refused(changed("[0, 2, 2, 2]", "[0, 2, 2, 1]"),
-                   "run.yaml:3:9: stages add up to 5 blocks but model.layers is 6: make the list add up");
+                   "run.yaml:3:9: stages add up to 5 blocks but model.layers is 6: make the two equal");
     expect_refused(changed("[0, 2, 2, 2]", "[0, 3, 0, 3]"), "run.yaml:3:16: stages must be from 1 to");
     expect_refused(changed("[0, 2, 2, 2]", "4"), "stages must be a list");
     expect_refused(changed("[0, 2, 2, 2]", "[]"), "stages must be a list");

@@ -294,10 +294,10 @@ static void test_a_complete_run_computes_nothing(void **state) {
     assert_same_hash(result.weights, done.weights);
     assert_string_equal(result.path, done.path);
     assert_int_equal(again.count[SOLO_STARTED] + again.count[SOLO_ITERATION] + again.count[SOLO_EVAL] + again.count[SOLO_CHECKPOINT], 0);
-    assert_non_null(strstr(again.note, "nothing to do: iteration 3 of 12 is done; a larger --iterations prolongs"));
+    assert_non_null(strstr(again.note, "nothing to do: iteration 3 of 12 is done; a larger --iterations extends"));
     run_solo(f, &again, 1, f->run.checkpoint, 12);
     run_solo(f, &again, 1, f->run.checkpoint, 12);
-    assert_non_null(strstr(again.note, "nothing to do: iteration 12 of 12 is done; a larger train.iterations prolongs"));
+    assert_non_null(strstr(again.note, "nothing to do: iteration 12 of 12 is done; a larger train.iterations extends"));
 }
 
 static void test_a_run_resumes_from_weights_alone(void **state) {

@@ -7,6 +7,7 @@
 #include "train/split.h"
 #include "train/worker.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,6 +133,14 @@ static inline model_config tiny_model(model_arch arch) {
                       .norm_eps = 1e-5f,
                       .tied = true};
     if (arch == MODEL_GPT) c.kv_heads = 4;
+    if (arch == MODEL_GEMMA3) {
+        c.head_dim = 12;
+        c.local_rope_theta = 100;
+        c.embedding_scale = sqrtf(32);
+        c.window = 5, c.windowed[0] = 3;
+        c.logit_softcap = 20;
+    }
+    if (arch == MODEL_QWEN3_MOE) c.experts = 5, c.experts_used = 2, c.expert_ffn_dim = 24;
     return c;
 }
 

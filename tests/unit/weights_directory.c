@@ -132,7 +132,7 @@ static void test_spellings(void **state) {
     (void)state;
     model_config c = tiny_llama(), g = tiny_gpt();
     for (int i = 0; i < 3; i++) {
-        char path[16];
+        char path[24];
         snprintf(path, sizeof path, "spelt%d", i);
         tiny_fill(&file, i == 2 ? &g : &c, 4);
         for (uint32_t k = 0; k < file.count; k++) {

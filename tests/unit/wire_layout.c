@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_layout_belongs_to_this_version(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 15);
+    assert_int_equal(WIRE_VERSION, 16);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .owner_term = 7};
@@ -42,11 +42,26 @@ static void test_forward(void **state) {
                  "0300 0b00000000000000 0c00000000000000 0000000000000000 02000000 0d000000 03000000 0f000000 00000000 0e000000 04000000 0e000000 0f000000");
 }
 
-static void test_deny(void **state) {
+static void test_refusals(void **state) {
     (void)state;
     message m = header(MESSAGE_DENY);
-    m.u.deny = (message_deny){.subject = subject, .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1000};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "05" HEADER_HEX SUBJECT_HEX "02 04 e803000000000000");
+    m.u.deny = (message_deny){.subject = subject, .phase = PHASE_BACKWARD, .reason = DENY_VERSION};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "05" HEADER_HEX SUBJECT_HEX "01 02");
+    m = header(MESSAGE_DENY_COMMIT);
+    m.u.deny_commit = (message_deny_commit){.subject = subject, .reason = DENY_MISSING, .rev = 1000};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "06" HEADER_HEX SUBJECT_HEX "03 e8030000");
+    m = header(MESSAGE_DENY_RESUME);
+    m.u.deny_resume.subject = subject;
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "07" HEADER_HEX SUBJECT_HEX);
+    m = header(MESSAGE_DENY_GET);
+    m.u.deny_get = (message_deny_get){.what = GET_STATE, .stage = 3, .first = 16, .reason = GET_LATER, .wait_ms = 1000};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "08" HEADER_HEX "02 0300 10000000 01 e8030000");
+    m = header(MESSAGE_NO_PEER);
+    m.u.no_peer.subject = subject;
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "09" HEADER_HEX SUBJECT_HEX);
+    m = header(MESSAGE_EVICTED);
+    m.u.evicted.subject = subject;
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "0a" HEADER_HEX SUBJECT_HEX);
 }
 
 static void test_settled(void **state) {
@@ -55,7 +70,7 @@ static void test_settled(void **state) {
     m.u.settled = (message_settled){.subject = subject, .overflow = true, .tokens = 256, .loss = 1.5,
                                     .rev = {3, 4}, .path = {.stages = 2, .member = {1, 2}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "0e" HEADER_HEX SUBJECT_HEX "00 01 00010000 000000000000f83f"
+                 "13" HEADER_HEX SUBJECT_HEX "00 01 00010000 000000000000f83f"
                  "0200 0100000000000000 0200000000000000 03000000 04000000");
 }
 
@@ -66,7 +81,7 @@ static void test_begin_aggregation(void **state) {
                                 .part = {{.member = 6, .set.words = {0xff, 0, 1}}},
                                 .owner = {{.member = 6, .first = 16, .count = 32}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "0f" HEADER_HEX "0100 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
+                 "14" HEADER_HEX "0100 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
                  "0100 0600000000000000 0300 ff00000000000000 0000000000000000 0100000000000000"
                  "0100 0600000000000000 10000000 20000000");
 }
@@ -77,7 +92,7 @@ static void test_heartbeat(void **state) {
     m.u.heartbeat = (message_heartbeat){.ready = 1, .can_take = 2, .free_slots = 3, .queued = 4, .progress = 5,
                                         .forward_ns = 6, .backward_ns = 7, .leads = 8, .reaches = 9, .saved = 10};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "16" HEADER_HEX "0100000000000000 0200000000000000 03000000 04000000 0500000000000000"
+                 "1b" HEADER_HEX "0100000000000000 0200000000000000 03000000 04000000 0500000000000000"
                  "0600000000000000 0700000000000000 0800000000000000 0900000000000000 0a00000000000000");
 }
 
@@ -88,7 +103,7 @@ static void test_log_of_a_member(void **state) {
     m.u.log.entry.u.member = (log_member){.peer.bytes = {0xaa, [31] = 0xbb}, .stage = 2, .kind = MEMBER_DATA,
                                           .capacity = 8, .incarnation = 9, .store = 10, .address = "[::1]:9"};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "19" HEADER_HEX "01 0300000000000000 0400000000000000 0500000000000000 02"
+                 "1e" HEADER_HEX "01 0300000000000000 0400000000000000 0500000000000000 02"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0200 01 08000000"
                  "0900000000000000 0a00000000000000 0700 5b3a3a315d3a39");
 }
@@ -99,13 +114,13 @@ static void test_log_of_a_checkpoint_and_a_rollback(void **state) {
     m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_CHECKPOINT}};
     m.u.log.entry.u.checkpoint = (log_checkpoint){.version = 6, .weights.bytes = {0xaa, [31] = 0xbb}, .stages = 1, .state_root = {{.bytes = {0xcc, [31] = 0xdd}}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 07 0600000000000000"
+                 "1e" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 07 0600000000000000"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0100"
                  "cc000000000000000000000000000000 000000000000000000000000000000dd");
     m.u.log.entry.kind = LOG_RUN;
     m.u.log.entry.u.run = (log_run){.description.bytes = {0xaa, [31] = 0xbb}, .generation = 2, .start_version = 6, .reached = 7, .lost = 8};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 01"
+                 "1e" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 01"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0200000000000000 0600000000000000 0700000000000000 0800");
 }
 
@@ -117,23 +132,23 @@ static void test_log_of_a_standby_and_its_promotion(void **state) {
     m.u.log.entry.u.member = (log_member){.peer.bytes = {0xaa, [31] = 0xbb}, .stage = 2, .kind = MEMBER_SHADOW, .capacity = 8, .incarnation = 9,
                                           .store = 10, .host.bytes = {0xcc, [31] = 0xdd}, .address = "[::1]:9"};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 02"
+                 "1e" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 02"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0200 02 08000000"
                  "0900000000000000 0a00000000000000 cc000000000000000000000000000000 000000000000000000000000000000dd 0700 5b3a3a315d3a39");
     m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_PROMOTE, .u.promote.member = 6}};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0b 0600000000000000");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "1e" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0b 0600000000000000");
     m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_END}};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0c");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "1e" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0c");
 }
 
 static void test_append_of_voters(void **state) {
     (void)state;
     message m = header(MESSAGE_APPEND);
-    m.u.append = (message_append){.to = 1, .from = 2, .term = 3, .previous = 4, .previous_term = 5, .committed = 6, .patience_ns = 7, .clock_ns = 8,
+    m.u.append = (message_append){.to = 1, .from = 2, .term = 3, .previous = 4, .previous_term = 5, .committed = 6, .election_timeout_ns = 7, .clock_ns = 8,
                                   .has_entry = true, .entry = {.index = 9, .term = 3, .kind = LOG_VOTERS}};
     m.u.append.entry.u.voters = (log_voters){.count = 1, .voter = {{.id.bytes = {0xaa, [31] = 0xbb}, .store = 10, .address = "h:1"}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "27" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
+                 "2f" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
                  "0600000000000000 0700000000000000 0800000000000000 01 0900000000000000 0300000000000000 09 0100"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0a00000000000000 0300 683a31");
 }
@@ -155,7 +170,7 @@ static void test_route(void **state) {
                                          {.kind = ROUTE_MAP, .words = 3}},
                                 .word = {0x14, 0xfffffff9, 0xffffffff, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "1c" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0800"
+                 "22" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0800"
                  "00 01 06000000 f9ffffffffffffff 0300 14000000 f9ffffff ffffffff"
                  "03 03 0800 06000000 09000000 0a000000 0b000000 0c000000"
                  "07 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
@@ -173,7 +188,7 @@ static void test_view(void **state) {
                               .rate_out = 5, .rate_in = 6, .rate_here = 7, .place = {.at = {8, -9, 10}, .height = 11, .error = 1000},
                               .cards = 1, .card = {{.member = 12, .age = 13, .place = {.height = 14, .error = 15}}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "1d" HEADER_HEX "01 02 08000000 f7ffffff 0a000000 0b000000 e803 01 01 03000000 04000000"
+                 "23" HEADER_HEX "01 02 08000000 f7ffffff 0a000000 0b000000 e803 01 01 03000000 04000000"
                  "05000000 06000000 07000000 0100 0c000000 0d00 00000000 00000000 00000000 0e000000 0f00");
 }
 
@@ -181,10 +196,10 @@ static void test_survey_and_holdings(void **state) {
     (void)state;
     message m = header(MESSAGE_SURVEY);
     m.u.survey.owner_term = 11;
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "1e" HEADER_HEX "0b00000000000000");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "24" HEADER_HEX "0b00000000000000");
     m = header(MESSAGE_HOLDINGS);
     m.u.holdings = (message_holdings){.owner_term = 11, .held = {{7}}, .forward = {{6}}, .returning = {{5}}, .backward = {{4}}, .committed = {{3}}};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "1f" HEADER_HEX "0b00000000000000 0100 0700000000000000 0100 0600000000000000"
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "25" HEADER_HEX "0b00000000000000 0100 0700000000000000 0100 0600000000000000"
                  "0100 0500000000000000 0100 0400000000000000 0100 0300000000000000");
 }
 
@@ -192,33 +207,37 @@ static void test_link_state_and_bandwidth_probes(void **state) {
     (void)state;
     message m = header(MESSAGE_LINES);
     m.u.lines = (message_lines){.count = 2, .line = {{1, 1000, 3000}, {2, 0, 4000}}};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "20" HEADER_HEX "02000000 01000000 e8030000 b80b0000 02000000 00000000 a00f0000");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "26" HEADER_HEX "02000000 01000000 e8030000 b80b0000 02000000 00000000 a00f0000");
     m = header(MESSAGE_SOUND);
     m.u.sound = (message_sound){.train = 5, .index = 1, .count = 8, .padding = 3};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "21" HEADER_HEX "05000000 0100 0800 0300 000000");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "27" HEADER_HEX "05000000 0100 0800 0300 000000");
     m = header(MESSAGE_SOUNDED);
     m.u.sounded = (message_sounded){.train = 5, .bytes = 6, .ns = 7};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "22" HEADER_HEX "05000000 06000000 0700000000000000");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "28" HEADER_HEX "05000000 06000000 0700000000000000");
     m = header(MESSAGE_CARRY);
     m.u.carry = (message_carry){.origin = 5, .to = 6, .serial = 7, .index = 1, .count = 8};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "23" HEADER_HEX "0500000000000000 0600000000000000 07000000 0100 0800 00 0000 0000");
-    m.u.carry = (message_carry){.origin = 5, .to = 6, .serial = 7, .count = 1, .what = GET_RESULT, .stage = 2, .blocks = 8};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "23" HEADER_HEX "0500000000000000 0600000000000000 07000000 0000 0100 01 0200 0800");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "29" HEADER_HEX "0500000000000000 0600000000000000 07000000 0100 0800");
+    m = header(MESSAGE_CARRY_CHUNKS);
+    m.u.carry_chunks = (message_carry_chunks){.origin = 5, .to = 6, .serial = 7, .what = GET_RESULT, .stage = 2, .count = 8};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "2a" HEADER_HEX "0500000000000000 0600000000000000 07000000 01 0200 0800");
+    m = header(MESSAGE_UNCARRIED_CHUNKS);
+    m.u.uncarried_chunks.serial = 7;
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "2c" HEADER_HEX "07000000");
     m = header(MESSAGE_UNCARRIED);
     m.u.uncarried.serial = 7;
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "24" HEADER_HEX "07000000");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "2b" HEADER_HEX "07000000");
 }
 
 static void test_get_and_data(void **state) {
     (void)state;
     message m = header(MESSAGE_GET);
-    m.u.get = (message_get){.what = GET_RESULT, .stage = 2, .term = 3, .round = 4, .version = 5, .first = 8, .count = 6, .digest = 7, .by = 0x0b, .serial = 0x0c};
+    m.u.get = (message_get){.what = GET_RESULT, .stage = 2, .first = 8, .count = 6, .version = 5, .close_index = 7, .round = 4, .by = 0x0b, .serial = 0x0c};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "14" HEADER_HEX "01 0200 0300000000000000 0400000000000000 0500000000000000 08000000 06000000 0700000000000000 0b00000000000000 0c000000");
+                 "19" HEADER_HEX "01 0200 08000000 06000000 0500000000000000 0700000000000000 0400000000000000 0b00000000000000 0c000000");
     m = header(MESSAGE_DATA);
     m.u.data = (message_data){.get = {.what = GET_STATE, .stage = 2, .count = 100}, .hash = 9};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "15" HEADER_HEX "02 0200 0000000000000000 0000000000000000 0000000000000000 00000000 64000000 0000000000000000 0000000000000000 00000000 0900000000000000");
+                 "1a" HEADER_HEX "02 0200 00000000 64000000 0000000000000000 0900000000000000");
 }
 
 static void test_final_in_the_log_file(void **state) {
@@ -247,17 +266,17 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0f00 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 1000 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0f00 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 1000 03 0200 6e6f");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout_belongs_to_this_version),
         cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_deny),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_settled),
         cmocka_unit_test(test_begin_aggregation),
         cmocka_unit_test(test_heartbeat),

@@ -162,6 +162,13 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 1}};
     assert_not_encoded(&m);
+    // a field of another kind of GET
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .set_digest = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_PART, .close_index = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .round = 1}};
+    assert_not_encoded(&m);
     // only chunks of a reduction use a forwarder
     m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .count = 1, .by = 2, .serial = 3}};
     assert_not_encoded(&m);
@@ -169,15 +176,24 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .count = 1, .serial = 3}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .what = GET_PART, .blocks = WIRE_MAX_CARRIED_BLOCKS + 1}};
+    m = (message){.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.what = GET_PART, .count = WIRE_MAX_CARRIED_BLOCKS + 1}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 2, .what = GET_PART, .blocks = 1}};
+    m = (message){.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.what = GET_PART}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .what = GET_NAMES, .blocks = 1}};
+    m = (message){.kind = MESSAGE_CARRY_CHUNKS, .u.carry_chunks = {.what = GET_NAMES, .count = 1}};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .stage = 1}};
+    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.index = 1, .count = 1}};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_DENY, .u.deny.reason = DENY_REASONS};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_COMMIT, .u.deny_commit.reason = DENY_REASONS};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get.reason = GET_REFUSALS};
+    assert_not_encoded(&m);
+    // only a GET that may be repeated has a time
+    m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get = {.reason = GET_MISSING, .wait_ms = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get.reason = GET_LATER};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_NONE};
     assert_not_encoded(&m);
@@ -187,7 +203,14 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN, .u.join.share = WIRE_MAX_SLOTS + 1};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_LEAVE, .u.leave.refusal = REFUSALS};
+    m = (message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_REASONS};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DISMISS, .u.dismiss.refusal = REFUSALS};
+    assert_not_encoded(&m);
+    // of the other answer to APPEND
+    m = (message){.kind = MESSAGE_APPENDED, .u.appended = {.accepted = true, .hint = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_APPENDED, .u.appended = {.match = 1}};
     assert_not_encoded(&m);
     // a record of a durable log, no entry of the replicated log
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_VOTE};
@@ -351,11 +374,11 @@ static void test_limits_hold_when_decoding(void **state) {
     assert_refused(count, HEADER + SUBJECT + 4, 2);
     m = (message){.kind = MESSAGE_RESUME};
     count = message_encode(&m, bytes, sizeof bytes);
-    assert_refused(count, HEADER + SUBJECT + 8, PHASE_COMMIT);
+    assert_refused(count, HEADER + SUBJECT + 8, PHASE_COUNT);
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 2}};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER, GET_KINDS);
-    assert_refused(count, HEADER + 1 + 18 + 8, 3);
+    assert_refused(count, HEADER + 1 + 2, 3);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_EXPEL}};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER + 9 + 16, LOG_KINDS);
@@ -453,9 +476,12 @@ static void test_names(void **state) {
     for (uint8_t why = 0; why < DENY_REASONS; why++) assert_string_not_equal(deny_reason_name(why), "UNKNOWN");
     assert_string_equal(deny_reason_name(DENY_STALE), "STALE");
     assert_string_equal(deny_reason_name(DENY_REASONS), "UNKNOWN");
+    for (uint8_t why = 0; why < GET_REFUSALS; why++) assert_string_not_equal(get_refusal_name(why), "UNKNOWN");
+    assert_string_equal(get_refusal_name(GET_LATER), "LATER");
+    assert_string_equal(get_refusal_name(GET_REFUSALS), "UNKNOWN");
     unsigned with_payload = 0;
     for (uint8_t kind = 0; kind < MESSAGE_KINDS; kind++) with_payload += message_has_payload(&(message){.kind = kind});
-    assert_int_equal(with_payload, 4);
+    assert_int_equal(with_payload, 5);
     assert_true(message_has_payload(&(message){.kind = MESSAGE_DATA}));
     message carried = {.kind = MESSAGE_BACKWARD};
     carried.u.backward.parcel.pieces = 2;

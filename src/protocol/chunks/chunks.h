@@ -21,7 +21,7 @@ typedef struct chunk_pull chunk_pull;
 // A client of the table of pulls: state transfer, aggregation or checkpoint. Functions that it does
 // not need are NULL.
 typedef struct chunk_client {
-    void (*refused)(peer *p, const chunk_pull *q, const message_deny *deny);  // before `failed`: the source said why
+    void (*refused)(peer *p, const chunk_pull *q, const message_deny_get *deny);  // before `failed`: the source said why
     void (*overdue)(peer *p, const chunk_pull *q);                            // before `failed`: it has not answered in time
     void (*failed)(peer *p, const chunk_pull *was);                           // the pull ended without its chunks
     void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob
@@ -37,7 +37,8 @@ struct chunk_pull {
     member_id from;
     uint32_t first, count;
     uint64_t version, round;
-    uint64_t digest;
+    uint64_t set_digest;    // GET_PART
+    uint64_t close_index;   // GET_RESULT
     uint64_t asked_ns, deadline_ns;
     uint32_t part;          // GET_PART: index of the contributor in the round's list
     member_id by;           // forwarder of the answer, as transfer `serial`; 0: none
@@ -176,7 +177,7 @@ typedef struct peer_chunks {
 } peer_chunks;
 
 // ---- multipath.c --------------------------------------------------------------------------------
-void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void on_carry_chunks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 // Chooses the fastest path for one more GET to that member. False: enough are under way on all
 // paths. `straight`: directly only.
 bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *out);

@@ -43,7 +43,7 @@ static cluster_contact *contact_of(peer *p, member_id id) {
 }
 
 static void pull_overdue(peer *p, const chunk_pull *q);
-static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny);
+static void pull_refused(peer *p, const chunk_pull *q, const message_deny_get *deny);
 static void pull_data(peer *p, const message *msg, blob_id blob);
 static void pull_failed(peer *p, const chunk_pull *was) { (void)p, (void)was; }  // fetch_tick asks again
 
@@ -142,11 +142,11 @@ static void pull_overdue(peer *p, const chunk_pull *q) {
     if (c != NULL && c->source.block_ns < (p->now - q->asked_ns) / q->count) c->source.block_ns = (p->now - q->asked_ns) / q->count;
 }
 
-static void pull_refused(peer *p, const chunk_pull *q, const message_deny *deny) {
+static void pull_refused(peer *p, const chunk_pull *q, const message_deny_get *deny) {
     cluster_contact *c = q->stage == p->stage && (q->what == GET_STATE || q->what == GET_NAMES) ? contact_of(p, q->from) : NULL;
     if (c == NULL) return;
-    uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->rev < most_ms ? deny->rev : most_ms;
-    bool waits = deny->reason == DENY_FULL && wait_ms > 0;
+    uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->wait_ms < most_ms ? deny->wait_ms : most_ms;
+    bool waits = deny->reason == GET_LATER;
     c->source.paced |= waits;
     c->source.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : TIMING_SOURCE_REST_NS);
 }

@@ -134,13 +134,12 @@ bool multipath_send(peer *p, const core_job *t, blob_id out) {
     const cluster_member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
     member_id to = p->cluster->contacts[t->contact].member;
     if (by == NULL || to == 0 || to == by->id || member_is_standby(by) || !member_answers(p, by->id)) return false;
-    peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me,
-                                                              .to = to,
-                                                              .serial = get->serial,
-                                                              .count = 1,
-                                                              .what = get->what,
-                                                              .stage = get->stage,
-                                                              .blocks = (uint16_t)get->count};
+    peer_compose(p, MESSAGE_CARRY_CHUNKS)->u.carry_chunks = (message_carry_chunks){.origin = p->me,
+                                                                                   .to = to,
+                                                                                   .serial = get->serial,
+                                                                                   .what = get->what,
+                                                                                   .stage = get->stage,
+                                                                                   .count = (uint16_t)get->count};
     return peer_send_member(p, by->id, out);
 }
 
@@ -173,17 +172,18 @@ static void join_if_whole(peer *p, chunk_pull *q) {
                            .version = q->version,
                            .first = q->first,
                            .count = q->count,
-                           .digest = q->digest};
+                           .set_digest = q->set_digest,
+                           .close_index = q->close_index};
     t->work.input[t->work.inputs++] = q->piece;
     q->piece = 0;
     q->joining = true;
 }
 
 void multipath_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
-    const message_carry *piece = &msg->u.carry;
+    const message_carry_chunks *piece = &msg->u.carry_chunks;
     chunk_pull *q = pull_of(p, piece->origin, msg->sender, piece->serial);
-    bool fits = bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES;
-    if (q == NULL || q->piece != 0 || q->joining || q->count != piece->blocks || !fits) {
+    bool fits = bytes <= (uint64_t)piece->count * WIRE_CARRIED_BLOCK_BYTES;
+    if (q == NULL || q->piece != 0 || q->joining || q->count != piece->count || !fits) {
         peer_release(p, &blob);
         return;
     }
@@ -197,7 +197,7 @@ void multipath_announced(peer *p, const message *msg) {
     chunk_pull *q = pull_of(p, msg->sender, get->by, get->serial);
     bool same = q != NULL && !q->announced && q->what == get->what && q->stage == get->stage &&
                 q->first == get->first && q->count == get->count && q->version == get->version &&
-                q->round == get->round && q->digest == get->digest;
+                q->round == get->round && q->set_digest == get->set_digest && q->close_index == get->close_index;
     if (!same) return;
     q->announced = true;
     q->hash = msg->u.data.hash;
@@ -282,12 +282,22 @@ void multipath_joined(peer *p, const core_job *t, const job_result *r) {
     q->client->data(p, msg, out);
 }
 
-void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
-    const message_carry *piece = &msg->u.carry;
+// Passes chunks on for their origin. One forwarder is enough.
+static void pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry_chunks *piece = &msg->u.carry_chunks;
+    if (msg->sender != piece->origin) return;
+    peer_compose(p, MESSAGE_CARRY_CHUNKS)->u.carry_chunks = *piece;
+    if (forward_pass_on(p, piece->to, blob, bytes)) return;
+    peer_compose(p, MESSAGE_UNCARRIED_CHUNKS)->u.uncarried_chunks.serial = piece->serial;
+    peer_send_member(p, piece->to, 0);
+}
+
+void on_carry_chunks(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry_chunks *piece = &msg->u.carry_chunks;
     if (piece->to == p->me) {
         multipath_piece(p, msg, blob, bytes);
         return;
     }
-    if (member_live(p, piece->origin) && bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES) forward_pass_on(p, msg, blob, bytes);
+    if (member_live(p, piece->origin) && bytes <= (uint64_t)piece->count * WIRE_CARRIED_BLOCK_BYTES) pass_on(p, msg, blob, bytes);
     peer_release(p, &blob);
 }

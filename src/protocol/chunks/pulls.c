@@ -38,12 +38,12 @@ void pull_send(peer *p, chunk_pull *q) {
     message_get *get = &peer_compose(p, MESSAGE_GET)->u.get;
     get->what = q->what;
     get->stage = q->stage;
-    get->term = p->cluster->own_term;
     get->round = q->round;
     get->version = q->version;
     get->first = q->first;
     get->count = q->count;
-    get->digest = q->digest;
+    get->set_digest = q->set_digest;
+    get->close_index = q->close_index;
     get->by = q->by;
     get->serial = q->serial;
     const cluster_member *m = member_find(p, q->from);
@@ -107,10 +107,10 @@ static void pull_fail(peer *p, chunk_pull *q) {
 }
 
 void pulls_denied(peer *p, const message *msg) {
-    const message_deny *body = &msg->u.deny;
+    const message_deny_get *body = &msg->u.deny_get;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         chunk_pull *q = &p->chunks->pulls[i];
-        bool named = q->used && q->from == msg->sender && q->what == body->subject.m && q->stage == body->subject.stage && q->first == body->subject.owner_term;
+        bool named = q->used && q->from == msg->sender && q->what == body->what && q->stage == body->stage && q->first == body->first;
         if (!named) continue;
         if (q->client->refused != NULL) q->client->refused(p, q, body);
         pull_fail(p, q);

@@ -279,7 +279,7 @@ static void collect_parts(peer *p, uint32_t g) {
         reduce_invalidate(p);
         q->part = i;
         q->round = a->begin.round;
-        q->digest = message_set_digest(&part->set);
+        q->set_digest = message_set_digest(&part->set);
         pull_send(p, q);
     }
     if (!all) return;
@@ -350,7 +350,7 @@ static void fetch_result(peer *p, uint32_t index) {
     if (q == NULL) return;
     reduce_invalidate(p);
     q->round = reduce_round(p);
-    q->digest = reduce_close(p);
+    q->close_index = reduce_close(p);
     g->state = SEGMENT_PULLING;
     pull_send(p, q);
 }
@@ -395,7 +395,7 @@ static void pull_data(peer *p, const message *msg, blob_id blob) {
         chunk_pull *c = &p->chunks->pulls[i];
         if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version && c->round == get->round) q = c;
     }
-    if (q == NULL || q->digest != get->digest || get->version != a->results) {
+    if (q == NULL || q->set_digest != get->set_digest || q->close_index != get->close_index || get->version != a->results) {
         peer_release(p, &blob);
         return;
     }

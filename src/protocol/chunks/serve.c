@@ -9,23 +9,25 @@ static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
 
 // `wait_ns`: when it may be asked again; 0: it does not have the chunks.
 static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wait_ns) {
-    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = (message_subject){.m = get->what, .stage = get->stage, .owner_term = get->first};
-    deny->phase = PHASE_GET;
-    deny->reason = wait_ns > 0 ? DENY_FULL : DENY_MISSING;
-    deny->rev = (wait_ns + TIMING_MS - 1) / TIMING_MS;
+    message_deny_get *deny = &peer_compose(p, MESSAGE_DENY_GET)->u.deny_get;
+    uint64_t wait_ms = (wait_ns + TIMING_MS - 1) / TIMING_MS;
+    deny->what = get->what;
+    deny->stage = get->stage;
+    deny->first = get->first;
+    deny->reason = wait_ms > 0 ? GET_LATER : GET_MISSING;
+    deny->wait_ms = wait_ms < UINT32_MAX ? (uint32_t)wait_ms : UINT32_MAX;
     peer_send(p, to, 0);
 }
 
 // The digest names the contribution set, so the part may be served before BEGIN arrives here:
 // served jobs run before new weight gradients.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
+    return get->stage == p->stage && get->version == p->state.iteration && (get->set_digest == message_set_digest(&p->microbatch->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !inflight_weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {
     const chunk_aggregation *a = &p->chunks->aggregation;
-    if (get->stage != p->stage || get->version != a->results || get->digest != reduce_close(p)) return false;
+    if (get->stage != p->stage || get->version != a->results || get->close_index != reduce_close(p)) return false;
     if (!p->run.reproducible && get->round != reduce_round(p)) return false;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (a->segment[b / PEER_SEGMENT_BLOCKS].state != SEGMENT_DONE) return false;

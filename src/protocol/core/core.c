@@ -91,10 +91,12 @@ uint64_t message_set_digest(const message_set *set) {
 // routes.
 static bool is_about_work(uint8_t kind) {
     switch (kind) {
-    case MESSAGE_HEARTBEAT: case MESSAGE_GET_LOG: case MESSAGE_LOG: case MESSAGE_JOIN: case MESSAGE_LEAVE: case MESSAGE_ROUTE: case MESSAGE_VIEW:
+    case MESSAGE_HEARTBEAT: case MESSAGE_GET_LOG: case MESSAGE_LOG: case MESSAGE_JOIN: case MESSAGE_LEAVE: case MESSAGE_DISMISS:
+    case MESSAGE_ROUTE: case MESSAGE_VIEW: case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED:
+    case MESSAGE_HAND_OVER: case MESSAGE_LEADER:
         return false;
     default:
-        return kind < MESSAGE_VOTE;
+        return true;
     }
 }
 

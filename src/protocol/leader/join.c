@@ -88,11 +88,11 @@ static const char *refusal_text(join_refusal why) {
     static const char *const text[REFUSALS] = {
         [REFUSAL_NONE] = "the run is over",
         [REFUSAL_FULL] = "the run has as many peers of this kind as it may have",
-        [REFUSAL_NO_TEXT] = "the run's data are private: a data peer brings a text of its own",
-        [REFUSAL_TAKEN] = "this share of the private data is another peer's; ask for another one, or come with the identity (--identity) that has it",
-        [REFUSAL_NO_SHARE] = "there is no such share of the private data, or each is another peer's; who comes back needs the identity (--identity) that it had",
-        [REFUSAL_OTHER_SHARE] = "this peer has another share of the private data; leave out --share, or come as another peer",
-        [REFUSAL_OTHER_TEXT] = "this peer came with another text before: bring the same one, since its microbatches are made of that",
+        [REFUSAL_NO_TEXT] = "the run's data are private: a data peer needs a text of its own",
+        [REFUSAL_TAKEN] = "this share of the private data belongs to another peer; request another one, or use the identity (--identity) that has it",
+        [REFUSAL_NO_SHARE] = "there is no such share of the private data, or every share belongs to another peer; a restarted peer needs its former identity (--identity)",
+        [REFUSAL_OTHER_SHARE] = "this peer has another share of the private data; leave out --share, or use another identity",
+        [REFUSAL_OTHER_TEXT] = "this peer had another text before: give the same one, because its microbatches need it",
     };
     return text[why];
 }
@@ -221,10 +221,7 @@ void join_tick(peer *p) {
 // ---- the leader ---------------------------------------------------------------------------------
 
 static void dismiss(peer *p, uint32_t who, join_refusal why) {
-    message_leave *leave = &peer_compose(p, MESSAGE_LEAVE)->u.leave;
-    leave->reason = EXPEL_LEFT;
-    leave->refusal = (uint8_t)why;
-    leave->dismissed = true;
+    peer_compose(p, MESSAGE_DISMISS)->u.dismiss.refusal = (uint8_t)why;
     peer_send(p, who, 0);
 }
 
@@ -281,12 +278,14 @@ static bool left_behind(const cluster_contact *c, const message *msg) { return c
 void on_leave(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     cluster_contact *c = &p->cluster->contacts[from];
-    if (!msg->u.leave.dismissed) {
-        if (peer_is_leader(p) && left_behind(c, msg)) leader_remove(p, c->member, EXPEL_LEFT);
-        c->departing = peer_is_leader(p) && c->member != 0;
-        if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
-        return;
-    }
+    if (peer_is_leader(p) && left_behind(c, msg)) leader_remove(p, c->member, EXPEL_LEFT);
+    c->departing = peer_is_leader(p) && c->member != 0;
+    if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
+}
+
+void on_dismiss(peer *p, uint32_t from, const message *msg) {
+    if (from == NO_CONTACT) return;
+    const cluster_contact *c = &p->cluster->contacts[from];
     // a voter with a newer log may have been the leader of an END that this peer missed, and will
     // not repeat it
     bool knows_more = p->me != 0 && msg->log_position > p->state.position && (c->member != 0 || lead_is_voter(p, &c->id));
@@ -296,7 +295,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
         return;
     }
     if (p->me == 0 && !p->leaving) {
-        refuse_myself(p, (join_refusal)msg->u.leave.refusal);
+        refuse_myself(p, (join_refusal)msg->u.dismiss.refusal);
         return;
     }
     p->over = true;  // the run is complete

@@ -125,6 +125,7 @@ void rollback_lead_again(peer *p);
 // ---- join.c -------------------------------------------------------------------------------------
 void on_join(peer *p, uint32_t from, const message *msg);
 void on_leave(peer *p, uint32_t from, const message *msg);
+void on_dismiss(peer *p, uint32_t from, const message *msg);
 void leave_when_free(peer *p);
 void join_tick(peer *p);
 void leader_tick(peer *p);

@@ -1,4 +1,5 @@
-// ACCEPT, COMPLETE and DENY: a receiver's answers to a tensor that was sent to it.
+// Answers of a receiver: to a tensor (ACCEPT, COMPLETE, DENY, NO PEER), and refused orders of an owner
+// (DENY COMMIT, DENY RESUME, EVICTED).
 #include "protocol/microbatch/microbatch.h"
 
 #include <string.h>
@@ -42,24 +43,32 @@ void on_complete(peer *p, const message *msg) {
     if (s != NULL) s->state = SEND_DONE;
 }
 
+// The next receiver of a forward. One that an order named is not replaced here: it is asked again
+// later, or the owner, which hears of it if `suspect`, chooses another one.
+static void forward_elsewhere(peer *p, uint32_t m, member_id by, bool suspect) {
+    inflight_microbatch *h = &p->microbatch->inflight[m];
+    bool named = h->forward_to < p->run.stages;
+    if (named || p->stage + 1 == p->run.stages) {
+        h->on.state = SEND_LOST;
+        h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
+        if (suspect) send_suspect_to_owner(p, m, PHASE_FORWARD, by);
+        return;
+    }
+    send_forward_routed(p, m);
+}
+
 static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     pick_peer *f = pick_find(&p->microbatch->flow, by);
-    bool named = h->forward_to < p->run.stages;
+    bool full = reason == DENY_FULL;
     if (reason == DENY_STALE || reason == DENY_CLOSED) {
         h->on.state = SEND_DONE;
         return;
     }
-    if (reason == DENY_FULL && f != NULL) f->free_slots = 0;
-    if (h->on.state == SEND_SENT && h->on.by == 0 && reason == DENY_FULL) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
-    if (reason != DENY_FULL) send_add_tried(&h->on, by);
-    if (named || p->stage + 1 == p->run.stages) {  // to a chosen member: retry later, or let the owner choose another one
-        h->on.state = SEND_LOST;
-        h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
-        if (reason != DENY_FULL) send_suspect_to_owner(p, m, PHASE_FORWARD, by);
-        return;
-    }
-    send_forward_routed(p, m);
+    if (full && f != NULL) f->free_slots = 0;
+    if (h->on.state == SEND_SENT && h->on.by == 0 && full) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
+    if (!full) send_add_tried(&h->on, by);
+    forward_elsewhere(p, m, by, !full);
 }
 
 static bool has_commit(const peer *p, uint32_t m, member_id who) {
@@ -68,47 +77,67 @@ static bool has_commit(const peer *p, uint32_t m, member_id who) {
     return false;
 }
 
-void on_deny(peer *p, const message *msg) {
-    const message_deny *body = &msg->u.deny;
-    uint32_t m = body->subject.m;
+// Rule R8: its holder gave the microbatch up. By now it may hold it again and count it: a member with
+// a COMMIT answers the COMMIT itself.
+void on_evicted(peer *p, const message *msg) {
+    const message_subject *of = &msg->u.evicted.subject;
     if (!member_live(p, msg->sender)) return;
-    if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
-        // it may hold it again by now and count it: a member with a COMMIT answers the COMMIT
-        // itself
-        if (microbatch_is_mine(p, m) && !has_commit(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
-        return;
-    }
-    if (body->phase == PHASE_RESUME && microbatch_is_mine(p, m) && has_commit(p, m, msg->sender)) {
-        own_commit_again(p, m, msg->sender);  // it must refuse the COMMIT itself, which is final
-        return;
-    }
-    if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
-        uint16_t s = body->subject.stage;
-        // a late answer may refuse an older COMMIT, or be of an earlier holder
-        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && microbatch_is_mine(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev);
-        if (present && microbatch_is_mine(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
-        return;
-    }
-    inflight_microbatch *h = &p->microbatch->inflight[m];
-    if (body->phase == PHASE_FORWARD && body->reason == DENY_NO_PEER && h->used && h->on.to == msg->sender && h->on.state == SEND_DONE)
-        h->on.state = SEND_SENT;  // it had computed it, and returns it
-    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
-    if (s == NULL) return;
-    if (body->phase == PHASE_FORWARD) {
-        forward_denied(p, m, msg->sender, body->reason);
-        return;
-    }
+    if (microbatch_is_mine(p, of->m) && !has_commit(p, of->m, msg->sender)) repair_holder_lost(p, of->m, of->stage, msg->sender);
+}
+
+// Rule R12: this answer promises nothing. A member with a COMMIT must refuse the COMMIT itself,
+// which is final.
+void on_deny_resume(peer *p, const message *msg) {
+    const message_subject *of = &msg->u.deny_resume.subject;
+    if (!member_live(p, msg->sender) || !microbatch_is_mine(p, of->m)) return;
+    if (has_commit(p, of->m, msg->sender)) own_commit_again(p, of->m, msg->sender);
+    else repair_holder_lost(p, of->m, of->stage, msg->sender);
+}
+
+// Rule R12: the holder that refuses its present COMMIT is replaced. A late answer may refuse an older
+// COMMIT, or come from an earlier holder.
+void on_deny_commit(peer *p, const message *msg) {
+    const message_deny_commit *body = &msg->u.deny_commit;
+    uint32_t m = body->subject.m;
+    uint16_t s = body->subject.stage;
+    if (!member_live(p, msg->sender) || body->reason != DENY_MISSING) return;
+    bool present = s < p->run.stages && microbatch_is_mine(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev;
+    if (present) repair_holder_lost(p, m, s, msg->sender);
+}
+
+// Rule M4: a receiver hands a forward back that it had accepted, and perhaps computed.
+void on_no_peer(peer *p, const message *msg) {
+    const message_subject *of = &msg->u.no_peer.subject;
+    inflight_microbatch *h = &p->microbatch->inflight[of->m];
+    if (!member_live(p, msg->sender)) return;
+    if (h->used && h->on.to == msg->sender && h->on.state == SEND_DONE) h->on.state = SEND_SENT;
+    if (waiting_for(p, msg, of, PHASE_FORWARD) == NULL) return;
+    send_add_tried(&h->on, msg->sender);
+    forward_elsewhere(p, of->m, msg->sender, true);
+}
+
+static void backward_denied(peer *p, tensor_sending *s, const message_deny *body, member_id by) {
+    uint32_t m = body->subject.m;
     if (body->reason == DENY_STALE) {
         s->state = SEND_DONE;
         return;
     }
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
-    if (p->stage > 0) send_suspect_to_owner(p, m, PHASE_BACKWARD, msg->sender);
+    if (p->stage > 0) send_suspect_to_owner(p, m, PHASE_BACKWARD, by);
     // Rule R12: a committed holder is replaced only when it refuses the COMMIT, so it is probed.
     // Rule R11: a member with a log that is behind has lost nothing; it is asked again until the
     // time limit, and then replaced.
-    else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !has_commit(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+    else if (microbatch_is_mine(p, m) && body->reason != DENY_VERSION && !has_commit(p, m, by)) repair_holder_lost(p, m, body->subject.stage, by);
+}
+
+void on_deny(peer *p, const message *msg) {
+    const message_deny *body = &msg->u.deny;
+    if (!member_live(p, msg->sender)) return;
+    tensor_sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    if (s == NULL) return;
+    if (body->phase == PHASE_FORWARD) forward_denied(p, body->subject.m, msg->sender, body->reason);
+    else backward_denied(p, s, body, msg->sender);
 }
 
 // Rule D9: true if the tensor was sent over a link that has fallen since. The tensor or its answer

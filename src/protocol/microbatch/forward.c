@@ -18,15 +18,10 @@ void forward_refuse(peer *p, member_id origin, uint32_t serial) {
     peer_send_member(p, origin, 0);
 }
 
-void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
-    const message_carry *piece = &msg->u.carry;
-    if (msg->sender != piece->origin) return;  // one forwarder is enough
+bool forward_pass_on(peer *p, member_id to, blob_id blob, uint64_t bytes) {
     bool room = p->core.waiting_bytes + bytes <= FORWARD_MOST_TENSORS * p->run.activation_bytes;
-    peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
-    if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
-        forward_refuse(p, piece->blocks > 0 ? piece->to : piece->origin, piece->serial);
-        return;
-    }
+    if (!room || p->config.carries_nothing || !peer_send_member(p, to, blob)) return false;
     p->microbatch->carried_bytes += bytes;
     p->microbatch->carried_until_ns = p->now + TIMING_FORWARDING_NS;
+    return true;
 }

@@ -86,6 +86,15 @@ static void join_if_whole(peer *p, forwarded_arrival *a) {
     a->joining = true;
 }
 
+// Passes a piece on for its origin. One forwarder is enough: a piece that came by another one is
+// dropped.
+static void pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry *piece = &msg->u.carry;
+    if (msg->sender != piece->origin) return;
+    peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
+    if (!forward_pass_on(p, piece->to, blob, bytes)) forward_refuse(p, piece->origin, piece->serial);
+}
+
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
@@ -94,7 +103,7 @@ void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     bool twice = a != NULL && (a->joining || a->piece[piece->index] != 0);
     bool taken = a != NULL && !twice && (a->count == 0 || a->count == piece->count);
     if (!taken) {
-        if (alive && fits && !mine) forward_pass_on(p, msg, blob, bytes);
+        if (alive && fits && !mine) pass_on(p, msg, blob, bytes);
         else if (alive && !twice && (mine ? run_state_goes_on(&p->state) : msg->sender == piece->origin)) forward_refuse(p, piece->origin, piece->serial);
         peer_release(p, &blob);
         return;

@@ -46,7 +46,7 @@ static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, ui
 
 // ---- FORWARD ------------------------------------------------------------------------------------
 
-static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
+static deny_reason refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
     if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->standby) return DENY_VERSION;
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
     // a newer ownership epoch means that the log here is behind; an older one does not change the
@@ -72,11 +72,14 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     inflight_microbatch *h = &p->microbatch->inflight[m];
     h->upstream = sender;
     h->cancelled = false;  // cancelled while it was computed, and needed again
-    if (body->repair && inflight_waits_for_slot(h)) {  // the other holders are gone: it may evict now
-        h->repair = true;
-        take_path(h, &body->path);
-    }
+    if (body->repair && inflight_waits_for_slot(h)) h->repair = true;  // the other holders are gone: it may evict now
     if (h->forward != WORK_DONE) {
+        // A repair is newer than a resend by a sender that lost its receiver, and names the end of
+        // the gap: behind it the results exist.
+        if (body->repair) {
+            take_path(h, &body->path);
+            h->forward_to = body->forward_to;
+        }
         answer_accept(p, sender, &body->subject, PHASE_FORWARD);
         return;
     }
@@ -110,7 +113,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         else peer_release(p, &blob);
         return;
     }
-    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    deny_reason reason = refusal(p, msg, bytes, &body->subject);
     // after CLOSE a repair recomputes what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason != DENY_REASONS || p->stage == 0) {
@@ -212,7 +215,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (forwarded_announced(p, msg)) return;
     const message_backward *body = &msg->u.backward;
     uint32_t m = body->subject.m;
-    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    deny_reason reason = refusal(p, msg, bytes, &body->subject);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     inflight_microbatch *h = reason == DENY_REASONS ? &p->microbatch->inflight[m] : NULL;
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
@@ -287,13 +290,19 @@ static void answer_counted(peer *p, uint32_t m) {
     peer_send_member(p, h->owner, 0);
 }
 
+static void refuse_commit(peer *p, const message *msg, deny_reason reason) {
+    message_deny_commit *deny = &peer_compose(p, MESSAGE_DENY_COMMIT)->u.deny_commit;
+    *deny = (message_deny_commit){.subject = msg->u.commit.subject, .reason = (uint8_t)reason, .rev = msg->u.commit.rev};
+    peer_send_member(p, msg->sender, 0);
+}
+
 void on_commit(peer *p, const message *msg) {
     const message_commit *body = &msg->u.commit;
     inflight_microbatch *h = &p->microbatch->inflight[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier incarnation
     if (private_closed_out(p, body->subject.m)) {
-        inflight_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
+        refuse_commit(p, msg, DENY_CLOSED);
         return;
     }
     bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
@@ -301,7 +310,7 @@ void on_commit(peer *p, const message *msg) {
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
         if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
-        inflight_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
+        refuse_commit(p, msg, stale ? DENY_STALE : DENY_MISSING);
         return;
     }
     if (body->rev > h->rev || body->subject.owner_term > h->commit_term) h->rev = body->rev;
@@ -406,8 +415,12 @@ void on_resume(peer *p, const message *msg) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     bool forward = body->phase == PHASE_FORWARD;
     bool holds = h->used && !h->cancelled && body->subject.stage == p->stage && (forward ? h->forward != WORK_NONE : h->dy != 0 || h->dx != 0);
-    if (holds) inflight_resend(p, m, body->phase, body->until, &body->path);
-    else inflight_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
+    if (holds) {
+        inflight_resend(p, m, body->phase, body->until, &body->path);
+        return;
+    }
+    peer_compose(p, MESSAGE_DENY_RESUME)->u.deny_resume.subject = body->subject;
+    peer_send_member(p, msg->sender, 0);
 }
 
 // A stash that has waited long reports to its owner, which may have cancelled it: CANCEL can be

@@ -40,8 +40,8 @@ bool inflight_passes_by(const peer *p, uint32_t m, bool repair);
 void inflight_slot_free(peer *p, inflight_microbatch *h);
 bool inflight_gradient_came(const inflight_microbatch *h);
 message_subject inflight_subject(const peer *p, uint32_t m, const inflight_microbatch *h);
-void inflight_deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev);
-void inflight_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason);
+// Refuses a tensor.
+void inflight_deny(peer *p, member_id to, const message_subject *subject, message_phase phase, deny_reason reason);
 void inflight_free(peer *p, uint32_t m);
 void inflight_free_all(peer *p);
 void inflight_uncount(peer *p, uint32_t m);  // removed from the contribution set
@@ -77,6 +77,10 @@ void send_link_back(peer *p, member_id to);    // a link came up: sends again wh
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
+void on_deny_commit(peer *p, const message *msg);
+void on_deny_resume(peer *p, const message *msg);
+void on_no_peer(peer *p, const message *msg);
+void on_evicted(peer *p, const message *msg);
 
 // ---- forwarded_send.c ---------------------------------------------------------------------------
 // Sends p->core.scratch, a FORWARD or BACKWARD, with its tensor: by the forwarder `planned`,
@@ -93,8 +97,9 @@ void forwarded_tick(peer *p);
 
 // ---- forward.c ----------------------------------------------------------------------------------
 member_id forward_random(peer *p, member_id to);  // for tests: a random forwarder
-void forward_refuse(peer *p, member_id origin, uint32_t serial);
-void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void forward_refuse(peer *p, member_id origin, uint32_t serial);  // a tensor
+// Sends the composed message with another peer's payload. False: this peer has no room for it.
+bool forward_pass_on(peer *p, member_id to, blob_id blob, uint64_t bytes);
 
 // ---- ownership.c --------------------------------------------------------------------------------
 bool microbatch_is_mine(const peer *p, uint32_t m);

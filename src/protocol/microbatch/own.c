@@ -148,13 +148,10 @@ static void answer_home(peer *p, const message *msg, bool accepted) {
         message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
         complete->subject = msg->u.forward.subject;
         complete->phase = PHASE_FORWARD;
+        peer_send_member(p, msg->sender, 0);
     } else {
-        message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-        deny->subject = msg->u.forward.subject;
-        deny->phase = PHASE_FORWARD;
-        deny->reason = DENY_STALE;
+        inflight_deny(p, msg->sender, &msg->u.forward.subject, PHASE_FORWARD, DENY_STALE);
     }
-    peer_send_member(p, msg->sender, 0);
 }
 
 // The path by which it arrived is its path, except for members that died since and were replaced.

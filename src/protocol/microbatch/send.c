@@ -236,10 +236,7 @@ static bool next_stage_is_empty(peer *p, uint32_t m) {
     inflight_microbatch *h = &p->microbatch->inflight[m];
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
-    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
-    deny->phase = PHASE_FORWARD;
-    deny->reason = DENY_NO_PEER;
+    peer_compose(p, MESSAGE_NO_PEER)->u.no_peer.subject = inflight_subject(p, m, h);
     if (!peer_send_member(p, h->upstream, 0)) return false;
     inflight_free(p, m);
     return true;

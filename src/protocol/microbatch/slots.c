@@ -130,17 +130,10 @@ message_subject inflight_subject(const peer *p, uint32_t m, const inflight_micro
     return (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
 }
 
-void inflight_deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev) {
+void inflight_deny(peer *p, member_id to, const message_subject *subject, message_phase phase, deny_reason reason) {
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = *subject;
-    deny->phase = phase;
-    deny->reason = reason;
-    deny->rev = rev;
+    *deny = (message_deny){.subject = *subject, .phase = (uint8_t)phase, .reason = (uint8_t)reason};
     peer_send_member(p, to, 0);
-}
-
-void inflight_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason) {
-    inflight_deny_rev(p, to, subject, phase, reason, 0);
 }
 
 // Estimated time until a microbatch that arrives now has finished `phase`: the queue before it at
@@ -201,7 +194,8 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     if (victim == UINT32_MAX) return false;
     inflight_microbatch *h = &p->microbatch->inflight[victim];
     message_subject subject = inflight_subject(p, victim, h);
-    inflight_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
+    peer_compose(p, MESSAGE_EVICTED)->u.evicted.subject = subject;
+    peer_send_member(p, h->owner, 0);
     if (h->forward == WORK_QUEUED) inflight_deny(p, h->upstream, &subject, PHASE_FORWARD, DENY_FULL);  // its sender would wait until its time limit
     p->microbatch->inflight[for_m].slot = h->slot;  // handed over directly: announcing it free would make every sender retry
     h->slot = NO_SLOT;

@@ -72,20 +72,25 @@ uint64_t swarm_job_ns(const swarm *w, uint32_t number, const job *work) {
     }
 }
 
-bool swarm_carries_blocks(const message *msg) { return msg->kind == MESSAGE_CARRY && msg->u.carry.blocks > 0; }
+bool swarm_carries_blocks(const message *msg) { return msg->kind == MESSAGE_CARRY_CHUNKS; }
 
-uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
-    const message_carry *piece = &msg->u.carry;
-    bool blocks = msg->kind == MESSAGE_DATA || swarm_carries_blocks(msg);
-    if (!blocks) return msg->kind == MESSAGE_CARRY ? message_piece_bytes(w->s->activation_bytes, piece->index, piece->count) : w->s->activation_bytes;
-    const message_get carried = {.what = piece->what, .stage = piece->stage, .count = piece->blocks}, *get = msg->kind == MESSAGE_DATA ? &msg->u.data.get : &carried;
-    if (get->stage >= w->s->stages) return 0;
-    uint64_t elements = elements_of(w, get->stage, get->count);
-    switch (get->what) {
+static uint64_t chunk_bytes(const swarm *w, uint8_t what, uint16_t of_stage, uint32_t count) {
+    if (of_stage >= w->s->stages) return 0;
+    uint64_t elements = elements_of(w, of_stage, count);
+    switch (what) {
     case GET_PART: return elements * (w->s->reproducible ? EXACT_BYTES : FAST_BYTES);
     case GET_RESULT: return elements * RESULT_BYTES;
     case GET_NAMES: return (elements / BLOCK_ELEMENTS + 1) * sizeof(braid_hash);
     default: return elements * STATE_BYTES;
+    }
+}
+
+uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
+    switch (msg->kind) {
+    case MESSAGE_CARRY: return message_piece_bytes(w->s->activation_bytes, msg->u.carry.index, msg->u.carry.count);
+    case MESSAGE_CARRY_CHUNKS: return chunk_bytes(w, msg->u.carry_chunks.what, msg->u.carry_chunks.stage, msg->u.carry_chunks.count);
+    case MESSAGE_DATA: return chunk_bytes(w, msg->u.data.get.what, msg->u.data.get.stage, msg->u.data.get.count);
+    default: return w->s->activation_bytes;
     }
 }
 

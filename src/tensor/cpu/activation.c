@@ -119,8 +119,8 @@ void tensor_gelu_input_gradient(const float *x, float *logistic, const float *dy
 }
 
 TENSOR_WIDE
-static void geglu_row(const float *restrict gate, const float *restrict up, float *restrict y,
-                      float *restrict logistic, size_t dim) {
+static void geglu_row(const float *restrict gate, const float *restrict up, float *restrict y, float *restrict logistic,
+                      size_t dim) {
     for (size_t i = 0; i < dim; i++) {
         float v = gate[i], s = wide_sigmoid(gelu_scale * (v + gelu_cubic * v * v * v));
         logistic[i] = s;
@@ -158,8 +158,7 @@ static void geglu_gradient_row(const float *gate, const float *up, float *logist
     }
 }
 
-void tensor_geglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows,
-                                 size_t dim) {
+void tensor_geglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows, size_t dim) {
     for (size_t r = 0; r < rows; r++, x += 2 * dim, dx += 2 * dim, dy += dim)
         geglu_gradient_row(x, x + dim, logistic + r * dim, dy, dx, dx + dim, dim);
 }

@@ -129,8 +129,8 @@ static void load_normed(const attention_job *job, const attention_scratch *w, co
     }
 }
 
-// As load_rows for queries or keys, with their norm and the rotary positions first .. first + rows -
-// 1 applied.
+// As load_rows for queries or keys, with their norm and the rotary positions first .. first + rows
+// - 1 applied.
 static void load_rotated(const attention_job *job, const attention_scratch *w, const tensor_head_norm *n,
                          const float *from, size_t first, size_t rows, size_t padded_rows, float *to) {
     const tensor_rope *rope = job->a->rope;
@@ -155,16 +155,16 @@ static void store_rows(const attention_job *job, const float *from, size_t rows,
         memcpy(to + r * job->stride + done, from + r * job->wide + done, (width - done) * sizeof *to);
 }
 
-// Replaces rows of queries or keys at `to` by their gradient, given that of the rotated ones. Adds to
-// d_weight[width], the gradient of the norm's weights.
+// Replaces rows of queries or keys at `to` by their gradient, given that of the rotated ones. Adds
+// to d_weight[width], the gradient of the norm's weights.
 static void store_rotated(const attention_job *job, const attention_scratch *w, const tensor_head_norm *n,
                           float *d_weight, const float *from, size_t first, size_t rows, float *to) {
     const tensor_attention *a = job->a;
     for (size_t r = 0, count; n->weight && r < rows; r += count) {
         count = size_least(QUERIES, rows - r);
         rotate(job, first + r, count, true, from + r * job->wide, job->wide, w->normed, job->wide);
-        head_norm_gradient(n->weight, a->eps, a->width, count, to + r * job->stride, job->stride, w->normed,
-                           job->wide, to + r * job->stride, d_weight);
+        head_norm_gradient(n->weight, a->eps, a->width, count, to + r * job->stride, job->stride, w->normed, job->wide,
+                           to + r * job->stride, d_weight);
     }
     if (n->weight) return;
     if (a->rope)

@@ -6,7 +6,8 @@
 #include <math.h>
 
 TENSOR_WIDE
-static void norm_row(const float *restrict x, const float *restrict weight, float *restrict y, size_t width, float eps) {
+static void norm_row(const float *restrict x, const float *restrict weight, float *restrict y, size_t width,
+                     float eps) {
     float inv = 1.0f / sqrtf(lanes_dot(x, x, width) / (float)width + eps);
     for (size_t i = 0; i < width; i++) y[i] = x[i] * inv * weight[i];
 }
@@ -31,7 +32,8 @@ LANES_INLINE float triple_dot(const float *x, const float *y, const float *z, si
     return lanes_add(&sum);
 }
 
-// With g = dy * weight and inv = 1 / sqrt(mean(x^2) + eps): dx = inv * (g - x * inv^2 * mean(g * x)).
+// With g = dy * weight and inv = 1 / sqrt(mean(x^2) + eps): dx = inv * (g - x * inv^2 * mean(g *
+// x)).
 TENSOR_WIDE
 static void gradient_row(const float *x, const float *restrict weight, const float *restrict dy, float *dx,
                          size_t width, float eps, float *restrict d_weight) {

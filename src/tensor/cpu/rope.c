@@ -2,7 +2,8 @@
 #include "tensor/elementary.h"
 #include "tensor/kernels.h"
 
-void tensor_rope_table(size_t tokens, size_t half, size_t pair, double rate, double scale, float *cosines, float *sines) {
+void tensor_rope_table(size_t tokens, size_t half, size_t pair, double rate, double scale, float *cosines,
+                       float *sines) {
     for (size_t t = 0; t < tokens; t++) {
         double sine, cosine;
         elementary_sin_cos((double)t * rate, &sine, &cosine);

@@ -48,8 +48,7 @@ void tensor_route_gradient_rows(const tensor_router *r, size_t rows, float *prob
         float mean = 0;
         for (size_t i = 0; i < r->used; i++) mean += weights[i] * d_weights[i];
         for (size_t e = 0; e < r->experts; e++) probabilities[e] = r->normalised ? 0.0f : probabilities[e] * -mean;
-        for (size_t i = 0; i < r->used; i++)
-            probabilities[chosen[i]] = weights[i] * (d_weights[i] - mean);
+        for (size_t i = 0; i < r->used; i++) probabilities[chosen[i]] = weights[i] * (d_weights[i] - mean);
         probabilities += r->experts, chosen += r->used, weights += r->used, d_weights += r->used;
     }
 }

@@ -1,0 +1,119 @@
+// Keys and values of sequences. The capacity of a sequence doubles as its text grows; memory beyond the
+// text is not touched.
+#include "infer/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_POSITIONS = 64, PARTS = 2 };
+
+static size_t number_bytes(const engine *e) { return e->half_cache ? sizeof(uint16_t) : sizeof(float); }
+static uint32_t layers_of(const engine *e) { return e->layer_end - e->layer_begin; }
+
+size_t engine_token_bytes(const engine *e) {
+    return (size_t)layers_of(e) * e->config.kv_heads * PARTS * e->width * number_bytes(e);
+}
+
+size_t engine_cache_bytes(const engine *e) { return e->cached_positions * engine_token_bytes(e); }
+
+braid_err sequence_new(engine *e, sequence **out, braid_error *error) {
+    sequence *s = calloc(1, sizeof *s);
+    if (s) s->layers = calloc(layers_of(e) + 1, sizeof *s->layers);
+    if (!s || !s->layers) {
+        free(s);
+        *out = NULL;
+        return braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    }
+    s->engine = e;
+    *out = s;
+    return BRAID_OK;
+}
+
+static void cache_free(tensor_cache *c) {
+    free(c->keys);
+    free(c->values);
+}
+
+void sequence_free(sequence *s) {
+    if (!s) return;
+    for (uint32_t i = 0; i < layers_of(s->engine); i++) cache_free(&s->layers[i]);
+    s->engine->cached_positions -= s->capacity;
+    free(s->layers);
+    free(s);
+}
+
+uint32_t sequence_length(const sequence *s) { return s->length; }
+
+void sequence_truncate(sequence *s, uint32_t length) {
+    BRAID_ASSERT(length <= s->length);
+    s->length = length;
+}
+
+static bool cache_new(const engine *e, uint32_t positions, tensor_cache *out) {
+    *out = (tensor_cache){
+        .kv_heads = e->config.kv_heads, .width = e->width, .positions = positions, .half = e->half_cache};
+    out->keys = aligned_alloc(INFER_ALIGNMENT, tensor_cache_bytes(out));
+    out->values = aligned_alloc(INFER_ALIGNMENT, tensor_cache_bytes(out));
+    if (out->keys && out->values) return true;
+    cache_free(out);
+    return false;
+}
+
+// The first `positions` of each head.
+static void copy_heads(const engine *e, const tensor_cache *from, const tensor_cache *to, uint32_t positions) {
+    size_t each = e->width * number_bytes(e), used = (positions + CACHE_TILE - 1) / CACHE_TILE * CACHE_TILE * each;
+    for (size_t h = 0; h < from->kv_heads; h++) {
+        size_t a = h * from->positions * each, b = h * to->positions * each;
+        memcpy((char *)to->keys + b, (const char *)from->keys + a, used);
+        memcpy((char *)to->values + b, (const char *)from->values + a, positions * each);
+    }
+}
+
+static uint32_t capacity_for(const engine *e, uint32_t positions) {
+    uint32_t most = (e->context + CACHE_TILE - 1) / CACHE_TILE * CACHE_TILE, capacity = LEAST_POSITIONS;
+    while (capacity < positions) capacity *= 2;
+    return capacity < most ? capacity : most;
+}
+
+static braid_err no_memory(const engine *e, uint32_t tokens, braid_error *error) {
+    return braid_fail(
+        error, BRAID_MEMORY,
+        "no memory for the keys and values of a text of %u tokens, %zu bytes a token; give a shorter context", tokens,
+        engine_token_bytes(e));
+}
+
+// One layer after the other, so that only one is in memory twice. After a failure the sequence is as before,
+// except that some layers have more room.
+braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error) {
+    engine *e = s->engine;
+    uint32_t wanted = s->length + tokens, capacity = capacity_for(e, wanted);
+    if (wanted <= s->capacity) return BRAID_OK;
+    for (uint32_t i = 0; i < layers_of(e); i++) {
+        tensor_cache grown;
+        if (s->layers[i].positions >= capacity) continue;
+        if (!cache_new(e, capacity, &grown)) return no_memory(e, wanted, error);
+        if (s->layers[i].keys) copy_heads(e, &s->layers[i], &grown, s->length);
+        cache_free(&s->layers[i]);
+        s->layers[i] = grown;
+    }
+    e->cached_positions += capacity - s->capacity;
+    s->capacity = capacity;
+    return BRAID_OK;
+}
+
+braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, braid_error *error) {
+    BRAID_ASSERT(tokens <= from->length);
+    sequence *s = NULL;
+    braid_err err = sequence_new(from->engine, &s, error);
+    if (!err) err = cache_reserve(s, tokens, error);
+    for (uint32_t i = 0; i < layers_of(from->engine) && !err && tokens > 0; i++)
+        copy_heads(from->engine, &from->layers[i], &s->layers[i], tokens);
+    if (err) {
+        sequence_free(s);
+        s = NULL;
+    } else {
+        s->length = tokens;
+    }
+    *out = s;
+    return err;
+}

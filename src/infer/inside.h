@@ -1,0 +1,120 @@
+// Shared by the files of src/infer that compute.
+#ifndef BRAID_INFER_INSIDE_H
+#define BRAID_INFER_INSIDE_H
+
+#include "infer/engine.h"
+#include "model/rows.h"
+#include "tensor/cache.h"
+#include "tensor/quantised.h"
+
+enum { INFER_ALIGNMENT = 64 };
+
+// y = x W^T + bias, W[out, in].
+typedef struct engine_matrix {
+    weight_matrix w;            // rows 0: there is no such matrix
+    tensor_quantised prepared;  // of w, if `fits`
+    bool fits;
+    const float *bias;  // [out] or NULL
+    bool pairs;         // outputs are in GGUF's order of LLaMA's queries and keys (weights/model_file.h)
+} engine_matrix;
+
+typedef struct engine_norm {
+    const float *weight, *bias;  // weight NULL: there is no such norm
+} engine_norm;
+
+// Gate, up and down of one MLP, or of one expert. Without a gate: down(activation(up)).
+typedef struct engine_mlp {
+    engine_matrix gate, up, down;
+} engine_mlp;
+
+typedef struct engine_block {
+    engine_norm norm1, norm2, post1, post2;
+    const float *q_norm, *k_norm;  // [head_dim] or NULL
+    engine_matrix q, k, v, o, router;
+    engine_mlp mlp;
+    engine_mlp *experts;  // [config.experts] or NULL
+} engine_block;
+
+// Cosines and sines of the rotation, extended as texts grow. There are two where windowed layers have
+// a base of their own.
+typedef struct engine_rotation {
+    double *rates;  // [head_dim / 2], radians per position
+    double scale;   // of cosines and sines
+    float *tables;  // [capacity, cosines then sines]
+    uint32_t positions, capacity;
+} engine_rotation;
+
+struct sequence {
+    engine *engine;
+    uint32_t length, capacity;  // positions
+    tensor_cache *layers;       // of this engine
+};
+
+// Memory of one call; grows with the largest chunk so far.
+typedef struct engine_scratch {
+    float *memory;
+    size_t bytes, rows;
+    float *x, *normed, *queries, *keys, *values, *attention, *added, *up, *act;
+    float *router, *shares, *expert_in, *expert_out;  // of a mixture
+    float *statistics;                                // of norms
+    uint32_t *chosen;                                 // [rows, experts_used]
+} engine_scratch;
+
+struct engine {
+    model_config config;
+    const model_row *row;
+    tensor_pool *pool;
+    uint32_t layer_begin, layer_end, context;
+    bool ends, exact, half_cache, narrow;
+    size_t width;          // of a head
+    engine_block *blocks;  // [layer_end - layer_begin]
+    engine_matrix embedding, head;
+    engine_norm norm;
+    const float *positions;  // [context, dim] or NULL
+    void **owned;            // regions with converted tensors
+    size_t owned_count, owned_bytes;
+    unsigned char *region_at;  // free bytes of the last region
+    size_t region_left;
+    engine_rotation rotation[2];  // of full layers and of layers with a window
+    engine_scratch scratch;
+    void *product_scratch;
+    float *attention_scratch;
+    size_t product_scratch_bytes, attention_scratch_bytes;
+    size_t cached_positions;  // capacity of all sequences
+};
+
+// --- weights.c
+braid_err engine_load(engine *e, const engine_source *source, braid_error *error);
+void engine_unload(engine *e);
+
+// --- rotation.c
+braid_err rotation_new(engine *e, braid_error *error);
+void rotation_free(engine *e);
+// Extends the tables to at least this many positions.
+braid_err rotation_reach(engine *e, uint32_t positions, braid_error *error);
+// to[head_dim] = from[head_dim], rotated to a position of layer `layer`; a copy where the layer has no
+// rotation. `pairs`: elements 2i and 2i + 1 of `from` become i and i + head_dim / 2. The arrays do not
+// overlap.
+void rotation_apply(const engine *e, uint32_t layer, uint32_t position, bool pairs, const float *from, float *to);
+
+// --- cache.c
+// Room for the next `tokens` tokens of a sequence.
+braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error);
+
+// --- product.c
+typedef struct engine_product {
+    const engine_matrix *matrix;
+    float *y;  // [rows, out], rows `stride` apart
+    size_t stride;
+} engine_product;
+
+// Scratch memory for products of this matrix with `rows` rows.
+braid_err product_reserve(engine *e, const engine_matrix *m, size_t rows, braid_error *error);
+// y = x W^T + bias for each of `count` <= 3 matrices with the same input x[rows, in].
+void product_run(engine *e, const float *x, size_t rows, const engine_product *products, size_t count);
+
+// --- mlp.c
+// y[rows, dim] = the MLP or the mixture of a block.
+void mlp_run(engine *e, const engine_block *b, const float *x, size_t rows, float *y);
+
+#endif
