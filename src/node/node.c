@@ -31,7 +31,7 @@ static braid_err open_data(node *n, braid_error *error) {
     uint32_t count = n->run.text_count, own = n->config.share;
     if (n->run.private_data == 0 && own != 0)
         return braid_fail(error, BRAID_ARGUMENT, "all data peers of this run have the same text; leave out --share, or set data.private");
-    if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share %u: data.private allows 1 to %u", own, n->run.private_data);
+    if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share is %u, but data.private is %u; give a number up to that", own, n->run.private_data);
     if (n->run.private_data > 1 && count > 1 && own == 0)  // one text per data peer
         return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; give the number of this peer's text with --share, 1 to %u", count);
     // this peer's own text, also when it is the only one that is named

@@ -182,6 +182,7 @@ braid_err run_data_open(const run_data_config *config, train_data **out, braid_e
     if (!o.run->tokenizer[0]) return open_bytes(config, out, error);
     braid_err err = BRAID_OK;
     if (strcmp(o.run->tokenizer, "bytes") != 0) err = take_tokenizer(&o, &files, &count, error);
+    if (!err && o.run->private_data > 0) config->run->tokenizer_hash = o.hash;
     if (!err) err = open_tokens(&o, out, error);
     if (!err)
         train_data_carry(*out, files, count);

@@ -8,7 +8,7 @@
 #include "train/run.h"
 
 typedef struct run_data_config {
-    const run_config *run;
+    run_config *run;  // with private data its tokenizer_hash is set
     // Private data: the number of the one text to open, from 1. 0: all of the run's texts, one for
     // each data peer if there are several.
     uint32_t own;

@@ -467,6 +467,8 @@ static braid_err check_data(const run_reader *r) {
     bool tokenised = run->tokenizer[0] || from_model(r);
     if (!text && !mix)
         return yaml_fail(file, place_of(file, "data", "text"), r->error, "data.text is missing: add 'text: FILE' under 'data:', a plain text file to learn from");
+    if (run->end[0] && strcmp(run->tokenizer, "bytes") == 0)
+        return yaml_fail(file, place_of(file, "data", "end"), r->error, "data.end is for tokenizers: with bytes a zero byte ends a document; leave it out");
     if (text && mix) return yaml_fail(file, mix, r->error, "data.text and data.mix are both set: name all texts in one of them");
     if (mix && !tokenised)
         return yaml_fail(file, mix, r->error, "data.mix needs tokenised texts: set data.tokenizer to a tokenizer's path, or to bytes");

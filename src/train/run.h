@@ -48,6 +48,7 @@ typedef struct run_config {
     // Tokenised texts. "": none, the bytes of plain texts are the tokens; "bytes": the bytes of
     // texts of all kinds; else a tokenizer's path.
     char tokenizer[RUN_MAX_PATH];
+    braid_hash tokenizer_hash;  // private data: all data peers need the same; else zero
     char field[RUN_MAX_NAME], end[RUN_MAX_NAME];  // data.field; data.end, "": the tokenizer's
     char cache[RUN_MAX_PATH];                     // directory of token caches, "": the user's
     uint32_t source_count;                        // at least 1 with a tokenizer

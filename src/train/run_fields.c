@@ -55,6 +55,7 @@ const run_field run_fields[] = {
     {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .optional = true},
     {"model", "weights", FIELD_HASH, AT(weights), .optional = true, .derived = true},
     {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
+    {"data", "tokenizer_hash", FIELD_HASH, AT(tokenizer_hash), .optional = true, .derived = true},
     {"data", "field", FIELD_NAME, AT(field), .local = true},
     {"data", "end", FIELD_NAME, AT(end), .local = true},
     {"data", "cache", FIELD_PATH, AT(cache), .local = true},

@@ -69,6 +69,7 @@ static void a_tokenizer_gives_the_vocabulary(void **state) {
     assert_int_equal(run.model.vocab, 256);
     refuse("model: {dim: 64, layers: 2, heads: 4, vocab: 299}\ndata: {text: a, tokenizer: tok}\n", NULL,
            "run.yaml:1:46: model.vocab is 299 and the tokenizer has 300");
+    refuse(MODEL "data: {text: a, tokenizer: bytes, end: x}\n", NULL, "data.end is for tokenizers");
     refuse(MODEL "data: {text: a, tokenizer: missing}\n", NULL, "run.yaml:2:28: data.tokenizer: no such tokenizer");
     refuse("model: {dim: 64, layers: 2, heads: 4, vocab: 255}\ndata: {text: run.yaml}\n", NULL,
            "model.vocab must be at least 256");
