@@ -49,9 +49,7 @@ static size_t text_bytes(const router_message *m) {
     case ROUTER_ADVERT:
     case ROUTER_FLOW:
     case ROUTER_DENY:
-    case ROUTER_ABORT:
-    case ROUTER_EPOCH: return 0;
-    case ROUTER_PROPOSAL:
+    case ROUTER_ABORT: return 0;
     case ROUTER_WAY:
     case ROUTER_MAP: return m->length * sizeof m->u.word[0];
     default: return (int)m->kind >= ROUTER_KINDS ? 0 : sizeof m->u;
@@ -65,7 +63,7 @@ static uint64_t text_hash(const router_message *m) {
             hash = rng_mix(hash ^ m->u.step[i].half) + rng_mix((uint64_t)m->u.step[i].cost);
     if (m->kind == ROUTER_LOCK)
         for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.cycle[i]);
-    if (m->kind == ROUTER_WAY || m->kind == ROUTER_MAP || m->kind == ROUTER_PROPOSAL)
+    if (m->kind == ROUTER_WAY || m->kind == ROUTER_MAP)
         for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.word[i]);
     return hash;
 }
@@ -171,7 +169,7 @@ void routing_notice_death(routing_net *n, uint32_t peer) {
 static void fold_message(routing_net *n, const router_message *m, const routing_text *text) {
     routing_fold(n, (uint64_t)n->now);
     routing_fold(n, (uint64_t)m->from << 32 | m->to);
-    routing_fold(n, (uint64_t)m->kind << 56 | (uint64_t)m->start << 52 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
+    routing_fold(n, (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
                 (uint64_t)m->position << 16 | m->length);
     routing_fold(n, (uint64_t)m->cost);
     routing_fold(n, (uint64_t)m->units << 32 | m->taken_back);

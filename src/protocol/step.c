@@ -93,7 +93,7 @@ static void on_suspect(peer *p, const message *msg) {
         if (c->link == LINK_NONE) c->redial_ns = p->now;
         contact_touch(p, m->contact);
     }
-    if (body->subject.m < p->microbatches && msg->iteration == p->state.iteration) repair_suspect(p, msg);
+    if (body->has_subject && body->subject.m < p->microbatches && msg->iteration == p->state.iteration) repair_suspect(p, msg);
 }
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {

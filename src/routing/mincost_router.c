@@ -245,16 +245,15 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_COMMIT) mincost_on_commit(&pl->mc, m, previous, next);
     if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) pl->mc.settle_count = 0;
     if (m->kind == ROUTER_ABORT) mincost_on_abort(&pl->mc, m);
+    // A MAP from downstream holds entries, one from upstream a cycle proposal.
     if (m->kind == ROUTER_MAP && next >= 0) mincost_on_map(pl, m);
-    if (m->kind == ROUTER_PROPOSAL && previous >= 0) mincost_on_proposal(pl, m);
-    if (m->kind == ROUTER_EPOCH)
+    if (m->kind == ROUTER_MAP && previous >= 0) mincost_on_proposal(pl, m);
+    if (m->kind == ROUTER_QUERY && m->why == MINCOST_QUERY_EPOCH)
         mincost_on_epoch(pl, m, previous, next);
     else if (k >= 0)
         receive_commodity(pl, (uint32_t)k, m, previous, next);
     // these change no counter
-    bool counts = m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT && m->kind != ROUTER_MAP &&
-                  m->kind != ROUTER_PROPOSAL;
-    if (!counts) return;
+    if (m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_MAP) return;
     mincost_invalidate(&pl->mc);
     mincost_enforce_capacity(&pl->mc);
 }
@@ -313,8 +312,10 @@ static bool compose(router *r, const router_outgoing *from, router_message *out)
     mincost_planner *pl = planner_of(r);
     if (from->kind == ROUTER_LABEL) compose_label(pl, from, out);
     if (from->kind == ROUTER_COMMIT) out->u.word[0] = from->extra;
-    if (from->kind == ROUTER_PROPOSAL) mincost_compose_proposal(pl, from, out);
-    if (from->kind == ROUTER_MAP) mincost_map_compose(pl, from, out);
+    if (from->kind == ROUTER_MAP && mincost_is_proposal(from))
+        mincost_compose_proposal(pl, from, out);
+    else if (from->kind == ROUTER_MAP)
+        mincost_map_compose(pl, from, out);
     if (from->kind == ROUTER_WAY) mincost_compose_path(pl, from, out);
     if (from->kind != ROUTER_LOCK) return true;
     const mincost_reservation *v = mincost_find_reservation(&pl->mc, from->token, from->extra);

@@ -193,7 +193,7 @@ static void add_message(line *l, const message *msg) {
     switch (msg->kind) {
     case MESSAGE_SUSPECT:
         line_add(l, " #%" PRIu64, msg->u.suspect.member);
-        add_subject(l, &msg->u.suspect.subject);
+        if (msg->u.suspect.has_subject) add_subject(l, &msg->u.suspect.subject);
         break;
     case MESSAGE_BEGIN_AGGREGATION: add_begin(l, &msg->u.begin); break;
     case MESSAGE_MISMATCH:

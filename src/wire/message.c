@@ -98,6 +98,8 @@ static void code_cancel(codec *c, message_cancel *cancel) { code_subject(c, &can
 
 static void code_suspect(codec *c, message_suspect *suspect) {
     codec_u64(c, &suspect->member);
+    codec_bool(c, &suspect->has_subject);
+    if (!suspect->has_subject) return;
     code_subject(c, &suspect->subject);
     codec_u8_below(c, &suspect->phase, PHASE_COUNT);
 }

@@ -172,10 +172,10 @@ typedef struct message_cancel {
     message_subject subject;
 } message_cancel;
 
-// A holder cannot reach `member`, which should take this microbatch's tensor. Sent to the owner.
 typedef struct message_suspect {
     member_id member;
-    message_subject subject;  // stage: the one of the sender
+    bool has_subject;
+    message_subject subject;
     uint8_t phase;
 } message_suspect;
 
@@ -199,7 +199,7 @@ typedef struct message_resume {
     message_subject subject;
     member_id owner;
     uint8_t phase;  // PHASE_FORWARD: resend y; PHASE_BACKWARD: resend dx
-    uint16_t until;  // the stage at which the resent pass ends: forward_to of FORWARD, back_to of BACKWARD
+    uint16_t until;  // forward_to or back_to
     message_path path;
 } message_resume;
 
@@ -615,52 +615,35 @@ typedef struct message_uncarried_chunks {
 // not use are zero.
 typedef enum route_kind {
     ROUTE_LABEL,   // side, source, cost; words: split node, low and high half of the remaining cost
-    ROUTE_ADVERT,  // source, cost, units (room)
+    ROUTE_ADVERT,  // source, cost, units
     ROUTE_FLOW,    // why, source, units, taken_back
     ROUTE_FLOW_OF_TOKEN,  // also token, position
-    ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT, and scale
+    // as ROUTE_ADVERT; taken_back: the scale of loads (bottleneck objective), or 1: begun
+    ROUTE_ADVERT_OF_LOADS,
     ROUTE_FLOW_OF_BID,  // also cost: the highest return cost from the receiver at which the units stay
     ROUTE_DENY,    // source, units
     ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
-    ROUTE_WAY,     // source, units, taken_back, on_path; words: the peers after the receiver
-    ROUTE_MAP,     // words: entries (src/routing/plan/mincost_map.c)
-    // gwtf: why, position, source, cost, units, turn, token; words
+    // source, units, taken_back, position (units on this route); words: the peers after the
+    // receiver
+    ROUTE_WAY,
+    // words: entries (src/routing/plan/mincost_map.c), or a cycle proposal
+    // (src/routing/plan/mincost_reoptimise.c)
+    ROUTE_MAP,
+    // all fields but side and moved; words
     ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,
     ROUTE_HOME,    // source, cost: of the sender's cheapest route to that data peer; 0: none known
-    ROUTE_ADVERT_OF_START,  // as ROUTE_ADVERT, and start
-    ROUTE_EPOCH,            // epoch, attempts, plan
-    ROUTE_PROPOSAL,         // words: a cycle proposal (src/routing/plan/mincost_reoptimise.c)
     ROUTE_KINDS
 } route_kind;
 
-// The token of a two-phase commit, or of a gwtf request, and its position on the cycle or path.
-typedef struct route_token {
-    uint32_t origin, serial;
-    uint16_t position;
-} route_token;
-
-typedef struct route_epoch {
-    uint32_t number, attempts, plan;  // attempts left to plan in it; number of its plan
-} route_epoch;
-
-// The state of an advert's sender: one of both, by the kind of the advert.
-typedef struct route_sender {
-    uint32_t scale;  // of loads (bottleneck objective): steps of the scale and of the heaviest link
-    uint8_t start;   // router_start
-} route_sender;
-
 typedef struct route_part {
     uint8_t kind, side, why;
-    uint16_t on_path;  // units on the path that the words name
+    uint16_t position;
     uint16_t words;    // number of words of this part in message_route.word, after those of earlier parts
     uint32_t source;   // member number, below 2^31
     uint32_t units, taken_back, moved;
-    uint32_t turn;     // gwtf
-    route_token token;
-    route_epoch epoch;
-    route_sender sender;
+    uint32_t origin, serial;  // of the two-phase commit token
     int64_t cost;
 } route_part;
 
@@ -684,9 +667,9 @@ typedef struct message_route {
 // zero.
 typedef enum gossip_kind {
     GOSSIP_SAMPLE,                       // clock, rates, cards
-    GOSSIP_REPLY,                        // side, by_chance, cost, echo, rates, cards
+    GOSSIP_REPLY,                        // side, by_chance, cost, clock, rates, cards
     GOSSIP_PING,                         // side, clock, rates
-    GOSSIP_PONG,                         // side, by_chance, cost, echo, rates
+    GOSSIP_PONG,                         // side, by_chance, cost, clock, rates
     GOSSIP_ASK, GOSSIP_YES, GOSSIP_NO,   // side, by_chance, cost
     GOSSIP_PART, GOSSIP_CUT,             // side
     GOSSIP_KINDS
@@ -712,12 +695,11 @@ typedef struct message_view {
     bool by_chance;
     uint8_t linked;     // bit s: the receiver is the sender's neighbour on its side s
     uint32_t cost;      // in microseconds
-    uint32_t clock_us;  // SAMPLE, PING: the sender's clock
-    uint32_t echo_us;   // REPLY, PONG: clock_us of the question
+    uint32_t clock_us;  // SAMPLE, PING: the sender's; REPLY, PONG: the one of the question
     uint32_t rate_out, rate_in;  // measured bytes per millisecond of the sender's link; 0: not measured
     uint32_t rate_here;          // to the receiver, as the sender measured it
     message_place place;    // the sender's
-    uint32_t cards;
+    uint16_t cards;
     message_card card[WIRE_MAX_VIEW_CARDS];
 } message_view;
 
@@ -814,7 +796,7 @@ bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
 // The microbatch of a WIRE_SUBJECT_MESSAGES kind; NULL: the message has another kind.
 const message_subject *message_subject_of(const message *msg);
 
-// The log stores of the receiver and the sender of a message between voters, and its term.
+// Whose log stores a message between voters connects, and in which term.
 typedef struct message_ballot {
     uint64_t to, from, term;
 } message_ballot;

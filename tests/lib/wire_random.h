@@ -98,8 +98,7 @@ static inline void random_close(wire_random *w, log_close *close) {
 
 static inline void random_final(wire_random *w, log_final *final) {
     final->iteration = random_u64(w);
-    final->skip = w->full || random_bool(w);
-    if (final->skip) final->skipped = random_u32(w);
+    final->skip = random_bool(w);
     final->last = random_bool(w);
     final->close_index = random_u64(w);
     final->norm2 = random_f64(w);
@@ -264,6 +263,8 @@ static inline void random_cancel(wire_random *w, message_cancel *b) { random_sub
 
 static inline void random_suspect(wire_random *w, message_suspect *b) {
     b->member = random_u64(w);
+    b->has_subject = w->full || random_bool(w);
+    if (!b->has_subject) return;
     random_subject(w, &b->subject);
     b->phase = random_below(w, PHASE_COUNT);
 }
@@ -534,29 +535,19 @@ static inline void random_leader(wire_random *w, message_leader *b) {
 // The fields of each kind of part, and its words: the maximum and the step.
 static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     bool any = p->kind >= ROUTE_OFFER && p->kind <= ROUTE_RELINK, home = p->kind == ROUTE_HOME, loads = p->kind == ROUTE_ADVERT_OF_LOADS;
-    bool bid = p->kind == ROUTE_FLOW_OF_BID, way = p->kind == ROUTE_WAY, map = p->kind == ROUTE_MAP || p->kind == ROUTE_PROPOSAL;
-    bool start = p->kind == ROUTE_ADVERT_OF_START, epoch = p->kind == ROUTE_EPOCH;
-    bool token = any || p->kind == ROUTE_FLOW_OF_TOKEN || (p->kind >= ROUTE_LOCK && p->kind <= ROUTE_ABORT);
+    bool bid = p->kind == ROUTE_FLOW_OF_BID, way = p->kind == ROUTE_WAY, map = p->kind == ROUTE_MAP;
+    bool token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY && !loads && !bid && !home && !way && !map);
     bool counts = any || bid || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
     if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
     if (counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
-    if (token) p->token.position = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
-    if (token) p->token.origin = random_u32(w) >> 1;
-    if (token) p->token.serial = random_u32(w);
-    if (p->kind != ROUTE_ABORT && !map && !epoch) p->source = random_u32(w) >> (w->below == 0);
-    bool cost = any || home || bid || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || start || p->kind == ROUTE_LOCK;
+    if (token || way) p->position = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
+    if (token) p->origin = random_u32(w) >> 1;
+    if (token) p->serial = random_u32(w);
+    if (p->kind != ROUTE_ABORT && !map) p->source = random_u32(w) >> (w->below == 0);
+    bool cost = any || home || bid || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
     if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
-    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT && !home && !map && !epoch) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
-    if ((counts && !any) || way) p->taken_back = random_u32(w) >> 1;
-    if (any) p->turn = random_u32(w);
-    if (loads) p->sender.scale = random_u32(w) >> 1;
-    if (start) p->sender.start = random_below(w, 3);
-    if (way) p->on_path = (uint16_t)rng_below(w->r, WIRE_MAX_ROUTE_UNITS + 1);
-    if (epoch) {
-        p->epoch.number = random_u32(w) >> 1;
-        p->epoch.attempts = random_u32(w);
-        p->epoch.plan = random_u32(w);
-    }
+    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT && !home && !map) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
+    if (counts || loads || way) p->taken_back = random_u32(w) >> !any;
     if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : way ? 63 : any || map ? 160 : 0;
     uint32_t each = p->kind == ROUTE_LABEL ? 3 : 1;
@@ -605,8 +596,7 @@ static inline void random_view(wire_random *w, message_view *b) {
         b->cost = random_u32(w) >> 2;
     }
     if (sample || reply || pong || b->kind == GOSSIP_PING) {
-        if (sample || b->kind == GOSSIP_PING) b->clock_us = random_u32(w);
-        else b->echo_us = random_u32(w);
+        b->clock_us = random_u32(w);
         b->rate_out = random_u32(w);
         b->rate_in = random_u32(w);
         b->rate_here = random_u32(w);

@@ -3,27 +3,23 @@
 
 enum { PARTS = 2 };
 
-// The data peer leads and owns the microbatches. The others are relays of stage 1: two contributors,
-// and the peer under test.
-enum { OWNER = 1, FIRST = 2, SECOND = 3, HERE = 4 };
-
 // A member of a stage with two others that have contributions each; the iteration is closed. The
 // leader assigns the chunks.
 static void open_reduction_of(world *w, bool reproducible, uint32_t blocks, member_id adds_up) {
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.reproducible = reproducible;
     w->run.blocks[1] = blocks;
-    open_world(w, HERE, MEMBER_RELAY);
-    admit(w, OWNER, MEMBER_DATA, 0);
-    for (uint32_t i = FIRST; i <= HERE; i++) admit(w, i, MEMBER_RELAY, 1);
-    own(w, 0, OWNER);
+    open_world(w, 4, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, 1);
     append(w, (log_entry){.kind = LOG_RUN});
-    for (uint32_t i = OWNER; i <= SECOND; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    for (uint32_t i = 1; i <= 3; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
     uint64_t close = append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}});
     message begin = {.kind = MESSAGE_BEGIN_AGGREGATION, .u.begin = {.stage = 1, .term = 1, .round = 1, .close_index = close, .tokens = 2, .parts = PARTS, .owners = 1}};
-    for (uint32_t i = 0; i < PARTS; i++) begin.u.begin.part[i] = (message_part){.member = FIRST + i, .set.words = {1u << i}};
+    for (uint32_t i = 0; i < PARTS; i++) begin.u.begin.part[i] = (message_part){.member = 2 + i, .set.words = {1u << i}};
     begin.u.begin.owner[0] = (message_block_owner){.member = adds_up, .first = 0, .count = blocks};
-    deliver(w, OWNER, &begin, false);
+    deliver(w, 1, &begin, false);
 }
 
 static void open_reduction(world *w, uint32_t blocks, member_id adds_up) { open_reduction_of(w, true, blocks, adds_up); }
@@ -44,10 +40,10 @@ static void pass(world *w, uint64_t ns) {
 static void test_announcing_member_is_asked_next(void **state) {
     (void)state;
     world w;
-    open_reduction(&w, 1, SECOND);
+    open_reduction(&w, 1, 3);
     w.last_get_to = 0;
     pass(&w, 300 * MILLISECOND);
-    uint32_t other = w.last_get_to == FIRST ? SECOND : FIRST;
+    uint32_t other = w.last_get_to == 2 ? 3 : 2;
     assert_int_not_equal(w.last_get_to, 0);
     uint32_t guessed = w.last_get_to;
     deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
@@ -58,7 +54,7 @@ static void test_announcing_member_is_asked_next(void **state) {
 }
 
 static void announce(world *w, uint64_t round, uint32_t segment, uint32_t count) {
-    deliver(w, FIRST, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = round, .first = segment * 8, .count = count}}, false);
+    deliver(w, 2, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = round, .first = segment * 8, .count = count}}, false);
 }
 
 static void give_all(world *w, uint64_t round) {
@@ -71,7 +67,7 @@ static void give_all(world *w, uint64_t round) {
 static bool gives(world *w, uint64_t round) {
     const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .close_index = w->log - 1};
     uint32_t before = w->sent[MESSAGE_DATA];
-    deliver(w, SECOND, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
+    deliver(w, 3, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
     return w->sent[MESSAGE_DATA] > before;
 }
 
@@ -80,7 +76,7 @@ static bool gives(world *w, uint64_t round) {
 static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     (void)state;
     world w;
-    open_reduction_of(&w, false, 17, FIRST);
+    open_reduction_of(&w, false, 17, 2);
     announce(&w, 1, 0, 8);
     assert_int_equal(w.get_count, 1);
     give_all(&w, 1);
@@ -93,7 +89,7 @@ static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     announce(&w, 2, 1, 8);
     assert_int_equal(w.get_count, 1);
     w.busy = true;
-    deliver(&w, FIRST, &older, true);
+    deliver(&w, 2, &older, true);
     assert_int_equal(w.work.id, 0);
     w.busy = false;
     pass(&w, 300 * MILLISECOND);
@@ -110,7 +106,7 @@ static void test_rounds_do_not_mix_in_fast_mode(void **state) {
 static void test_second_close_stops_older_sums(void **state) {
     (void)state;
     world w;
-    open_reduction(&w, 9, HERE);
+    open_reduction(&w, 9, 4);
     pass(&w, 300 * MILLISECOND);
     w.busy = true;
     uint32_t asked = w.get_count;

@@ -3,10 +3,6 @@
 
 enum { STEP_MS = 10, BEAT_STEPS = 50, FALLS_AT = 10, MOST_STEPS = 10000 };
 
-// Worlds of this file. In open_relay() the peer under test is the relay of stage 1; in open_owner() it
-// is a data peer that owns the microbatch, beside another data peer that leads.
-enum { OWNER = 1, RELAY = 2, NEXT = 3, OTHER_NEXT = 4, LEADER = 1, FIRST_STAGE = 2, OWNER_HERE = 3, LAST_STAGE = 4 };
-
 static void beat(world *w, uint32_t from) {
     message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = from == 1 ? 0 : 2, .reaches = 1}};
     deliver(w, from, &m, false);
@@ -16,22 +12,22 @@ static void beat(world *w, uint32_t from) {
 // it to the first of them.
 static void open_relay(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
-    open_world(w, RELAY, MEMBER_RELAY);
-    admit(w, OWNER, MEMBER_DATA, 0);
-    admit(w, RELAY, MEMBER_RELAY, 1);
-    for (uint32_t i = NEXT; i <= OTHER_NEXT; i++) admit(w, i, MEMBER_RELAY, 2);
-    own(w, 0, OWNER);
+    open_world(w, 2, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    for (uint32_t i = 3; i <= 4; i++) admit(w, i, MEMBER_RELAY, 2);
+    own(w, 0, 1);
     append(w, (log_entry){.kind = LOG_RUN});
-    for (uint32_t i = OWNER; i <= OTHER_NEXT; i++)
-        if (i != RELAY) beat(w, i);
-    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 1), .owner = OWNER, .forward_to = 3, .path = {.stages = 3, .member = {OWNER}}}};
-    deliver(w, OWNER, &forward, true);
+    for (uint32_t i = 1; i <= 4; i++)
+        if (i != 2) beat(w, i);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 1), .owner = 1, .forward_to = 3, .path = {.stages = 3, .member = {1}}}};
+    deliver(w, 1, &forward, true);
     assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
 }
 
 static void resume(world *w, member_id next) {
-    message m = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, 0, 1), .owner = OWNER, .phase = PHASE_FORWARD, .until = 3, .path = {.stages = 3, .member = {OWNER, RELAY, next}}}};
-    deliver(w, OWNER, &m, false);
+    message m = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, 0, 1), .owner = 1, .phase = PHASE_FORWARD, .until = 3, .path = {.stages = 3, .member = {1, 2, next}}}};
+    deliver(w, 1, &m, false);
 }
 
 // Rule R1. Given an activation under way, when the owner sends RESUME, then it is not sent a second
@@ -42,7 +38,7 @@ static void test_tensor_under_way_is_not_resent(void **state) {
     open_relay(&w);
     resume(&w, 0);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    resume(&w, OTHER_NEXT);
+    resume(&w, 4);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     free(w.p);
 }
@@ -67,8 +63,8 @@ static uint32_t sent_after_gradient(bool of_it) {
     world w;
     open_relay(&w);
     uint32_t to = w.last_receiver[MESSAGE_FORWARD];
-    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = OWNER, .path = {.stages = 3, .member = {OWNER, RELAY, to}}}};
-    deliver(&w, of_it ? to : NEXT + OTHER_NEXT - to, &backward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 1, .path = {.stages = 3, .member = {1, 2, to}}}};
+    deliver(&w, of_it ? to : 7 - to, &backward, true);
     uint32_t sent = sent_after(&w, GUARDED_MS);
     free(w.p);
     return sent;
@@ -127,16 +123,16 @@ static void test_refusing_member_is_not_asked_at_every_step(void **state) {
 
 static void open_owner(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
-    open_world(w, OWNER_HERE, MEMBER_DATA);
-    admit(w, LEADER, MEMBER_DATA, 0);
-    admit(w, FIRST_STAGE, MEMBER_RELAY, 1);
-    admit(w, OWNER_HERE, MEMBER_DATA, 0);
-    admit(w, LAST_STAGE, MEMBER_RELAY, 2);
-    own(w, 0, OWNER_HERE);
+    open_world(w, 3, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_DATA, 0);
+    admit(w, 4, MEMBER_RELAY, 2);
+    own(w, 0, 3);
     append(w, (log_entry){.kind = LOG_RUN});
-    beat(w, LEADER);
-    beat(w, LAST_STAGE);
-    beat(w, FIRST_STAGE);
+    beat(w, 1);
+    beat(w, 4);
+    beat(w, 2);
 }
 
 // Rule R8. Given a receiver that evicts an accepted microbatch, when EVICTED and DENY arrive, then the
@@ -146,16 +142,16 @@ static void test_evicted_microbatch_is_resent_at_once(void **state) {
     world w;
     open_owner(&w);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 10000 * MILLISECOND}};
-    deliver(&w, FIRST_STAGE, &accept, false);
+    deliver(&w, 2, &accept, false);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    deliver(&w, FIRST_STAGE, &(message){.kind = MESSAGE_EVICTED, .u.evicted.subject = subject_of(&w, 0, 1)}, false);
-    deny(&w, FIRST_STAGE, 1, DENY_FULL);
+    deliver(&w, 2, &(message){.kind = MESSAGE_EVICTED, .u.evicted.subject = subject_of(&w, 0, 1)}, false);
+    deny(&w, 2, 1, DENY_FULL);
     assert_int_equal(sent_after(&w, STEP_MS), 2);
     free(w.p);
 }
 
 static void trace(world *w, uint32_t from, uint8_t phase) {
-    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == FIRST_STAGE ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
+    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == 2 ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
     deliver(w, from, &m, false);
 }
 
@@ -174,10 +170,10 @@ static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
 // then it is not resent.
 static void test_trace_proves_the_arrival_of_the_activation(void **state) {
     (void)state;
-    assert_int_equal(sent_after_trace(FIRST_STAGE, TRACE_FORWARD_DONE), 1);
-    assert_int_equal(sent_after_trace(FIRST_STAGE, TRACE_BACKWARD_DONE), 1);
-    assert_in_range(sent_after_trace(FIRST_STAGE, TRACE_ACCEPTED), 2, 9);
-    assert_in_range(sent_after_trace(LAST_STAGE, TRACE_FORWARD_DONE), 2, 9);
+    assert_int_equal(sent_after_trace(2, TRACE_FORWARD_DONE), 1);
+    assert_int_equal(sent_after_trace(2, TRACE_BACKWARD_DONE), 1);
+    assert_in_range(sent_after_trace(2, TRACE_ACCEPTED), 2, 9);
+    assert_in_range(sent_after_trace(4, TRACE_FORWARD_DONE), 2, 9);
 }
 
 // An owner's activation that no member accepts. Returns the time from the second to the third send.

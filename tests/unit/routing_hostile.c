@@ -96,11 +96,12 @@ static void some_units(world *w, router_message *m) {
 
 // Several data peers: an epoch that may come next, or one of the last ones.
 static void some_era(world *w, router_message *m) {
-    m->epoch = chance(w, 600) ? MINCOST_LAST_EPOCH - below(w, 8) : w->era + below(w, 5);
-    if (chance(w, 5)) m->epoch = (m->epoch / MINCOST_EPOCHS_PER_FLOW + 1) * MINCOST_EPOCHS_PER_FLOW;
-    m->attempts = below(w, MINCOST_PLAN_ATTEMPTS + 1);
-    m->plan = below(w, 26);
-    if (m->epoch > w->era && m->epoch < MINCOST_LAST_EPOCH - 8) w->era = m->epoch;
+    m->why = MINCOST_QUERY_EPOCH;
+    m->cost = chance(w, 600) ? MINCOST_LAST_EPOCH - below(w, 8) : w->era + below(w, 5);
+    if (chance(w, 5)) m->cost = (m->cost / MINCOST_EPOCHS_PER_FLOW + 1) * MINCOST_EPOCHS_PER_FLOW;
+    m->units = below(w, MINCOST_PLAN_ATTEMPTS + 1);
+    m->taken_back = below(w, 26);
+    if (m->cost > w->era && m->cost < MINCOST_LAST_EPOCH - 8) w->era = m->cost;
 }
 
 // A map that connects previous with next neighbours, sometimes with impossible contents.
@@ -122,7 +123,7 @@ static void some_map(world *w, router_message *m) {
 
 // Staged units over this router to peers that it may know.
 static void some_way(world *w, router_message *m) {
-    m->on_path = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
+    m->position = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
     m->length = (uint16_t)(chance(w, 20) ? below(w, MULTI_SOURCE_MAX_HOPS + 2) : below(w, 4));
     if (m->length > 0 && !chance(w, 4)) m->u.word[0] = 1 + SIDE_PEERS + below(w, SIDE_PEERS);
 }
@@ -136,8 +137,7 @@ static void any_message(world *w, router_message *m) {
     m->units = some_count(w, ROUTER_MAX_UNITS);
     m->taken_back = some_count(w, MOST_TAKEN);
     // a scale of loads
-    if (m->kind == ROUTER_ADVERT && chance(w, 2)) m->scale = below(w, 800) << 16 | below(w, 800);
-    if (m->kind == ROUTER_ADVERT) m->start = (uint8_t)below(w, ROUTER_STARTS + 1);
+    if (m->kind == ROUTER_ADVERT && chance(w, 2)) m->taken_back = below(w, 800) << 16 | below(w, 800);
     m->cost = some_cost(w);
     m->token = (router_token){below(w, OTHERS), below(w, 8)};
     for (uint32_t i = 0; i < 4 * ROUTER_MAX_PATH; i++)
@@ -147,7 +147,7 @@ static void any_message(world *w, router_message *m) {
     if (m->kind == ROUTER_LOCK) some_cycle(w, m);
     if (m->kind == ROUTER_COMMIT) m->u.word[0] = some_count(w, ROUTER_MAX_UNITS);
     if (m->kind == ROUTER_UNITS && !chance(w, 4)) some_units(w, m);
-    if (m->kind == ROUTER_EPOCH) some_era(w, m);
+    if (m->kind == ROUTER_QUERY && chance(w, 2)) some_era(w, m);
     if (m->kind == ROUTER_MAP && !chance(w, 8)) some_map(w, m);
     if (m->kind == ROUTER_WAY) some_way(w, m);
 }
@@ -161,8 +161,7 @@ static void answer(world *w, router_message *m) {
         [ROUTER_DENY] = ROUTER_FLOW,     [ROUTER_WAY] = ROUTER_DENY,       [ROUTER_MAP] = ROUTER_MAP,
         [ROUTER_LOCK] = ROUTER_COMMIT,   [ROUTER_COMMIT] = ROUTER_FLOW,    [ROUTER_ABORT] = ROUTER_LOCK,
         [ROUTER_OFFER] = ROUTER_REQUEST, [ROUTER_REQUEST] = ROUTER_ANSWER, [ROUTER_ANSWER] = ROUTER_RELINK,
-        [ROUTER_QUERY] = ROUTER_UNITS,   [ROUTER_UNITS] = ROUTER_REQUEST,  [ROUTER_RELINK] = ROUTER_RELINK,
-        [ROUTER_EPOCH] = ROUTER_EPOCH,   [ROUTER_PROPOSAL] = ROUTER_LOCK};
+        [ROUTER_QUERY] = ROUTER_UNITS,   [ROUTER_UNITS] = ROUTER_REQUEST,  [ROUTER_RELINK] = ROUTER_RELINK};
     // returns the token over another path, or at once
     if (h->kind == ROUTER_LOCK && chance(w, 3)) {
         *m = *h;

@@ -83,7 +83,7 @@ static void test_central_repair_sends_no_labels(void **state) {
 }
 
 static bool swallows_hints(net *n, router_message *m) {
-    bool hint = m->kind == ROUTER_PROPOSAL;
+    bool hint = m->kind == ROUTER_MAP && m->length > 0 && m->u.word[0] >> 31 != 0;
     n->tampered += hint;
     return !hint;
 }
@@ -117,7 +117,7 @@ static void test_failing_proposals_decentralise_the_run(void **state) {
 }
 
 static bool swallows_some(net *n, router_message *m) {
-    bool leaves = m->from == 1 && m->kind == ROUTER_PROPOSAL;
+    bool leaves = m->from == 1 && m->kind == ROUTER_MAP && m->length > 0 && m->u.word[0] >> 31 != 0;
     return !leaves || n->tampered++ % 2 != 0;
 }
 
@@ -151,13 +151,13 @@ static void test_run_that_outgrows_the_map_is_decentralised(void **state) {
 }
 
 static bool counts_hints(net *n, router_message *m) {
-    n->tampered += m->kind == ROUTER_PROPOSAL;
+    n->tampered += m->kind == ROUTER_MAP && m->length > 0 && m->u.word[0] >> 31 != 0;
     return true;
 }
 
 enum { INVALID = 600 };
 
-// An invalid proposal has no effect: no commit starts, nothing is forwarded to an
+// A MAP that is no valid proposal has no effect: no commit starts, nothing is forwarded to an
 // unknown peer, and the flow stays the same.
 static void test_invalid_proposal_is_ignored(void **state) {
     (void)state;
@@ -167,14 +167,15 @@ static void test_invalid_proposal_is_ignored(void **state) {
     net_expect_optimum(n, "before");
     n->tamper = counts_hints;
     for (int i = 0; i < INVALID; i++) {
-        router_message m = {.kind = ROUTER_PROPOSAL,
+        router_message m = {.kind = ROUTER_MAP,
                             .to = 2 + (router_peer)rng_below(&r, n->peers - 1),
                             .length = (uint16_t)rng_below(&r, 4 * ROUTER_MAX_PATH + 1)};
         do m.from = 1 + (router_peer)rng_below(&r, n->peers);
         while (!net_linked(n, m.from, m.to));
         for (uint32_t w = 0; w < m.length; w++)
             m.u.word[w] = (uint32_t)(rng_below(&r, 2) == 0 ? rng_below(&r, 2 * n->peers + 4) : rng_next(&r));
-        if (m.length > 0) m.u.word[0] = (uint32_t)rng_below(&r, rng_below(&r, 4) == 0 ? 1u << 31 : 6);
+        if (m.length > 0)
+            m.u.word[0] = (uint32_t)1 << 31 | (uint32_t)rng_below(&r, rng_below(&r, 4) == 0 ? 1u << 31 : 6);
         router_receive(n->router[m.to], n->now, &m);
         net_after(n, m.to);
     }
@@ -206,9 +207,9 @@ static void test_proposal_without_gain_is_aborted(void **state) {
     assert_true(after != 0 && other != 0);
     const router_node cycle[] = {router_out(a),    router_in(other), router_out(other), router_in(after),
                                  router_out(next), router_in(next),  router_out(a)};
-    router_message m = {.kind = ROUTER_PROPOSAL, .to = a, .length = 1 + sizeof cycle / sizeof *cycle};
+    router_message m = {.kind = ROUTER_MAP, .to = a, .length = 1 + sizeof cycle / sizeof *cycle};
     for (m.from = 2; !net_linked(n, m.from, a) || n->stage[m.from] != 1;) m.from++;
-    m.u.word[0] = 0;
+    m.u.word[0] = (uint32_t)1 << 31;
     memcpy(m.u.word + 1, cycle, sizeof cycle);
     uint64_t locks = n->tally.kind[ROUTER_LOCK], commits = n->tally.kind[ROUTER_COMMIT];
     router_receive(n->router[a], n->now, &m);
@@ -338,9 +339,9 @@ static void test_proposal_with_wrong_length_is_ignored(void **state) {
     for (uint16_t length = 0; length < 4 * ROUTER_MAX_PATH; length++) {
         for (uint32_t closed = 0; closed < 2; closed++) {
             if (length >= 3 && length <= ROUTER_MAX_CYCLE && closed) continue;
-            router_message m = {.kind = ROUTER_PROPOSAL, .to = a, .length = 1 + length};
+            router_message m = {.kind = ROUTER_MAP, .to = a, .length = 1 + length};
             for (m.from = 2; !net_linked(n, m.from, a) || n->stage[m.from] != 1;) m.from++;
-            m.u.word[0] = 0;
+            m.u.word[0] = (uint32_t)1 << 31;
             for (uint32_t i = 0; i < length; i++) m.u.word[1 + i] = i % 2 == 0 ? router_out(a) : router_in(next);
             if (length > 0) m.u.word[length] = closed ? router_out(a) : router_in(next);
             router_receive(n->router[a], n->now, &m);

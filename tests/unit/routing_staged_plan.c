@@ -382,8 +382,11 @@ static void test_restored_epoch_may_be_missed(void **state) {
         uint32_t wanted = 2 * n->capacity[1];
         net_run(n, 5 + (int)seed * 6);
         for (router_peer p = 1; p <= n->peers; p += n->peers - 1) {
-            router_message m = {
-                .from = 1, .to = p, .kind = ROUTER_EPOCH, .epoch = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
+            router_message m = {.from = 1,
+                                .to = p,
+                                .kind = ROUTER_QUERY,
+                                .why = MINCOST_QUERY_EPOCH,
+                                .cost = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
             while (!net_linked(n, m.from, p)) m.from++;
             router_receive(n->router[p], n->now, &m);
             net_after(n, p);
@@ -413,14 +416,15 @@ static void test_returns_of_two_flow_versions_are_separate(void **state) {
     const router_message flow = {
         .from = 1, .to = 3, .kind = ROUTER_FLOW, .why = MINCOST_PUSHED, .source = 1, .units = 2};
     router_receive(relay, n->now, &flow);
-    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_EPOCH, .epoch = 2 * MINCOST_EPOCHS_PER_FLOW};
+    const router_message era = {
+        .from = 1, .to = 3, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW};
     router_receive(relay, n->now, &era);
     router_receive(relay, n->now, &flow);
     router_tick(relay, n->now);
     bool restored = false;
     uint32_t handed_back = 0;
     for (router_message m; router_next(relay, &m);) {
-        if (m.to == 1 && m.kind == ROUTER_EPOCH) restored = true;
+        if (m.to == 1 && m.kind == ROUTER_QUERY && m.why == MINCOST_QUERY_EPOCH) restored = true;
         if (m.to == 1 && m.kind == ROUTER_DENY && restored) handed_back += m.units;
     }
     assert_int_equal(handed_back, 1);

@@ -61,6 +61,7 @@ void send_suspect_to_owner(peer *p, uint32_t m, uint8_t phase, member_id who) {
     const inflight_microbatch *h = &p->microbatch->inflight[m];
     message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
     suspect->member = who;
+    suspect->has_subject = true;
     suspect->subject = (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
     suspect->phase = phase;
     peer_send_member(p, h->owner, 0);

@@ -69,25 +69,19 @@ void route_send_clock(peer *p, route_link *l) {
 
 static bool cost_in_range(int64_t cost) { return cost >= -MAX_COST && cost <= MAX_COST; }
 
-// The kind of a part; a router message with rare fields has variants.
+enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts that exist on the wire only: variants of one router message
+
 static uint8_t kind_on_the_wire(const router_message *m) {
-    static const uint8_t kinds[ROUTER_KINDS] = {
-        [ROUTER_LABEL] = ROUTE_LABEL,   [ROUTER_ADVERT] = ROUTE_ADVERT,   [ROUTER_FLOW] = ROUTE_FLOW,     [ROUTER_DENY] = ROUTE_DENY,
-        [ROUTER_LOCK] = ROUTE_LOCK,     [ROUTER_COMMIT] = ROUTE_COMMIT,   [ROUTER_ABORT] = ROUTE_ABORT,   [ROUTER_WAY] = ROUTE_WAY,
-        [ROUTER_MAP] = ROUTE_MAP,       [ROUTER_OFFER] = ROUTE_OFFER,     [ROUTER_REQUEST] = ROUTE_REQUEST, [ROUTER_ANSWER] = ROUTE_ANSWER,
-        [ROUTER_QUERY] = ROUTE_QUERY,   [ROUTER_UNITS] = ROUTE_UNITS,     [ROUTER_RELINK] = ROUTE_RELINK, [ROUTER_EPOCH] = ROUTE_EPOCH,
-        [ROUTER_PROPOSAL] = ROUTE_PROPOSAL};
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
     if (m->kind == ROUTER_FLOW && m->cost != 0) return ROUTE_FLOW_OF_BID;
-    if (m->kind == ROUTER_ADVERT && m->scale != 0) return ROUTE_ADVERT_OF_LOADS;
-    if (m->kind == ROUTER_ADVERT && m->start != 0) return ROUTE_ADVERT_OF_START;
-    return kinds[m->kind];
+    if (m->kind == ROUTER_ADVERT && m->taken_back != 0) return ROUTE_ADVERT_OF_LOADS;
+    return (uint8_t)(m->kind <= ROUTER_FLOW ? m->kind : m->kind + ONLY_ON_THE_WIRE);
 }
 
 static uint32_t words_of(const router_message *m) {
     switch (m->kind) {
     case ROUTER_LABEL: return 3u * m->length;
-    case ROUTER_ADVERT: case ROUTER_FLOW: case ROUTER_DENY: case ROUTER_COMMIT: case ROUTER_ABORT: case ROUTER_EPOCH: return 0;
+    case ROUTER_ADVERT: case ROUTER_FLOW: case ROUTER_DENY: case ROUTER_COMMIT: case ROUTER_ABORT: return 0;
     default: return m->length;
     }
 }
@@ -107,51 +101,29 @@ static void put_words(const router_message *m, uint32_t *word) {
     }
 }
 
-static bool is_gwtf(uint8_t part) { return part >= ROUTE_OFFER && part <= ROUTE_RELINK; }
-
-// Sets the fields of a part that share a union in the router's message: those of its kind.
-static void put_shared(const router_message *m, route_part *p) {
-    switch (p->kind) {
-    case ROUTE_ADVERT_OF_LOADS: p->sender.scale = m->scale; break;
-    case ROUTE_ADVERT_OF_START: p->sender.start = m->start; break;
-    case ROUTE_FLOW: case ROUTE_FLOW_OF_BID: p->taken_back = m->taken_back; break;
-    case ROUTE_FLOW_OF_TOKEN: case ROUTE_COMMIT:
-        p->token.position = m->position;
-        p->taken_back = m->taken_back;
-        break;
-    case ROUTE_LOCK: case ROUTE_ABORT: p->token.position = m->position; break;
-    case ROUTE_WAY:
-        p->on_path = m->on_path;
-        p->taken_back = m->taken_back;
-        break;
-    default:
-        if (!is_gwtf(p->kind)) break;
-        p->token.position = m->position;
-        p->turn = m->turn;
-    }
-}
-
 static route_part part_of(const router_message *m) {
     route_part p = {.kind = kind_on_the_wire(m), .words = (uint16_t)words_of(m)};
-    if (p.kind == ROUTE_MAP || p.kind == ROUTE_PROPOSAL) return p;
-    if (p.kind == ROUTE_EPOCH) {
-        p.epoch = (route_epoch){(uint32_t)m->epoch, m->attempts, m->plan};
-        return p;
-    }
-    bool gwtf = is_gwtf(p.kind);
-    bool token = gwtf || p.kind == ROUTE_FLOW_OF_TOKEN || (m->kind >= ROUTER_LOCK && m->kind <= ROUTER_ABORT);
-    bool cost = gwtf || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
+    if (m->kind == ROUTER_MAP) return p;
+    bool others = m->kind > ROUTER_MAP;
+    bool counts = others || m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
+    bool token = others || p.kind == ROUTE_FLOW_OF_TOKEN || (m->kind >= ROUTER_LOCK && m->kind <= ROUTER_ABORT);
+    bool cost = others || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
     if (m->kind == ROUTER_LABEL) p.side = m->side;
-    if (gwtf || m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT || m->kind == ROUTER_ABORT) p.why = m->why;
+    if (counts || m->kind == ROUTER_ABORT) p.why = m->why;
     if (m->kind != ROUTER_ABORT) p.source = m->source;
     if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ABORT) p.units = m->units;
+    if (counts || p.kind == ROUTE_ADVERT_OF_LOADS) p.taken_back = m->taken_back;
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
-    if (token) {
-        p.token.origin = m->token.origin;
-        p.token.serial = m->token.serial;
+    if (m->kind == ROUTER_WAY) {
+        p.taken_back = m->taken_back;
+        p.position = m->position;
     }
-    put_shared(m, &p);
+    if (token) {
+        p.position = m->position;
+        p.origin = m->token.origin;
+        p.serial = m->token.serial;
+    }
     return p;
 }
 
@@ -187,48 +159,9 @@ void route_flush(peer *p) {
 // ---- frames in ----------------------------------------------------------------------------------
 
 static router_kind kind_of(uint8_t part) {
-    switch (part) {
-    case ROUTE_LABEL: return ROUTER_LABEL;
-    case ROUTE_ADVERT: case ROUTE_ADVERT_OF_LOADS: case ROUTE_ADVERT_OF_START: return ROUTER_ADVERT;
-    case ROUTE_FLOW: case ROUTE_FLOW_OF_TOKEN: case ROUTE_FLOW_OF_BID: return ROUTER_FLOW;
-    case ROUTE_DENY: return ROUTER_DENY;
-    case ROUTE_LOCK: return ROUTER_LOCK;
-    case ROUTE_COMMIT: return ROUTER_COMMIT;
-    case ROUTE_ABORT: return ROUTER_ABORT;
-    case ROUTE_WAY: return ROUTER_WAY;
-    case ROUTE_MAP: return ROUTER_MAP;
-    case ROUTE_OFFER: return ROUTER_OFFER;
-    case ROUTE_REQUEST: return ROUTER_REQUEST;
-    case ROUTE_ANSWER: return ROUTER_ANSWER;
-    case ROUTE_QUERY: return ROUTER_QUERY;
-    case ROUTE_UNITS: return ROUTER_UNITS;
-    case ROUTE_RELINK: return ROUTER_RELINK;
-    case ROUTE_EPOCH: return ROUTER_EPOCH;
-    case ROUTE_PROPOSAL: return ROUTER_PROPOSAL;
-    default: return ROUTER_KINDS;
-    }
-}
-
-// Sets the fields of a router's message that share a union: those of the part's kind.
-static void take_shared(const route_part *part, router_message *m) {
-    switch (part->kind) {
-    case ROUTE_EPOCH:
-        m->epoch = part->epoch.number;
-        m->attempts = part->epoch.attempts;
-        m->plan = part->epoch.plan;
-        return;
-    case ROUTE_ADVERT_OF_LOADS: m->scale = part->sender.scale; break;
-    case ROUTE_WAY:
-        m->on_path = part->on_path;
-        m->taken_back = part->taken_back;
-        break;
-    default:
-        m->position = part->token.position;
-        if (is_gwtf(part->kind)) m->turn = part->turn;
-        else m->taken_back = part->taken_back;
-    }
-    m->cost = part->cost;
-    m->units = part->units;
+    if (part == ROUTE_FLOW_OF_TOKEN || part == ROUTE_FLOW_OF_BID) return ROUTER_FLOW;
+    if (part == ROUTE_ADVERT_OF_LOADS) return ROUTER_ADVERT;
+    return (router_kind)(part <= ROUTE_FLOW ? part : part - ONLY_ON_THE_WIRE);
 }
 
 // Decodes one part. False: a correct router never sends it.
@@ -237,10 +170,12 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
-    m->start = part->sender.start;
+    m->position = part->position;
     m->source = part->source;
-    take_shared(part, m);
-    m->token = (router_token){part->token.origin, part->token.serial};
+    m->cost = part->cost;
+    m->units = part->units;
+    m->taken_back = part->taken_back;
+    m->token = (router_token){part->origin, part->serial};
     m->length = part->words;
     if (!cost_in_range(part->cost)) return false;
     if (part->kind == ROUTE_COMMIT) m->u.word[0] = part->moved;

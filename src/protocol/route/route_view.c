@@ -265,8 +265,7 @@ static void send_view(peer *p, const view_message *m, uint32_t echo_us) {
         v->cost = (uint32_t)m->cost;
     }
     if (is_request(v->kind) || is_reply(v->kind)) {
-        if (is_request(v->kind)) v->clock_us = clock_us(p);
-        else v->echo_us = echo_us;
+        v->clock_us = is_request(v->kind) ? clock_us(p) : echo_us;
         v->rate_out = my_rate_out(p);
         v->rate_in = my_rate_in(p);
         const route_link *l = route_find(p, k->member);
@@ -299,8 +298,8 @@ static void record_measurements(peer *p, route_known *k, const message_view *v) 
         k->rate_in = v->rate_in;
         k->rate_here = v->rate_here;
     }
-    uint32_t round_trip_us = clock_us(p) - v->echo_us;
-    if (!is_reply(v->kind) || v->echo_us == 0 || round_trip_us >= longest_echo_us) return;
+    uint32_t round_trip_us = clock_us(p) - v->clock_us;
+    if (!is_reply(v->kind) || v->clock_us == 0 || round_trip_us >= longest_echo_us) return;
     measure_round_trip(&k->measured, (int64_t)round_trip_us * 1000);
     int64_t cost = cost_of(p, k);
     if (cost > 0) view_measured(p->routing->view, (int64_t)p->now, (router_peer)k->member, cost);

@@ -262,12 +262,10 @@ static void begin_message(const router *r, const router_outgoing *o, router_mess
     out->kind = (router_kind)o->kind;
     out->side = o->side;
     out->why = o->why;
-    out->start = o->start;
-    // each copies the member of its union that belongs to this kind
     out->position = o->position;
     out->cost = o->cost;
     out->units = o->units;
-    out->taken_back = o->taken_back;
+    out->taken_back = o->taken_back;  // copies scale, plan or turn as well: one union
     out->token = o->token;
     out->source = r->source[o->k];
 }
@@ -299,7 +297,7 @@ static uint32_t body_bytes(const router_message *m) {
     switch (m->kind) {
     case ROUTER_LABEL: return 12 + 12u * m->length;  // source, cost; node, cost
     case ROUTER_ADVERT:
-        return m->scale != 0 ? 20 : m->start != 0 ? 17 : 16;  // source, cost, room; scale or start
+        return m->scale != 0 ? 20 : 16;  // source, cost, room; scale
     // source, two counts; token, position; bid
     case ROUTER_FLOW: return m->token.origin != 0 ? 22 : m->cost != 0 ? 20 : 12;
     case ROUTER_DENY: return 8;                    // source, units
@@ -307,9 +305,7 @@ static uint32_t body_bytes(const router_message *m) {
     case ROUTER_COMMIT: return 24;                 // token, position, units, two counts
     case ROUTER_ABORT: return 10;                  // token, position
     case ROUTER_WAY: return 16 + 4u * m->length;   // source, two counts, units on the path; peers
-    case ROUTER_MAP:                               // entries
-    case ROUTER_PROPOSAL: return 2 + 4u * m->length;
-    case ROUTER_EPOCH: return 12;  // epoch, attempts, plan
+    case ROUTER_MAP: return 2 + 4u * m->length;    // entries
     default: return 16 + 4u * m->length;
     }
 }

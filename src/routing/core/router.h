@@ -126,15 +126,13 @@ void router_relays(router *r, int64_t now, uint32_t relays);
     X(COMMIT, "commit")   /* mincost: phase 2, apply */                                   \
     X(ABORT, "abort")     /* mincost: phase 2, release */                                 \
     X(WAY, "way")         /* mincost: units on the link, and the rest of their path */    \
-    X(MAP, "map")         /* mincost: entries of the map, upstream */                     \
+    X(MAP, "map")         /* mincost: entries of the map; downstream: a cycle proposal */ \
     X(OFFER, "offer")     /* gwtf: unpaired outflow; swarm: a unit */                     \
     X(REQUEST, "request") /* gwtf: Request Flow, Change, Redirect */                      \
     X(ANSWER, "answer")   /* gwtf: answer to a request */                                 \
-    X(QUERY, "query")     /* gwtf: asks for units */                                      \
+    X(QUERY, "query")     /* gwtf: asks for units; mincost: announces an epoch */         \
     X(UNITS, "units")     /* gwtf: answer to a query */                                   \
-    X(RELINK, "relink")   /* gwtf: a link between places has another end now */           \
-    X(EPOCH, "epoch")     /* mincost: announces an epoch */                               \
-    X(PROPOSAL, "proposal") /* mincost: a cycle proposal, downstream */
+    X(RELINK, "relink")   /* gwtf: a link between places has another end now */
 // clang-format on
 
 typedef enum router_kind {
@@ -160,50 +158,31 @@ typedef struct router_token {
     uint32_t serial;
 } router_token;
 
-// The state of an ADVERT's sender in a run that begins with a plan.
-typedef enum router_start {
-    ROUTER_START_NONE,  // not told, or not started
-    ROUTER_START_STARTED,
-    ROUTER_START_DECENTRALISED,  // started, and no data peer re-optimises
-    ROUTER_STARTS
-} router_start;
-
 // A message, which is one part of a frame, of fixed size. `kind` determines which fields are used
 // (router_message_bytes is the size of their encoding). Hosts need `from`, `to`, `joined` and
 // `kind` only.
 typedef struct router_message {
     router_peer from, to;
     router_kind kind;
-    bool joined;    // travels in the same frame as the message before it: same `to`, same arrival
-    uint8_t side;   // LABEL: router_side of the receiver, as the sender sees it
-    uint8_t why;    // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
-    uint8_t start;  // ADVERT: router_start
-    union {
-        uint16_t position;  // LOCK, COMMIT, ABORT: on the cycle; gwtf: of a place
-        uint16_t on_path;   // WAY: units on this path
-    };
+    bool joined;         // travels in the same frame as the message before it: same `to`, same arrival
+    uint8_t side;        // LABEL: router_side of the receiver, as the sender sees it
+    uint8_t why;         // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
+    uint16_t position;   // LOCK, COMMIT, ABORT: on the cycle; WAY: units on the path
     uint16_t length;     // number of steps, cycle nodes or words
     router_peer source;  // data peer that owns the units
-    union {
-        int64_t cost;   // LABEL, ADVERT, LOCK; FLOW: a bid; gwtf
-        int64_t epoch;  // EPOCH
-    };
-    union {
-        uint32_t units;     // room, absolute count, or number of units
-        uint32_t attempts;  // EPOCH: attempts left to plan in it
-    };
+    int64_t cost;        // LABEL, ADVERT, LOCK; QUERY: epoch
+    uint32_t units;      // room, absolute count, or number of units; QUERY: attempts left in an epoch
     union {
         uint32_t taken_back;  // FLOW, WAY, COMMIT: returned units acknowledged, in total
-        uint32_t scale;       // ADVERT: scale of loads (bottleneck objective)
-        uint32_t plan;        // EPOCH: number of its plan
+        uint32_t scale;       // ADVERT: scale of loads (bottleneck), or whether the sender has started
+        uint32_t plan;        // QUERY: number of the plan of an epoch
         uint32_t turn;        // gwtf: turn of a link, or a number of costs
     };
     router_token token;  // LOCK, COMMIT, ABORT, FLOW
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL
         router_node cycle[ROUTER_MAX_CYCLE];  // LOCK
-        // WAY: peers behind the receiver; MAP: entries; PROPOSAL: number of peers to pass, these peers, the
-        // cycle; gwtf
+        // WAY: peers behind the receiver; MAP: entries, or a cycle proposal; gwtf
         uint32_t word[4 * ROUTER_MAX_PATH];
     } u;
 } router_message;

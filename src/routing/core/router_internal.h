@@ -32,21 +32,14 @@ typedef struct router_neighbour {
 // sent.
 typedef struct router_outgoing {
     router_peer to;
-    uint8_t kind, side, why, k, start;
-    // the unions of router_message
-    union {
-        uint16_t position, on_path;
-    };
-    union {
-        uint32_t units, attempts;
-    };
-    union {
+    uint8_t kind, side, why, k;
+    uint16_t position;
+    uint32_t units;
+    union {  // the union of router_message
         uint32_t taken_back, scale, plan, turn;
     };
     uint32_t extra;  // free for the algorithm
-    union {
-        int64_t cost, epoch;
-    };
+    int64_t cost;
     router_token token;
 } router_outgoing;
 

@@ -39,6 +39,7 @@ enum {
 #define MINCOST_NEVER                 INT64_MIN              // a "since" time: the condition does not hold
 
 enum { MINCOST_SEND_LABEL, MINCOST_SEND_EMPTY };  // outgoing.extra of a LABEL: the label, or an empty one
+enum { MINCOST_QUERY_EPOCH = 2 };                 // router_message.why of a QUERY that announces an epoch
 // router_message.why of a FLOW.
 enum { MINCOST_PUSHED, MINCOST_RETURNED, MINCOST_CANCELLED, MINCOST_APPLIED, MINCOST_REFUSED, MINCOST_BID = 6 };
 
@@ -104,8 +105,7 @@ typedef struct mincost_sent_label {
 typedef struct mincost_advert {
     int64_t distance;  // distance to the sink through peers with room
     int32_t room;      // units that the sender would accept
-    uint32_t scale;    // sent ones: mincost_scale_word, with the bottleneck objective
-    uint8_t start;     // sent ones: router_start, with another objective
+    uint32_t scale;    // sent ones: mincost_scale_word
 } mincost_advert;
 
 // How a negative cycle enters and leaves a peer.

@@ -186,8 +186,7 @@ static bool holds_advert(const mincost *mc, const mincost_advert *sent, int64_t 
 }
 
 static bool send_advert(mincost *mc, uint32_t k, mincost_advert *sent, router_peer to, int64_t distance, int32_t room) {
-    uint32_t scale = mc->minimise_bottleneck ? mincost_scale_word(mc) : 0;
-    uint8_t start = mc->minimise_bottleneck ? 0 : sent->start;
+    uint32_t scale = mc->minimise_bottleneck ? mincost_scale_word(mc) : sent->scale;
     if (sent->distance == distance && sent->room == room && sent->scale == scale) return false;
     if (sent->scale == scale && holds_advert(mc, sent, distance, room)) return false;
     router_outgoing *o = router_post(&mc->r, to, ROUTER_ADVERT);
@@ -195,8 +194,7 @@ static bool send_advert(mincost *mc, uint32_t k, mincost_advert *sent, router_pe
     o->cost = distance;
     o->units = (uint32_t)room;
     o->scale = scale;
-    o->start = start;
-    *sent = (mincost_advert){distance, room, scale, start};
+    *sent = (mincost_advert){distance, room, scale};
     return true;
 }
 

@@ -13,6 +13,8 @@
 #include "routing/plan/mincost_planner.h"
 
 enum {
+    ADVERT_STARTED = 1,        // flag in an ADVERT: the sender has started
+    ADVERT_DECENTRALISED = 2,  // flag in an ADVERT: started, and no data peer re-optimises
     // Delays.
     MAP_STABLE = 1,    // the map was complete and stable for so long
     MAP_TIMEOUT = 50,  // afterwards units start with the paths known
@@ -98,7 +100,7 @@ void mincost_initial_tick(mincost_planner *pl) {
 static void advertise_started(mincost_planner *pl, uint32_t previous) {
     for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
         mincost_advert *sent = advert_of(&pl->mc, k, ROUTER_PREVIOUS, previous);
-        sent->start = pl->mc.phase.decentralised ? ROUTER_START_DECENTRALISED : ROUTER_START_STARTED;
+        sent->scale = pl->mc.phase.decentralised ? ADVERT_DECENTRALISED : ADVERT_STARTED;
         sent->distance = MINCOST_RESEND;
     }
 }
@@ -113,11 +115,10 @@ void mincost_decentralise(mincost_planner *pl) {
 
 // Neighbours that came while this router waited have not been told.
 void mincost_initial_receive(mincost_planner *pl, const router_message *m) {
-    bool decentralises = m->kind == ROUTER_LABEL ||
-                         (m->kind == ROUTER_ADVERT && m->start == ROUTER_START_DECENTRALISED);
+    bool decentralises = m->kind == ROUTER_LABEL || (m->kind == ROUTER_ADVERT && m->scale == ADVERT_DECENTRALISED);
     if (decentralises && mincost_is_centralised(&pl->mc)) mincost_decentralise(pl);
-    if (!mincost_is_waiting(&pl->mc) || m->kind == ROUTER_MAP || m->kind == ROUTER_PROPOSAL ||
-        (m->kind == ROUTER_ADVERT && m->start != ROUTER_START_STARTED))
+    if (!mincost_is_waiting(&pl->mc) || m->kind == ROUTER_MAP ||
+        (m->kind == ROUTER_ADVERT && m->scale != ADVERT_STARTED))
         return;
     if (m->kind == ROUTER_WAY) start_dispatch(pl);
     mincost_start(&pl->mc);

@@ -165,6 +165,10 @@ void mincost_initial_link_up(mincost_planner *pl, uint32_t previous);
 void mincost_decentralise(mincost_planner *pl);
 
 // --- Central re-optimisation (mincost_reoptimise.c)
+enum { MINCOST_PROPOSAL = 0xff };  // outgoing.why of a MAP that carries a cycle proposal downstream
+static inline bool mincost_is_proposal(const router_outgoing *o) {
+    return o->kind == ROUTER_MAP && o->why == MINCOST_PROPOSAL;
+}
 void mincost_reoptimise(mincost_planner *pl);
 void mincost_on_proposal(mincost_planner *pl, const router_message *m);
 void mincost_compose_proposal(const mincost_planner *pl, const router_outgoing *from, router_message *out);

@@ -7,8 +7,8 @@
 // and the LOCK verifies the true cost. Peers that are on no cycle, and not on the way to one, take
 // no part.
 //
-// A PROPOSAL travels downstream. Its first word holds the number of peers still to pass; these peers
-// and the cycle follow. A proposal may get lost. If the same
+// A proposal is a MAP that travels downstream. Its first word holds PROPOSAL_BIT and the number of
+// peers still to pass; these peers and the cycle follow. A proposal may get lost. If the same
 // cycles are found again and again, or the map stays incomplete, the data peer decentralises the
 // run (mincost_initial.c): from then on all peers exchange labels.
 #include "routing/plan/mincost_planner.h"
@@ -25,12 +25,14 @@ enum {
     MAX_PROPOSALS = 16,  // cycles in one search
 };
 
+#define PROPOSAL_BIT ((uint32_t)1 << 31)
 _Static_assert((int)SINGLE_SOURCE_MAX_HOPS + (int)ROUTER_MAX_CYCLE <= 4 * (int)ROUTER_MAX_PATH,
                "a hint fits a message");
 _Static_assert((int)MINCOST_PROPOSED <= (int)MAX_PROPOSALS, "of those that were found");
 
 void mincost_compose_proposal(const mincost_planner *pl, const router_outgoing *from, router_message *out) {
     out->cost = 0;
+    out->why = 0;
     out->length = (uint16_t)from->cost;
     memcpy(out->u.word, pl->staged.path_word + from->extra, out->length * sizeof *out->u.word);
 }
@@ -40,10 +42,11 @@ static void send_proposal(mincost_planner *pl, const router_peer *path, uint32_t
     uint32_t words = hops + length;  // the receiver is left out; the first word takes its place
     uint32_t *word = router_slot(&pl->mc.r, ROUTER_NEXT, path[0]) < 0 ? NULL : mincost_take_path_words(pl, words);
     if (word == NULL) return;
-    word[0] = hops - 1;
+    word[0] = PROPOSAL_BIT | (hops - 1);
     memcpy(word + 1, path + 1, (hops - 1) * sizeof *word);
     memcpy(word + hops, cycle, length * sizeof *word);
-    router_outgoing *o = router_post(&pl->mc.r, path[0], ROUTER_PROPOSAL);
+    router_outgoing *o = router_post(&pl->mc.r, path[0], ROUTER_MAP);
+    o->why = MINCOST_PROPOSAL;
     o->extra = (uint32_t)(word - pl->staged.path_word);
     o->cost = words;
 }
@@ -56,8 +59,9 @@ static void begin_commit(mincost_planner *pl, const router_node *cycle, uint32_t
 }
 
 void mincost_on_proposal(mincost_planner *pl, const router_message *m) {
-    if (!mincost_is_centralised(&pl->mc) || pl->mc.r.is_source || m->length == 0) return;
-    uint32_t more = m->u.word[0];
+    if (!mincost_is_centralised(&pl->mc) || pl->mc.r.is_source || m->length == 0 || (m->u.word[0] & PROPOSAL_BIT) == 0)
+        return;
+    uint32_t more = m->u.word[0] & ~PROPOSAL_BIT;
     if (more >= m->length) return;
     const uint32_t *cycle = m->u.word + 1 + more;
     uint32_t length = m->length - 1 - more;
