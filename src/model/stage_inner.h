@@ -138,7 +138,7 @@ struct stage {
     // [rows, q_dim] gradient of the attention's output. It is `narrow` only where rows have the
     // same width: a chain writes these of some rows before it reads `narrow` of others.
     float *d_attention;
-    const uint32_t *documents;  // of the microbatch under way; NULL: attention over whole sequences
+    const uint32_t *documents;   // of the microbatch under way; NULL: attention over whole sequences
     stage_rotation rotation[2];  // the second is of layers with a rotation of their own
     float *packed;               // packed weights of one product, or of all products of a chain
     stage_norms norms;

@@ -186,8 +186,8 @@ typedef struct attention_block {
     size_t begin;  // the first key that a query of the block sees, rounded down to a multiple of PANEL_ROWS
     size_t first, keys, padded_keys;
     size_t from, rows, cols;
-    float *scores;    // [padded_keys, cols] scores, then their exponentials
-    bool first_head;  // the first query head that uses these keys
+    float *scores;         // [padded_keys, cols] scores, then their exponentials
+    bool first_head;       // the first query head that uses these keys
     const uint32_t *seen;  // [tokens] the first key that a query sees; NULL: 0
 } attention_block;
 
