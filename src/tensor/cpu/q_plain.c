@@ -47,7 +47,7 @@ static void unpack_group(unsigned bits, const uint8_t *block, size_t group, uint
     for (size_t i = 0; i < Q_LINE; i++) {
         unsigned value = low[i] >> group / 4 * NIBBLE & LOW;
         if (bits == 5) value |= (high[i] >> group & 1u) << NIBBLE;
-        if (bits == 6) value |= (high[group / 4 * Q_LINE + i] >> 2 * (group % 4) & 3u) << NIBBLE;
+        if (bits == 6) value |= ((unsigned)high[group / 4 * Q_LINE + i] >> 2 * (group % 4) & 3u) << NIBBLE;
         to[i] = (uint8_t)value;
     }
 }
