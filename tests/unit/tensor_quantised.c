@@ -45,9 +45,12 @@ static number super_number(const uint8_t *block, size_t i, unsigned integer) {
 static number q6_k_number(const uint8_t *block, size_t i) {
     size_t part = i / 128, l = i % 128, quarter = l / 32;
     unsigned low = nibble(block + part * 64 + l % 64, quarter >= 2);
-    unsigned high = block[128 + part * 32 + l % 32] >> 2 * quarter & 3u;
+    unsigned high = (unsigned)block[128 + part * 32 + l % 32] >> 2 * quarter & 3u;
     return (number){(int)(low | high << 4) - 32, half_at(block + 208) * (float)(int8_t)block[192 + i / 16], 0};
 }
+
+// Bit i of a little-endian row of bits.
+static unsigned bit(const uint8_t *bits, size_t i) { return (unsigned)bits[i / 8] >> i % 8 & 1u; }
 
 // Number i of a block.
 static number number_of(weight_type type, const uint8_t *block, size_t i) {
@@ -58,16 +61,14 @@ static number number_of(weight_type type, const uint8_t *block, size_t i) {
     case WEIGHT_Q4_0: return (number){(int)nibble(block + 2 + at, up) - 8, half_at(block), 0};
     case WEIGHT_Q4_1: return (number){(int)nibble(block + 4 + at, up), half_at(block), half_at(block + 2)};
     case WEIGHT_Q5_0:
-        return (number){(int)(nibble(block + 6 + at, up) | (block[2 + i / 8] >> i % 8 & 1u) << 4) - 16, half_at(block),
-                        0};
+        return (number){(int)(nibble(block + 6 + at, up) | bit(block + 2, i) << 4) - 16, half_at(block), 0};
     case WEIGHT_Q5_1:
-        return (number){(int)(nibble(block + 8 + at, up) | (block[4 + i / 8] >> i % 8 & 1u) << 4), half_at(block),
-                        half_at(block + 2)};
+        return (number){(int)(nibble(block + 8 + at, up) | bit(block + 4, i) << 4), half_at(block), half_at(block + 2)};
     case WEIGHT_Q4_K: return super_number(block, i, nibble(block + 16 + i / 64 * 32 + i % 32, i % 64 >= 32));
     case WEIGHT_Q5_K:
         return super_number(block, i,
                             nibble(block + 48 + i / 64 * 32 + i % 32, i % 64 >= 32) |
-                                (block[16 + i % 32] >> i / 32 & 1u) << 4);
+                                ((unsigned)block[16 + i % 32] >> i / 32 & 1u) << 4);
     default: return q6_k_number(block, i);
     }
 }
