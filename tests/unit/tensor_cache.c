@@ -155,24 +155,24 @@ static void test_shapes(void **state) {
     static const size_t widths[] = {4, 16, 24, 64, 80, 128};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (int half = 0; half < 2; half++)
-            check((cache_case){.heads = 6, .kv_heads = i % 2 ? 2 : 3, .width = widths[i], .count = 50, .half = half});
+            check((cache_case){.heads = 6, .kv_heads = i % 2 ? 2 : 3, .width = widths[i], .count = 34, .half = half});
     check((cache_case){.heads = 1, .kv_heads = 1, .width = 64, .count = 1});
-    check((cache_case){.heads = 9, .kv_heads = 3, .width = 64, .count = 70});
+    check((cache_case){.heads = 9, .kv_heads = 3, .width = 64, .count = 40});
 }
 
 static void test_windows_and_caps(void **state) {
     (void)state;
-    static const size_t windows[] = {1, 2, 15, 16, 17, 40, 100};
+    static const size_t windows[] = {1, 15, 16, 17, 40, 100};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         check((cache_case){
-            .heads = 4, .kv_heads = 2, .width = 32, .count = 90, .window = windows[i], .cap = i % 2 ? 3.0f : 0.0f});
+            .heads = 2, .kv_heads = 1, .width = 16, .count = 60, .window = windows[i], .cap = i % 2 ? 3.0f : 0.0f});
 }
 
 // More positions than one chain of values has.
 static void test_long(void **state) {
     (void)state;
-    check((cache_case){.heads = 2, .kv_heads = 1, .width = 16, .count = 1100});
-    check((cache_case){.heads = 1, .kv_heads = 1, .width = 8, .count = 1060, .window = 530, .half = true});
+    check((cache_case){.heads = 1, .kv_heads = 1, .width = 4, .count = 540});
+    check((cache_case){.heads = 1, .kv_heads = 1, .width = 4, .count = 560, .window = 530, .half = true});
 }
 
 static int setup(void **state) {
