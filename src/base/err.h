@@ -18,7 +18,9 @@
     X(IDENTITY, -8, "an identity does not match")    \
     X(STATE, -9, "not possible in this state")       \
     X(NUMERIC, -10, "a number is not finite")            \
-    X(FULL, -11, "no room is left on the disk")
+    X(FULL, -11, "no room is left on the disk")          \
+    X(BUSY, -12, "too much is waiting")                  \
+    X(NOT_FOUND, -13, "there is no such thing")
 
 typedef enum braid_err {
 #define X(name, value, text) BRAID_##name = value,
