@@ -53,7 +53,10 @@ static void effect_tell(node *n, const tell *t) {
         n->ending.alone = t->stage;
         node_note(n, "no other peer has the state of stage %u: this peer leaves after the leader has saved a checkpoint, or after another peer has that state", t->stage);
     }
-    if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader refused this peer");
+    if (t->kind == TELL_REFUSED) {
+        braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader refused this peer");
+        n->ending.log_is_over = t->stopped;
+    }
     if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
     if (t->kind == TELL_ITERATION) tell_figures(n);
 }

@@ -64,6 +64,7 @@ typedef struct node_ending {
     bool orphaned, dropped, unlogged;
     bool last_data;          // this peer is to leave and is the last data peer: the run ends
     bool end_wanted;         // the node stops once the core's effects are done
+    bool log_is_over;        // the log is of a run that has ended, and lacks that entry
     // The stage for which this peer, though asked to leave, is the only one; 0: none.
     uint16_t alone;
     uint64_t held_ns;        // when SIGTERM arrived and the supervisor's decision is awaited, 0: not

@@ -259,15 +259,20 @@ static braid_err log_lock(log_file *log, braid_error *error) {
     return braid_fail(error, BRAID_STATE, "the log %s is in use by another peer; stop that one first", log->path);
 }
 
-// Renames the log of another start; its lock is held until then.
-static braid_err log_set_aside(log_file *log, braid_error *error) {
-    size_t bytes = strlen(log->path) + sizeof ".old";
+braid_err log_file_retire(const char *path, braid_error *error) {
+    size_t bytes = strlen(path) + sizeof ".old";
     char *old = malloc(bytes);
     if (!old) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    snprintf(old, bytes, "%s.old", log->path);
-    int failed = rename(log->path, old);
+    snprintf(old, bytes, "%s.old", path);
+    int failed = rename(path, old);
     free(old);
-    if (failed) return fail_io(log, "rename the old one", error);
+    return failed ? braid_fail(error, BRAID_IO, "the log %s: cannot rename it to %s.old: %s", path, path, strerror(errno)) : BRAID_OK;
+}
+
+// Renames the log of another start; its lock is held until then.
+static braid_err log_set_aside(log_file *log, braid_error *error) {
+    braid_err err = log_file_retire(log->path, error);
+    if (err) return err;
     close(log->fd);
     log->fd = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     return log->fd < 0 ? fail_io(log, "open", error) : log_lock(log, error);

@@ -39,6 +39,8 @@ braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start,
 // Whether a log exists at `path`, and for which start of `run`. Changes nothing; refuses a file of
 // another run.
 braid_err log_file_look(const char *path, const braid_hash *run, bool *there, uint64_t *start, braid_error *error);
+// Renames the log at `path`, which is not open, to `path`.old.
+braid_err log_file_retire(const char *path, braid_error *error);
 // Passes on the entries that the file held when it was opened: those from the last LOG_BASE on, and
 // the votes before it.
 void log_file_recall(log_file *log, log_file_entry_fn each, void *context);

@@ -220,6 +220,7 @@ typedef struct tell {
     uint8_t phase;      // repair_phase
     uint8_t reason;
     bool failed, skip;
+    bool stopped;       // TELL_REFUSED: the run has ended, and by this peer's log it was not complete
     bool standby;        // the member keeps the state of `stage`, and does not do its work
     double loss, norm, learning_rate;
     uint64_t tokens;

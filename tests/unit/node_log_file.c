@@ -355,6 +355,22 @@ static void a_log_of_another_start_is_kept_aside(void **state) {
     assert_int_equal(unlink(old), 0);
 }
 
+static void a_retired_log_is_kept_aside(void **state) {
+    (void)state;
+    char old[sizeof path + 4];
+    bool there;
+    uint64_t start;
+    braid_error error;
+    write_entries(1, 3);
+    assert_int_equal(log_file_retire(path, &error), BRAID_OK);
+    assert_int_equal(log_file_look(path, &run_a, &there, &start, NULL), BRAID_OK);
+    assert_false(there);
+    snprintf(old, sizeof old, "%s.old", path);
+    assert_int_equal(unlink(old), 0);
+    assert_int_equal(log_file_retire(path, &error), BRAID_IO);
+    assert_non_null(strstr(error.text, path));
+}
+
 // A reader that has seen contradicting entries stops, and gets no more of them.
 static void what_is_recalled_can_be_refused(void **state) {
     (void)state;
@@ -506,7 +522,7 @@ int main(void) {
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
         TEST(a_base_counts_with_all_of_its_state), TEST(a_long_log_is_begun_anew),
         TEST(where_no_other_can_be_made_it_stays_long), TEST(a_log_without_a_file_waits_for_no_disk),
-        TEST(a_log_of_another_start_is_kept_aside),
+        TEST(a_log_of_another_start_is_kept_aside), TEST(a_retired_log_is_kept_aside),
         TEST(what_is_recalled_can_be_refused), TEST(a_long_path_is_kept_whole),
         TEST(entries_are_committed_in_order), TEST(a_look_changes_nothing),
     };

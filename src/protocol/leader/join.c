@@ -99,7 +99,7 @@ static const char *refusal_text(join_refusal why) {
 
 static void refuse_myself(peer *p, join_refusal why) {
     p->over = true;
-    tell t = {.kind = TELL_REFUSED, .text = refusal_text(why)};
+    tell t = {.kind = TELL_REFUSED, .text = refusal_text(why), .stopped = why == REFUSAL_NONE && !run_state_is_complete(&p->state)};
     peer_tell(p, &t);
     peer_effect(p, EFFECT_EXIT);
 }
