@@ -5,6 +5,7 @@
 #include "cli/node_shadow.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/report_sinks.h"
 #include "node/clock.h"
 #include "node/node.h"
 #include "node/stop.h"
@@ -16,6 +17,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory;
+    report_sink_paths sinks;
     bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
@@ -189,7 +191,11 @@ static int node_session_run(const node_flags *f, node_config *config) {
     int lock = -1;
     node *n = NULL;
     node_session s = {.supervised = f->supervised, .flags = f};
+    report_sinks *sinks = NULL;
+    // the events of a supervised process are written by its supervisor
+    if (!f->supervised && report_sinks_open(&f->sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "node", "%s", error.text);
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
+    report_also(s.report, sinks);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
@@ -248,6 +254,7 @@ int cli_node(int argc, char **argv) {
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to retry an unreachable leader; 0: no limit"},
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &f.json, .help = "print one JSON object per line"},
+        REPORT_SINK_OPTIONS(f.sinks),
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
          .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer, carry"},
         {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "percentage of tensors to send through a forwarding peer, for tests", .max = 100},

@@ -191,7 +191,7 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 static const char *const all_flags[] = {
     "account", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell", "chaos",
     "check", "checkpoint-every", "choices", "close", "context", "continue", "costs", "crash", "data",
-    "delay", "delays", "demand", "details", "die-at", "dump", "exact", "first", "force",
+    "delay", "delays", "demand", "details", "die-at", "dump", "events", "exact", "first", "force",
     "frequency-penalty", "from", "gather", "gossip-rounds", "hold", "hours", "identity", "ids",
     "ignore-end", "int8", "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds",
     "link", "links", "listen", "listing", "log", "loss", "max-memory", "measure", "microbatches",
@@ -201,10 +201,10 @@ static const char *const all_flags[] = {
     "repetitions", "reproducible", "reps", "resume", "run", "save", "seconds", "seed", "seeds",
     "shadow", "shadows", "shapes", "shard-size", "share", "show-prompt", "slack", "solo", "solver-time",
     "sources", "spare", "special", "state-dir", "stop", "stop-within", "stride", "supervised", "system",
-    "systems", "temperature", "template", "tensors", "tests", "text", "threads", "timing", "timings",
-    "to", "together", "tokens", "top-k", "top-p", "trace", "train", "upload-share", "variables",
-    "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup", "weights", "whole",
-    "whole-share", "window",
+    "systems", "temperature", "template", "tensorboard", "tensors", "tests", "text", "threads", "time",
+    "timing", "timings", "to", "together", "tokens", "top-k", "top-p", "trace", "train", "upload-share",
+    "variables", "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup",
+    "weights", "whole", "whole-share", "window",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };

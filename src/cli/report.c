@@ -33,6 +33,7 @@ void report_free(report *r) {
     if (r == NULL) return;
     report_erase(r);
     fflush(r->out);
+    report_sinks_free(r->sinks);
     free(r);
 }
 
@@ -362,7 +363,12 @@ static void show_live(report *r, const report_event *e) {
         report_draw(r);
 }
 
-void report_tell(report *r, const report_event *event) {
+void report_also(report *r, report_sinks *sinks) {
+    report_sinks_free(r->sinks);
+    r->sinks = sinks;
+}
+
+static void show(report *r, const report_event *event) {
     char json[REPORT_MAX_LINE], line[REPORT_LINE];
     remember(r, event);
     switch (r->style) {
@@ -378,6 +384,15 @@ void report_tell(report *r, const report_event *event) {
         break;
     default: break;
     }
+}
+
+void report_tell(report *r, const report_event *event) {
+    report_event lost = {.kind = REPORT_NOTE};
+    braid_error why;
+    show(r, event);
+    if (!r->sinks || !report_sinks_tell(r->sinks, event, &why)) return;
+    snprintf(lost.text, sizeof lost.text, "%s", why.text);
+    show(r, &lost);
 }
 
 void report_say(report *r, const char *text) {

@@ -3,6 +3,7 @@
 #define BRAID_CLI_REPORT_INSIDE_H
 
 #include "cli/report.h"
+#include "cli/report_sinks.h"
 #include "wire/limits.h"
 
 #include <time.h>
@@ -56,6 +57,7 @@ struct report {
     bool rerouted;  // the newest event changed the number of microbatches of a receiver, not only a cost
     int64_t changed_ns[REPORT_CHANGES];  // the latest changes of routing
     report_sender sender[REPORT_SENDERS];
+    report_sinks *sinks;  // NULL: none
 };
 
 static inline int64_t report_now_ns(void) {

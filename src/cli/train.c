@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/report_sinks.h"
 #include "node/clock.h"
 #include "node/run_data.h"
 #include "node/start_model.h"
@@ -23,6 +24,7 @@ static const char examples[] = "braid train --solo RUN.yaml\n"
 
 typedef struct train_flags {
     bool solo, json, anew, continues;
+    report_sink_paths sinks;
     uint64_t threads, iterations, max_memory;
     uint64_t stop_within_ns;
     const char *resume, *from, *save;
@@ -177,6 +179,12 @@ static int train_file(const char *path, const train_flags *flags) {
     if (err) return cli_complain(CLI_USAGE, "train", "%s", error.text);
     train_view view = {.run = &run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
     if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
+    report_sinks *sinks;
+    if (report_sinks_open(&flags->sinks, &sinks, &error)) {
+        report_free(view.report);
+        return cli_complain(CLI_FAILED, "train", "%s", error.text);
+    }
+    report_also(view.report, sinks);
     const place_host host = {.context = &view, .note = show_note, .stopped = is_stopped};
     const run_data_config texts = {.run = &run, .threads = (unsigned)flags->threads, .describes = true, .host = host};
     err = start_model_make(&run, &host, view.model, &error);
@@ -214,6 +222,7 @@ int cli_train(int argc, char **argv) {
          .fallback = "no limit"},
         {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &flags.json, .help = "print one JSON object per line"},
+        REPORT_SINK_OPTIONS(flags.sinks),
     };
     options o = {.verb = "train",
                  .arguments = "RUN.yaml",

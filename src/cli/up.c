@@ -204,11 +204,14 @@ static bool swarm_conclude(swarm *s) {
 
 static int swarm_run(swarm *s) {
     braid_error error;
+    report_sinks *sinks;
+    if (report_sinks_open(&s->settings.sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "up", "%s", error.text);
     s->hooks = (swarm_hooks){.event = swarm_event, .advanced = swarm_advanced, .gone = swarm_child_gone};
     uv_loop_init(&s->loop);
     watch(s);
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
     s->report = report_new(s->settings.style, stdout);
+    report_also(s->report, sinks);
     allowance_tell(s->report, &s->machine, s->settings.max_memory);
     if (*s->memory_note) swarm_note(s, s->memory_note);
     if (swarm_prepare_data(s, &error) || swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
@@ -232,6 +235,7 @@ typedef struct up_flags {
     const char *chaos, *resume, *from, *log, *trace, *measure;
     uint64_t stop_within_ns, relays, shadows, threads, capacity, max_memory, voters, carried;
     bool json, anew, continues;
+    report_sink_paths sinks;
 } up_flags;
 
 static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
@@ -261,7 +265,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     size_t size = sizeof s->settings.program;
     *s = (swarm){.settings = {.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows,
                               .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues,
-                              .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO}};
+                              .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO, .sinks = f->sinks}};
     if (uv_exepath(s->settings.program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
     braid_err err = swarm_keep_description(s, path, error);
     if (!err) err = cli_load_run(s->settings.run_path, f->from, run, error);
@@ -316,6 +320,7 @@ int cli_up(int argc, char **argv) {
         {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "percentage of tensors to send through a forwarding peer, for tests", .max = 100},
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &f.json, .help = "print one JSON object per line"},
+        REPORT_SINK_OPTIONS(f.sinks),
         {"kill", OPTION_LIST, &f.kill, .unit = "PEER@TIME", .help = "kill a peer: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
         {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,within=N,seed=N", .help = "kill and start relays and data peers at random, and kill the current leader", .fallback = "none"},

@@ -7,6 +7,7 @@
 #include "base/machine.h"
 #include "base/rng.h"
 #include "cli/report.h"
+#include "cli/report_sinks.h"
 #include "cli/up_cause.h"
 #include "cli/up_restart.h"
 #include "node/fault.h"
@@ -176,6 +177,7 @@ typedef struct swarm_hooks {
 // The parameters of the run and of its children, set before the start.
 typedef struct swarm_settings {
     report_style style;
+    report_sink_paths sinks;
     const char *run_path, *resume, *from, *log, *trace, *measure;
     struct run_config *run;
     char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
