@@ -88,6 +88,14 @@ void stage_bind(stage *s, float *parameters) {
 
 static size_t activation_bytes(const stage *s) { return s->rows * s->config.dim * sizeof(float); }
 
+// At the boundary before block i the activation x, or the gradient, has the values that a link
+// would carry. The stage's own input and output are left to its links.
+static void round_at(const stage *s, uint32_t i, tensor_codec codec, float *x) {
+    uint32_t layer = s->shape.layer_begin + i;
+    if (i >= s->layout.blocks || !(s->shape.links.starts[layer / 64] >> layer % 64 & 1)) return;
+    tensor_codec_round(s->pool, codec, x, s->rows * s->config.dim);
+}
+
 // x NULL: from the stash's tokens.
 static void body_forward(stage *s, const stash_view *v, const float *x, float *y) {
     uint32_t blocks = s->layout.blocks;
@@ -97,9 +105,12 @@ static void body_forward(stage *s, const stash_view *v, const float *x, float *y
         ends_embed(s, v->tokens, first);
     else
         memcpy(first, x, activation_bytes(s));
+    round_at(s, 0, s->shape.links.forward, first);
     for (uint32_t i = 0; i < blocks; i++) {
         block_memory m = stage_block_memory(s, &v->body, i);
-        block_forward(s, i, &m, i + 1 < blocks ? stage_block_memory(s, &v->body, i + 1).x : y);
+        float *to = i + 1 < blocks ? stage_block_memory(s, &v->body, i + 1).x : y;
+        block_forward(s, i, &m, to);
+        round_at(s, i + 1, s->shape.links.forward, to);
     }
 }
 
@@ -122,6 +133,7 @@ static void descend(descent *d, uint32_t first, uint32_t end) {
         block_memory m = stage_block_memory(d->s, &d->v->body, i);
         float *to = i == 0 ? d->lowest : d->s->grad[i % 2];
         block_input_gradient(d->s, i, &m, d->dy, to);
+        round_at(d->s, i, d->s->shape.links.backward, to);
         d->dy = to;
     }
 }

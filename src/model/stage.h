@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "model/config.h"
 #include "model/rows.h"
+#include "tensor/codec.h"
 #include "tensor/pool.h"
 
 #include <stddef.h>
@@ -30,12 +31,20 @@ typedef struct stage_tensor {
     size_t elements;
 } stage_tensor;
 
+// Links between stages. A stage that holds several stages of a run rounds at their boundaries as
+// their links would.
+typedef struct stage_links {
+    tensor_codec forward, backward;           // of activations, of their gradients
+    uint64_t starts[MODEL_MAX_LAYERS / 64];  // layers at which another stage of the run begins, inside this one
+} stage_links;
+
 typedef struct stage_shape {
     uint32_t layer_begin, layer_end;  // blocks [begin, end)
     bool ends;                        // stage 0: embedding, final norm, head, loss
     uint32_t sequences, tokens;       // of one microbatch
     bool recompute;                   // keep only the input; recompute the rest before the input gradient
     bool documents;  // attention ends where a token's document begins (stage_set_documents)
+    stage_links links;
     bool fastest;  // use the processor's fastest products; the bits may differ (tensor/gemm.h)
 } stage_shape;
 

@@ -17,7 +17,7 @@ void plan_make(const run_config *run, const braid_hash *description, const split
         .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
         .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,
         .save = run->checkpoint[0] != 0, .max_skipped = run->max_skipped,
-        .activation_bytes = run_activation_bytes(run),
+        .activation_bytes = run_activation_bytes(run), .gradient_bytes = run_gradient_bytes(run),
         .model_tensors = model->tensor_count, .tensor_stage = model->tensor_stage,
     };
     for (uint32_t s = 0; s < run->stages; s++) out->blocks[s] = split_count(model, s);

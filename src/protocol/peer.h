@@ -61,7 +61,8 @@ typedef struct peer_run {
     uint16_t start_data_peers;  // the run starts when these many data members
     uint16_t start_relays;      // and these many relays are there (and each stage has one)
     uint16_t standbys;           // of each stage but the first, where there are machines for them; at most 4
-    uint64_t activation_bytes;  // of one microbatch between two stages
+    uint64_t activation_bytes;  // of one microbatch between two stages, as it is sent
+    uint64_t gradient_bytes;    // the same for its gradient; 0: as many
     uint64_t state_bytes[WIRE_MAX_STAGES];  // of a stage's weights and moments, about; 0: not known
     uint32_t blocks[WIRE_MAX_STAGES];   // parameter blocks per stage
     uint32_t tensors[WIRE_MAX_STAGES];  // parameter tensors per stage

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "routing/core/router.h"
 #include "model/config.h"
+#include "tensor/codec.h"
 #include "wire/limits.h"
 
 #include <stdbool.h>
@@ -177,7 +178,8 @@ typedef struct scenario {
     // largest share of a line that state may take while the run goes on; 0: as in a real run
     uint32_t upload_percent;
     bool reproducible;             // exact sums: 8 bytes an element in the reduction, else 4
-    uint64_t activation_bytes;     // activation of one microbatch between two stages
+    tensor_links links;
+    uint64_t activation_bytes;     // a microbatch's tensor between two stages as it is sent, the mean of both directions
     uint16_t stages;               // including stage 0, 1 ..
     scenario_stage stage[SCENARIO_MAX_STAGES];
     uint32_t peers, data_peers;    // data peers first, then relays, each in the order of the file

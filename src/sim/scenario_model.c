@@ -32,7 +32,7 @@ enum { PRESETS = sizeof presets / sizeof *presets };
 
 // The keys of the model's map besides the shape.
 typedef struct model_reader {
-    const yaml_node *preset, *run, *arch;
+    const yaml_node *preset, *run, *arch, *links;
     bool recompute;
     bool described;  // a run's description gave the stages
     uint32_t layer_count[SCENARIO_MAX_STAGES];
@@ -80,6 +80,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
         s->routing = (scenario_routing)run->routing;
         s->objective = (router_objective)run->objective;
         s->plan_first = run->plan_first;
+        s->links = run->links;
         m->recompute = run->recompute;
         m->described = true;
         m->stages = (uint16_t)run->stages;
@@ -109,6 +110,7 @@ static braid_err read_shape(const scenario_reader *r, const yaml_node *node, mod
         {"sequences", KEY_COUNT, &s->sequences, 1, 4096},
         {"tokens", KEY_COUNT, &s->tokens, 1, MODEL_MAX_CONTEXT},
         {"recompute", KEY_SWITCH, &m->recompute, 0, 0},
+        {"links", KEY_NODE, &m->links, 0, 0},
     };
     size_t arch = 0;
     braid_err code = scenario_read_keys(r, node, "model", keys, sizeof keys / sizeof *keys);
@@ -116,6 +118,7 @@ static braid_err read_shape(const scenario_reader *r, const yaml_node *node, mod
         code = yaml_read_choice(r->file, m->arch, "model.arch", archs, 2, &arch, r->error);
         if (code == BRAID_OK) c->arch = arch == 0 ? MODEL_LLAMA : MODEL_GPT;
     }
+    if (code == BRAID_OK && m->links != NULL) code = run_read_links(r->file, m->links, "model.links", &s->links, r->error);
     return code;
 }
 
@@ -160,7 +163,7 @@ static braid_err check_shape(const scenario_reader *r, const yaml_node *node) {
         return yaml_fail(r->file, node, r->error, "model.tokens is %u but the model's context is %u: lower it",
                          s->tokens, s->model.context);
     uint64_t rows = (uint64_t)s->sequences * s->tokens;
-    s->activation_bytes = rows * s->model.dim * sizeof(float);
+    s->activation_bytes = (tensor_codec_bytes(s->links.forward, rows * s->model.dim) + tensor_codec_bytes(s->links.backward, rows * s->model.dim)) / 2;
     if (rows > STAGE_MAX_ROWS || s->activation_bytes > WIRE_MAX_PAYLOAD_BYTES)
         return yaml_fail(
             r->file, node, r->error,

@@ -195,6 +195,27 @@ static braid_err read_layers(const run_reader *r, const yaml_node *node, const c
     return BRAID_OK;
 }
 
+static braid_err read_codec(const yaml *file, const yaml_node *node, const char *name, tensor_codec *out, braid_error *error) {
+    size_t choice = 0;
+    braid_err code = yaml_read_choice(file, node, name, tensor_codec_names, TENSOR_CODECS, &choice, error);
+    if (code == BRAID_OK) *out = (tensor_codec)choice;
+    return code;
+}
+
+braid_err run_read_links(const yaml *file, const yaml_node *node, const char *name, tensor_links *out, braid_error *error) {
+    static const char *const known[] = {"forward", "backward"};
+    if (node->kind != YAML_MAP) {
+        braid_err code = read_codec(file, node, name, &out->forward, error);
+        out->backward = out->forward;
+        return code;
+    }
+    braid_err code = yaml_check_keys(file, node, name, known, 2, error);
+    const yaml_node *forward = yaml_find(node, "forward"), *backward = yaml_find(node, "backward");
+    if (code == BRAID_OK && forward) code = read_codec(file, forward, "forward", &out->forward, error);
+    if (code == BRAID_OK && backward) code = read_codec(file, backward, "backward", &out->backward, error);
+    return code;
+}
+
 static braid_err read_number(const run_reader *r, const run_field *f, const yaml_node *node, const char *name,
                              void *place) {
     uint64_t whole = 0;
@@ -238,6 +259,7 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
     case FIELD_HASH: return read_hash(r, node, name, place);
     case FIELD_LAYERS: return read_layers(r, node, name, place);
+    case FIELD_LINKS: return run_read_links(r->file, node, name, place, r->error);
     case FIELD_ARCH: return read_arch(r, node, name, place);
     case FIELD_SCALING:
         code = yaml_read_choice(r->file, node, name, run_scaling_names, MODEL_ROPE_YARN + 1, &choice, r->error);
@@ -640,8 +662,17 @@ bool run_multiplies_fastest(const run_config *run) {
     return run->products == RUN_PRODUCTS_BY_MODE ? !run->recipe.reproducible : run->products == RUN_PRODUCTS_FASTEST;
 }
 
-uint64_t run_activation_bytes(const run_config *run) {
-    return (uint64_t)run->sequences * run->tokens * (run->model.dim * sizeof(float) + (run->documents ? sizeof(uint32_t) : 0));
+static uint64_t link_bytes(const run_config *run, tensor_codec codec) {
+    uint64_t rows = (uint64_t)run->sequences * run->tokens;
+    return tensor_codec_bytes(codec, rows * run->model.dim) + (run->documents ? rows * sizeof(uint32_t) : 0);
+}
+
+uint64_t run_activation_bytes(const run_config *run) { return link_bytes(run, run->links.forward); }
+uint64_t run_gradient_bytes(const run_config *run) { return link_bytes(run, run->links.backward); }
+
+// Without a second stage no link is used.
+static stage_links links_of(const run_config *run) {
+    return run->stages > 1 ? (stage_links){.forward = run->links.forward, .backward = run->links.backward} : (stage_links){0};
 }
 
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
@@ -655,15 +686,22 @@ void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
                          .tokens = run->tokens,
                          .recompute = run->recompute,
                          .documents = run->documents,
+                         .links = links_of(run),
                          .fastest = run_multiplies_fastest(run)};
 }
 
 void run_solo_shape(const run_config *run, stage_shape *out) {
+    stage_links links = links_of(run);
+    for (uint32_t i = 0, layer = 0; i + 1 < run->stages; i++) {
+        layer += run->blocks[i];
+        if (layer < run->model.layers) model_set_layer(links.starts, layer);
+    }
     *out = (stage_shape){.layer_end = run->model.layers,
                          .ends = true,
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
                          .documents = run->documents,
+                         .links = links,
                          .fastest = run_multiplies_fastest(run)};
 }

@@ -58,6 +58,7 @@ typedef struct run_config {
     uint32_t private_data;             // number of data peers with a text of their own; 0: all have the same text
     train_recipe recipe;
     run_products products;
+    tensor_links links;
     uint32_t microbatches, sequences, tokens;  // per iteration; and sequences of tokens per microbatch
     // private data: an iteration waits `patience` seconds for a missing data peer, then continues
     // without it
@@ -121,7 +122,13 @@ bool run_has_model(const run_config *run);
 bool run_multiplies_fastest(const run_config *run);
 // The shape of stage `number` of the run, and of the whole model in one stage for solo training.
 // Bytes of one microbatch's tensor between stages.
-uint64_t run_activation_bytes(const run_config *run);
+// Reads a codec for both directions, or {forward: CODEC, backward: CODEC}.
+struct yaml;
+struct yaml_node;
+braid_err run_read_links(const struct yaml *file, const struct yaml_node *node, const char *name, tensor_links *out,
+                         braid_error *error);
+uint64_t run_activation_bytes(const run_config *run);  // encoded for a link
+uint64_t run_gradient_bytes(const run_config *run);
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out);
 void run_solo_shape(const run_config *run, stage_shape *out);
 

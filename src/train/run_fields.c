@@ -88,6 +88,7 @@ const run_field run_fields[] = {
     {"swarm", "slots", FIELD_COUNT, AT(slots), 1, WIRE_MAX_SLOTS},
     {"swarm", "routing", FIELD_ROUTING, AT(routing)},
     {"swarm", "objective", FIELD_OBJECTIVE, AT(objective)},
+    {"swarm", "links", FIELD_LINKS, AT(links), .optional = true},
     {"swarm", "plan_first", FIELD_SWITCH, AT(plan_first)},
     {"swarm", "data_peers", FIELD_COUNT, AT(data_peers), 1, WIRE_MAX_STAGE_MEMBERS, .local = true},
     {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
@@ -162,6 +163,7 @@ bool run_field_is_written(const run_config *run, const run_field *f) {
     case FIELD_LAYERS:
         return f->offset == offsetof(run_config, model.unrotated) ? row->may_unrotated : run->model.window > 0;
     case FIELD_SWITCH: return *(const bool *)place;
+    case FIELD_LINKS: return run->links.forward != CODEC_FP32 || run->links.backward != CODEC_FP32;
     case FIELD_HASH: return !is_zero(place, sizeof(braid_hash));
     case FIELD_FLOAT: return *(const float *)place > 0;
     default: return !is_zero(place, sizeof(uint32_t));

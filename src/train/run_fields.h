@@ -20,6 +20,7 @@ typedef enum run_field_kind {
     FIELD_SIZE,    // uint64_t, bytes
     FIELD_ARCH,    // model_arch: the names of rows.h
     FIELD_SCALING, // model_rope_kind: plain, linear, llama3, yarn
+    FIELD_LINKS,   // tensor_links: a codec, or {forward: codec, backward: codec}
     FIELD_LAYERS,  // a set of layers of model_config: all, or a list of their numbers
     FIELD_MODE,    // bool: reproducible, fast
     FIELD_PRODUCTS,  // run_products: common, fastest

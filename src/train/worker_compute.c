@@ -33,32 +33,54 @@ static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targe
     return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets, first);
 }
 
-// The starts of documents travel behind an activation; gradients have zeros there.
-static uint32_t *documents_of(const worker *w, float *activation) { return (uint32_t *)(void *)(activation + w->activation_floats); }
+// An activation or gradient as a blob: encoded by its link's codec. The starts of documents travel
+// behind an activation; gradients have zeros there.
+typedef struct link_blob {
+    tensor_codec codec;
+    uint64_t bytes;
+} link_blob;
 
-static void clear_documents(const worker *w, float *gradient) {
-    if (gradient && w->config.shape.documents) memset(documents_of(w, gradient), 0, w->rows * sizeof(uint32_t));
+static link_blob forward_blob(const worker *w) { return (link_blob){w->config.shape.links.forward, w->forward_bytes}; }
+
+static link_blob backward_blob(const worker *w) { return (link_blob){w->config.shape.links.backward, w->backward_bytes}; }
+
+// The starts of documents in a blob of another peer, or NULL.
+static const uint32_t *documents_behind(const worker *w, link_blob kind, const void *blob) {
+    return (const uint32_t *)(const void *)((const uint8_t *)blob + tensor_codec_bytes(kind.codec, w->activation_floats));
 }
 
-// Another peer's activation. Its documents are checked, because they index keys.
-static const float *read_input(const worker_call *call) {
+// The tensor of the job's input. NULL sets result->failed.
+static const float *read_tensor(const worker_call *call, link_blob kind, const void **blob) {
     worker *w = call->w;
-    const float *x = worker_read(call, call->work->in, w->activation_bytes);
-    if (!x || !w->config.shape.documents) return x;
-    if (stage_documents_valid(&w->config.shape, (const uint32_t *)(const void *)(x + w->activation_floats))) return x;
-    call->result->failed = true;
-    return NULL;
+    *blob = worker_read(call, call->work->in, kind.bytes);
+    if (!*blob || kind.codec == CODEC_FP32) return *blob;
+    tensor_codec_decode(w->pool, kind.codec, *blob, w->activation_floats, w->from_link);
+    return w->from_link;
 }
 
-// The starts of the microbatch's documents: as drawn, or behind the activation x.
-static const uint32_t *documents_in(const worker *w, const float *x) {
-    if (!w->config.shape.documents) return NULL;
-    return x ? (const uint32_t *)(const void *)(x + w->activation_floats) : w->documents;
+// Memory for the output's tensor, and its blob. NULL sets result->failed.
+static float *begin_tensor(const worker_call *call, link_blob kind, void **blob) {
+    *blob = worker_write(call, kind.bytes);
+    return kind.codec == CODEC_FP32 ? *blob : *blob ? call->w->to_link : NULL;
+}
+
+// Encodes the tensor of begin_tensor. `documents` NULL: zeros.
+static void end_tensor(const worker_call *call, link_blob kind, const float *x, void *blob, const uint32_t *documents) {
+    const worker *w = call->w;
+    size_t bytes = w->rows * sizeof *documents;
+    if (kind.codec != CODEC_FP32) tensor_codec_encode(w->pool, kind.codec, x, w->activation_floats, blob);
+    if (!w->config.shape.documents) return;
+    uint8_t *behind = (uint8_t *)blob + kind.bytes - bytes;
+    if (documents) memcpy(behind, documents, bytes);
+    else memset(behind, 0, bytes);
 }
 
 void worker_forward(const worker_call *call) {
     worker *w = call->w;
     void *stash = slot_stash(call);
+    const link_blob link = forward_blob(w);
+    const void *in = NULL;
+    void *out;
     const float *x = NULL;
     int32_t *inputs = NULL;
     if (w->config.shape.ends) {
@@ -67,29 +89,32 @@ void worker_forward(const worker_call *call) {
             w->text_changed = call->result->failed = true;
             return;
         }
-    } else if (!(x = read_input(call))) {
+    } else if (!(x = read_tensor(call, link, &in))) {
         return;
     }
-    float *y = worker_write(call, w->activation_bytes);
+    const uint32_t *documents = !w->config.shape.documents ? NULL : in ? documents_behind(w, link, in) : w->documents;
+    // another peer's are checked, because they index keys
+    if (in && documents && !stage_documents_valid(&w->config.shape, documents)) call->result->failed = true;
+    float *y = call->result->failed ? NULL : begin_tensor(call, link, &out);
     if (!y) return;
-    const uint32_t *documents = documents_in(w, x);
     if (documents) stage_set_documents(w->stage, stash, documents);
-    if (documents) memcpy(documents_of(w, y), documents, w->rows * sizeof *documents);
     stage_forward(w->stage, stash, inputs, x, y);
+    end_tensor(call, link, y, out, documents);
 }
 
 void worker_loss(const worker_call *call) {
     worker *w = call->w;
     BRAID_ASSERT(w->config.shape.ends);
-    void *stash = slot_stash(call);
-    const float *x = worker_read(call, call->work->in, w->activation_bytes);
+    void *stash = slot_stash(call), *out = NULL;
+    const void *in;
+    const float *x = read_tensor(call, forward_blob(w), &in);
     if (!x) return;
-    float *dx = is_held_out(call) ? NULL : worker_write(call, w->activation_bytes);
+    float *dx = is_held_out(call) ? NULL : begin_tensor(call, backward_blob(w), &out);
     if (call->result->failed) return;
-    clear_documents(w, dx);
     const int32_t *targets = w->targets + call->work->slot * w->rows;
     call->result->loss = stage_loss(w->stage, stash, x, targets, dx, &call->result->tokens);
     call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_floats));
+    if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
 }
 
 // The block of the element at `offset`.
@@ -156,18 +181,19 @@ static void take_from_sum(void *context, size_t offset, const float *gradient, s
 
 void worker_backward(const worker_call *call) {
     worker *w = call->w;
-    void *stash = slot_stash(call);
-    const float *dy = worker_read(call, call->work->in, w->activation_bytes);
+    void *stash = slot_stash(call), *out = NULL;
+    const void *in;
+    const float *dy = read_tensor(call, backward_blob(w), &in);
     if (!dy) return;
-    float *dx = w->config.shape.ends ? NULL : worker_write(call, w->activation_bytes);
+    float *dx = w->config.shape.ends ? NULL : begin_tensor(call, backward_blob(w), &out);
     if (call->result->failed) return;
-    clear_documents(w, dx);
     addition a = {.w = w};
     w->sum_used |= call->work->weigh;
     const stage_sink sum = {.take = add_to_sum, .place = place_in_sum, .context = &a};
     const float *lowest = call->work->weigh ? stage_gradients(w->stage, stash, dy, dx, &sum)
                                             : stage_input_gradient(w->stage, stash, dy, dx);
     call->result->finite = all_finite(lowest, w->activation_floats);
+    if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 

@@ -26,7 +26,8 @@ struct worker {
     uint32_t tensor_count, block_count;
     bool text_changed;
     size_t parameters, rows;
-    size_t activation_bytes, stash_bytes;
+    size_t stash_bytes;
+    size_t forward_bytes, backward_bytes;  // of an activation and of its gradient as a blob
     size_t activation_floats;  // an activation; behind them, with shape.documents, `rows` uint32: the starts of documents
 
     void *memory;
@@ -47,6 +48,7 @@ struct worker {
     double *block_norm2;        // [block_count]
     double *tensor_norm2;       // [tensor_count]
     int32_t *inputs, *targets;  // [capacity * rows], stage 0
+    float *from_link, *to_link;  // [activation_floats] decoded, and to be encoded; NULL: both codecs are fp32
     uint32_t *documents;        // [rows] of the microbatch that is drawn, with shape.documents
     uint8_t *stashes;           // [capacity * stash_bytes]
 

@@ -11,8 +11,7 @@ static route_forwarding carrier_for(peer *p, const tensor_sending *s, member_id 
     return s->failed == 0 && route_forwarder_planned(p, to, planned, &d) ? d : route_forwarder(p, to, s->failed);
 }
 
-static bool send_pieces(peer *p, const tensor_sending *s, member_id to, blob_id blob, uint16_t count) {
-    uint64_t bytes = p->run.activation_bytes;
+static bool send_pieces(peer *p, const tensor_sending *s, member_id to, blob_id blob, uint64_t bytes, uint16_t count) {
     for (uint16_t i = 0; i < count; i++) {
         peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me, .to = to, .serial = s->serial, .index = i, .count = count};
         if (!peer_send_part(p, s->by, blob, message_piece_at(bytes, i, count), message_piece_bytes(bytes, i, count))) return false;
@@ -30,8 +29,9 @@ bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, memb
     s->carried_ns = TIMING_FORWARD_NS + PATIENCE * (uint64_t)d.us * 1000;
     s->direct_ns = (uint64_t)d.direct_us * 1000;
     uint16_t pieces = route_pieces(p);
+    uint64_t bytes = inflight_tensor_bytes(p, forward ? PHASE_FORWARD : PHASE_BACKWARD);
     *(forward ? &p->core.scratch.u.forward.parcel : &p->core.scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
-    bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);
+    bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, bytes, pieces);
     p->microbatch->carried += left;
     return left;
 }
