@@ -40,6 +40,8 @@ typedef struct t2_bench {
     bool json, account;
     const char *plot, *dump;
     option_list cells;
+    const char *links_name;
+    tensor_codec links;
     bool wanted[T2_CELLS];
     t2_row row[T2_CELLS][T2_SYSTEMS];
 } t2_bench;

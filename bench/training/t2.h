@@ -28,6 +28,7 @@ typedef struct t2_case {
     // rejoins
     uint32_t churn;
     uint32_t iterations;
+    tensor_codec links;   // of activations and gradients
     uint64_t seed;        // seed of places, capacities and deaths
 } t2_case;
 
