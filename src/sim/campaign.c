@@ -20,11 +20,16 @@ void sim_bench_close(sim_bench *b) {
     b->count = 0;
 }
 
+// Every second model sends tensors in fewer bytes.
+static tensor_links links_of(uint64_t seed) {
+    return seed % 2 == 0 ? (tensor_links){0} : (tensor_links){.forward = CODEC_INT8, .backward = CODEC_INT4};
+}
+
 static void bench_run_real(sim_bench *b, const sim_case *c, FILE *trace, sim_report *report) {
     uint64_t seed = c->seed % 2;
     uint32_t i = 0;
-    while (i < b->count && (b->kept[i].seed != seed || b->kept[i].stages != c->stages || b->kept[i].microbatches != c->microbatches ||
-                            b->kept[i].iterations != c->iterations))
+    while (i < b->count && (b->kept[i].seed != seed || b->kept[i].stages != c->stages ||
+                            b->kept[i].microbatches != c->microbatches || b->kept[i].iterations != c->iterations))
         i++;
     if (i == SIM_MAX_MODELS) {
         sim_bench_close(b);
@@ -33,7 +38,7 @@ static void bench_run_real(sim_bench *b, const sim_case *c, FILE *trace, sim_rep
     if (i == b->count) {
         braid_error error;
         sim_model *model;
-        if (sim_real_new(seed, c->stages, c->microbatches, c->iterations, &model, &error) != BRAID_OK) {
+        if (sim_real_new(seed, c->stages, c->microbatches, c->iterations, links_of(seed), &model, &error) != BRAID_OK) {
             *report = (sim_report){.failed = true};
             snprintf(report->text, sizeof report->text, "%s", error.text);
             return;
@@ -54,8 +59,12 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
         bench_run_real(b, c, trace, report);
         return;
     }
-    sim_fake_config config = {.seed = c->seed, .stages = c->stages, .microbatches = c->microbatches,
-                              .void_percent = c->fake.void_percent, .overflow_percent = c->fake.overflow_percent, .fast = c->fake.fast};
+    sim_fake_config config = {.seed = c->seed,
+                              .stages = c->stages,
+                              .microbatches = c->microbatches,
+                              .void_percent = c->fake.void_percent,
+                              .overflow_percent = c->fake.overflow_percent,
+                              .fast = c->fake.fast};
     for (uint16_t i = 0; i < c->stages; i++) config.blocks[i] = c->fake.blocks;
     sim_model *model = sim_fake_new(&config);
     sim_reference *reference = sim_reference_new(model, c->start_version, c->iterations, c->microbatches);
@@ -75,7 +84,7 @@ typedef struct outcome {
 typedef struct child {
     pid_t pid;
     int pipe;
-    uint64_t offset;         // its seeds are first + offset, and from there every `processes`-th
+    uint64_t offset;  // its seeds are first + offset, and from there every `processes`-th
     outcome got;
     size_t got_bytes;
 } child;
@@ -118,8 +127,10 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
     if (campaign->odd) sim_case_make_unusual(&c);
-    if (campaign->leader_deaths) sim_case_add_leader_deaths(&c);
-    else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
+    if (campaign->leader_deaths)
+        sim_case_add_leader_deaths(&c);
+    else if (campaign->data_deaths)
+        sim_case_add_data_deaths(&c);
     if (campaign->restarting) sim_case_add_restarts(&c);
     if (campaign->short_stores) sim_case_shorten_stores(&c);
     c.net.slow_stores = campaign->slow_stores;
@@ -129,8 +140,10 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->partitions) sim_case_add_partitions(&c);
     if (campaign->scarce_slots) sim_case_add_scarce_slots(&c, campaign->real);
-    if (campaign->elastic) sim_case_make_elastic(&c);
-    else if (campaign->private_data) sim_case_make_private(&c);
+    if (campaign->elastic)
+        sim_case_make_elastic(&c);
+    else if (campaign->private_data)
+        sim_case_make_private(&c);
     if (campaign->departures) sim_case_add_departures(&c, campaign->real);
     if (campaign->carried) sim_case_add_forwarders(&c);
     return c;
@@ -181,14 +194,25 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     const sim_campaign mix = sim_campaign_mix(all, seed), *campaign = &mix;
     sim_case c = sim_campaign_case(all, seed);
     sim_case_describe(&c, text, sizeof text);
-    fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
+    fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed,
+            campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
     if (campaign->carried) fputs(" --carried", out);
     if (campaign->doubled_tensors) fputs(" --doubled-tensors", out);
     if (campaign->restarting) fputs(" --comebacks", out);
     if (campaign->slow_stores) fputs(" --slow-stores", out);
     if (campaign->scarce_slots) fputs(" --crowded", out);
-    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->departures ? " --elastic --leavers" : campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "",
+            campaign->departures     ? " --elastic --leavers"
+            : campaign->elastic      ? " --elastic"
+            : campaign->private_data ? " --private"
+                                     : "",
+            campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "",
+            campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "",
+            campaign->short_stores ? " --short-stores" : "",
+            campaign->leader_deaths ? " --leader-deaths"
+            : campaign->data_deaths ? " --data-deaths"
+                                    : "");
     fflush(out);
 }
 
@@ -222,7 +246,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->delayed += stats->delayed;
     r->reordered += stats->reordered;
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
-    if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
+    if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s)
+        r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
     r->quiet += is_quiet(campaign, o->seed);
     r->real += sim_campaign_mix(campaign, o->seed).real;
     r->events += stats->events;
@@ -247,8 +272,12 @@ static bool child_ended(const sim_campaign *campaign, FILE *out, child *c, uint6
     waitpid(c->pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
     outcome o = {.seed = *now, .report = {.failed = true}};
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF) snprintf(o.report.text, sizeof o.report.text, "still running after %d s of computing", SIM_RUN_SECONDS);
-    else snprintf(o.report.text, sizeof o.report.text, "the process died (%s %d)", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
+        snprintf(o.report.text, sizeof o.report.text, "still running after %d s of computing", SIM_RUN_SECONDS);
+    else
+        snprintf(o.report.text, sizeof o.report.text, "the process died (%s %d)",
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     outcome_add(campaign, out, &o, r);
     c->offset = *now - campaign->first + campaign->processes;
     return child_start(campaign, c, now);
@@ -268,7 +297,8 @@ void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_resu
     *result = (sim_campaign_result){0};
     unsigned processes = campaign->processes;
     child *children = calloc(SIM_MAX_PROCESSES, sizeof *children);
-    uint64_t *now = mmap(NULL, SIM_MAX_PROCESSES * sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t *now =
+        mmap(NULL, SIM_MAX_PROCESSES * sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     BRAID_ASSERT(now != MAP_FAILED && children && processes > 0 && processes <= SIM_MAX_PROCESSES);
     struct pollfd polls[SIM_MAX_PROCESSES];
     unsigned alive = 0;
@@ -296,21 +326,30 @@ void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_resu
 void sim_campaign_troubles(const sim_campaign_result *r, char *text, size_t capacity) {
     const uint64_t *of = r->fault_count;
     const uint64_t stood_still = of[SIM_PAUSE] + of[SIM_PAUSE_DATA] + of[SIM_PAUSE_LEADER];
-    int used = snprintf(text, capacity, "%" PRIu64 " times a peer was paused (%" PRIu64 " relays, %" PRIu64 " data peers, %" PRIu64 " leaders), %" PRIu64
-                        " slowed down, ", stood_still, of[SIM_PAUSE], of[SIM_PAUSE_DATA], of[SIM_PAUSE_LEADER], of[SIM_SLOW]);
-    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " relays and %" PRIu64 " data peers were asked to leave and %" PRIu64 " runs to end, ",
+    int used = snprintf(text, capacity,
+                        "%" PRIu64 " times a peer was paused (%" PRIu64 " relays, %" PRIu64 " data peers, %" PRIu64
+                        " leaders), %" PRIu64 " slowed down, ",
+                        stood_still, of[SIM_PAUSE], of[SIM_PAUSE_DATA], of[SIM_PAUSE_LEADER], of[SIM_SLOW]);
+    used += snprintf(text + used, capacity - (size_t)used,
+                     "%" PRIu64 " relays and %" PRIu64 " data peers were asked to leave and %" PRIu64 " runs to end, ",
                      of[SIM_DRAIN], of[SIM_DRAIN_DATA], of[SIM_DRAIN_LEADER]);
-    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " peers were cut off and %" PRIu64 " in one direction, ", of[SIM_CUT], of[SIM_CUT_ONE_WAY]);
+    used += snprintf(text + used, capacity - (size_t)used,
+                     "%" PRIu64 " peers were cut off and %" PRIu64 " in one direction, ", of[SIM_CUT],
+                     of[SIM_CUT_ONE_WAY]);
     used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " partitions and %" PRIu64 " in one direction, ",
                      of[SIM_PARTITION], of[SIM_PARTITION_ONE_WAY]);
-    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " clocks jumped, %" PRIu64 " links fell, %" PRIu64 " restarted with their identity; ",
+    used += snprintf(text + used, capacity - (size_t)used,
+                     "%" PRIu64 " clocks jumped, %" PRIu64 " links fell, %" PRIu64 " restarted with their identity; ",
                      of[SIM_CLOCK_JUMPS], r->link_falls, r->returns);
     snprintf(text + used, capacity - (size_t)used,
-             "of all messages %" PRIu64 " were lost, %" PRIu64 " were duplicated, %" PRIu64 " were delayed, %" PRIu64 " arrived after later ones", r->lost, r->doubled, r->delayed, r->reordered);
+             "of all messages %" PRIu64 " were lost, %" PRIu64 " were duplicated, %" PRIu64 " were delayed, %" PRIu64
+             " arrived after later ones",
+             r->lost, r->doubled, r->delayed, r->reordered);
 }
 
 void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) {
-    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) set_first_failure(to, from->first_failure, from->first_why);
+    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure))
+        set_first_failure(to, from->first_failure, from->first_why);
     to->runs += from->runs;
     to->real += from->real;
     to->failures += from->failures;

@@ -31,7 +31,7 @@ struct sim_model {
     uint32_t blocks[WIRE_MAX_STAGES], tensors[WIRE_MAX_STAGES];
     uint32_t model_tensors;
     uint16_t *tensor_stage;  // [model_tensors]
-    uint64_t activation_bytes;
+    uint64_t activation_bytes, gradient_bytes;
     bool reproducible;
     sim_worker *(*open)(const sim_model *model, uint16_t index, uint32_t capacity);
     void (*free)(sim_model *model);
@@ -51,6 +51,6 @@ typedef struct sim_fake_config {
 sim_model *sim_fake_new(const sim_fake_config *config);
 
 // A tiny LLaMA on generated text, with the kernels of the real process.
-braid_err sim_real_new(uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, sim_model **out, braid_error *error);
+braid_err sim_real_new(uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, tensor_links links, sim_model **out, braid_error *error);
 
 #endif

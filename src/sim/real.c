@@ -83,7 +83,7 @@ static braid_err text_make(real_model *model, uint64_t seed, braid_error *error)
     return err;
 }
 
-static void model_describe(real_model *model, uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations) {
+static void model_describe(real_model *model, uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, tensor_links links) {
     model->base = (sim_model){.stages = stages, .reproducible = true, .open = real_open, .free = real_model_free};
     uint32_t layers = 0;
     for (uint16_t i = 0; i < stages; i++) {
@@ -94,13 +94,15 @@ static void model_describe(real_model *model, uint64_t seed, uint16_t stages, ui
     model->config = (worker_config){
         .model = {.arch = MODEL_LLAMA, .dim = 16, .layers = layers, .heads = 2, .kv_heads = 1, .ffn_dim = 32, .vocab = 256, .context = 16,
                   .rope_theta = 10000.0f, .norm_eps = 1e-5f, .tied = false},
-        .shape = {.sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS},
+        .shape = {.sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS, .links = {.forward = links.forward, .backward = links.backward}},
         .recipe = {.iterations = iterations, .warmup = 1, .learning_rate = 0.01f, .min_learning_rate = 0.001f, .beta1 = 0.9f, .beta2 = 0.95f,
                    .eps = 1e-8f, .weight_decay = 0.1f, .clip = 1.0f, .reproducible = true},
         .seed = seed,
         .microbatches = microbatches,
     };
-    model->base.activation_bytes = TINY_SEQUENCES * TINY_TOKENS * 16 * sizeof(float);
+    size_t values = (size_t)TINY_SEQUENCES * TINY_TOKENS * model->config.model.dim;
+    model->base.activation_bytes = tensor_codec_bytes(links.forward, values);
+    model->base.gradient_bytes = tensor_codec_bytes(links.backward, values);
 }
 
 static void model_measure(real_model *model) {
@@ -116,10 +118,10 @@ static void model_measure(real_model *model) {
     model_tensor_stages(&model->config.model, model->layers, model->base.stages, model->base.tensor_stage);
 }
 
-braid_err sim_real_new(uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, sim_model **out, braid_error *error) {
+braid_err sim_real_new(uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, tensor_links links, sim_model **out, braid_error *error) {
     real_model *model = calloc(1, sizeof *model);
     BRAID_ALLOCATED(model, sizeof *model);
-    model_describe(model, seed, stages, microbatches, iterations);
+    model_describe(model, seed, stages, microbatches, iterations, links);
     braid_err err = text_make(model, seed, error);
     if (err == BRAID_OK) err = tensor_pool_new(1, &model->pool, error);
     if (err != BRAID_OK) {

@@ -177,7 +177,7 @@ static void run_describe(swarm *w) {
 }
 
 static braid_err model_open(const scenario *s, sim_model **out, braid_error *error) {
-    if (s->compute == COMPUTE_KERNELS) return sim_real_new(s->seed, s->stages, s->microbatches, s->iterations, out, error);
+    if (s->compute == COMPUTE_KERNELS) return sim_real_new(s->seed, s->stages, s->microbatches, s->iterations, (tensor_links){0}, out, error);
     sim_fake_config config = {.seed = s->seed, .stages = s->stages, .microbatches = s->microbatches, .fast = !s->reproducible};
     for (uint16_t i = 0; i < s->stages; i++) config.blocks[i] = swarm_stage_blocks(s, i);
     *out = sim_fake_new(&config);
