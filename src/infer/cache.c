@@ -10,13 +10,22 @@ enum { LEAST_POSITIONS = 64, PARTS = 2 };
 static size_t number_bytes(const engine *e) { return e->half_cache ? sizeof(uint16_t) : sizeof(float); }
 static uint32_t layers_of(const engine *e) { return e->layer_end - e->layer_begin; }
 
-size_t engine_token_bytes(const engine *e) {
-    return (size_t)layers_of(e) * e->config.kv_heads * PARTS * e->width * number_bytes(e);
+static size_t layer_token_bytes(const engine *e) {
+    return (size_t)e->config.kv_heads * PARTS * e->width * number_bytes(e);
 }
 
-size_t engine_cache_bytes(const engine *e) { return e->cached_positions * engine_token_bytes(e); }
+size_t engine_token_bytes(const engine *e) { return layers_of(e) * layer_token_bytes(e); }
+size_t engine_cache_bytes(const engine *e) { return e->cached_positions * layer_token_bytes(e); }
 
 braid_err sequence_new(engine *e, sequence **out, braid_error *error) {
+    return sequence_new_of(e, e->layer_begin, e->layer_end, out, error);
+}
+
+braid_err sequence_new_of(engine *e, uint32_t begin, uint32_t end, sequence **out, braid_error *error) {
+    *out = NULL;
+    if (begin > end || (begin < end && (begin < e->layer_begin || end > e->layer_end)))
+        return braid_fail(error, BRAID_ARGUMENT, "layers %u to %u are not among those of this engine, %u to %u", begin,
+                          end, e->layer_begin, e->layer_end);
     sequence *s = calloc(1, sizeof *s);
     if (s) s->layers = calloc(layers_of(e) + 1, sizeof *s->layers);
     if (!s || !s->layers) {
@@ -25,6 +34,8 @@ braid_err sequence_new(engine *e, sequence **out, braid_error *error) {
         return braid_fail(error, BRAID_MEMORY, "no memory for a text");
     }
     s->engine = e;
+    s->begin = begin < end ? begin : e->layer_begin;
+    s->end = begin < end ? end : e->layer_begin;
     *out = s;
     return BRAID_OK;
 }
@@ -37,7 +48,7 @@ static void cache_free(tensor_cache *c) {
 void sequence_free(sequence *s) {
     if (!s) return;
     for (uint32_t i = 0; i < layers_of(s->engine); i++) cache_free(&s->layers[i]);
-    s->engine->cached_positions -= s->capacity;
+    s->engine->cached_positions -= (size_t)s->capacity * (s->end - s->begin);
     free(s->layers);
     free(s);
 }
@@ -47,6 +58,11 @@ uint32_t sequence_length(const sequence *s) { return s->length; }
 void sequence_truncate(sequence *s, uint32_t length) {
     BRAID_ASSERT(length <= s->length);
     s->length = length;
+}
+
+void sequence_begin_at(sequence *s, uint32_t position) {
+    BRAID_ASSERT(s->begin == s->end && position <= s->engine->context);
+    s->length = position;
 }
 
 static bool cache_new(const engine *e, uint32_t positions, tensor_cache *out) {
@@ -82,13 +98,20 @@ static braid_err no_memory(const engine *e, uint32_t tokens, braid_error *error)
         engine_token_bytes(e));
 }
 
+size_t sequence_growth(const sequence *s, uint32_t tokens) {
+    const engine *e = s->engine;
+    uint32_t wanted = s->length + tokens, capacity = capacity_for(e, wanted);
+    if (wanted <= s->capacity) return 0;
+    return (size_t)(capacity - s->capacity) * (s->end - s->begin) * layer_token_bytes(e);
+}
+
 // One layer after the other, so that only one is in memory twice. After a failure the sequence is
 // as before, except that some layers have more room.
 braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error) {
     engine *e = s->engine;
     uint32_t wanted = s->length + tokens, capacity = capacity_for(e, wanted);
     if (wanted <= s->capacity) return BRAID_OK;
-    for (uint32_t i = 0; i < layers_of(e); i++) {
+    for (uint32_t i = s->begin - e->layer_begin; i < s->end - e->layer_begin; i++) {
         tensor_cache grown;
         if (s->layers[i].positions >= capacity) continue;
         if (!cache_new(e, capacity, &grown)) return no_memory(e, wanted, error);
@@ -96,7 +119,7 @@ braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error) {
         cache_free(&s->layers[i]);
         s->layers[i] = grown;
     }
-    e->cached_positions += capacity - s->capacity;
+    e->cached_positions += (size_t)(capacity - s->capacity) * (s->end - s->begin);
     s->capacity = capacity;
     return BRAID_OK;
 }
@@ -104,9 +127,10 @@ braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error) {
 braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, braid_error *error) {
     BRAID_ASSERT(tokens <= from->length);
     sequence *s = NULL;
-    braid_err err = sequence_new(from->engine, &s, error);
+    braid_err err = sequence_new_of(from->engine, from->begin, from->end, &s, error);
     if (!err) err = cache_reserve(s, tokens, error);
-    for (uint32_t i = 0; i < layers_of(from->engine) && !err && tokens > 0; i++)
+    for (uint32_t i = from->begin - from->engine->layer_begin;
+         i < from->end - from->engine->layer_begin && !err && tokens > 0; i++)
         copy_heads(from->engine, &from->layers[i], &s->layers[i], tokens);
     if (err) {
         sequence_free(s);

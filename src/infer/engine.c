@@ -159,9 +159,9 @@ static tensor_cache_attention attention_of(const engine *e, uint32_t layer, cons
 }
 
 static braid_err reserve_attention(engine *e, const sequence *s, uint32_t end, braid_error *error) {
-    if (e->layer_begin == e->layer_end) return BRAID_OK;
+    if (s->begin == s->end) return BRAID_OK;
     size_t bytes = 0;
-    for (uint32_t i = e->layer_begin; i < e->layer_end; i++) {
+    for (uint32_t i = s->begin; i < s->end; i++) {
         tensor_cache_attention a = attention_of(e, i, &s->layers[i - e->layer_begin]);
         size_t floats = tensor_cache_scratch(e->pool, &a, end);
         if (floats * sizeof(float) > bytes) bytes = floats * sizeof(float);
@@ -232,7 +232,8 @@ static braid_err check_parts(const engine *e, const engine_part *parts, uint32_t
                              braid_error *error) {
     for (uint32_t i = 0; i < count; i++) {
         const engine_part *p = &parts[i];
-        BRAID_ASSERT(p->sequence->engine == e);
+        const sequence *s = p->sequence, *first = parts[0].sequence;
+        BRAID_ASSERT(s->engine == e && s->begin == first->begin && s->end == first->end);
         if (p->count > e->context - p->sequence->length)
             return braid_fail(error, BRAID_LIMIT,
                               "%u tokens after %u are more than the context of %u tokens; give a longer --context"
@@ -338,7 +339,8 @@ static void run_layer(engine *e, uint32_t layer, const chunk *c, float *x) {
 }
 
 static void run_layers(engine *e, const chunk *c, float *x) {
-    for (uint32_t i = e->layer_begin; i < e->layer_end; i++) run_layer(e, i, c, x);
+    const sequence *any = c->part[0].sequence;
+    for (uint32_t i = any->begin; i < any->end; i++) run_layer(e, i, c, x);
     for (uint32_t i = 0; i < c->parts; i++) c->part[i].sequence->length += c->part[i].rows;
 }
 

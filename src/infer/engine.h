@@ -65,6 +65,9 @@ size_t engine_cache_bytes(const engine *e);
 
 // An empty sequence. Its memory grows as tokens are read.
 braid_err sequence_new(engine *e, sequence **out, braid_error *error);
+// The same for rows that pass through layers [begin, end) alone, which are among the engine's; the
+// others take no memory. begin == end: none. All parts of one call have the same layers.
+braid_err sequence_new_of(engine *e, uint32_t begin, uint32_t end, sequence **out, braid_error *error);
 // A sequence that begins with the first `tokens` tokens of another one: a copy of their keys and
 // values costs far less than reading them again.
 braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, braid_error *error);
@@ -72,6 +75,10 @@ void sequence_free(sequence *s);
 uint32_t sequence_length(const sequence *s);  // tokens read
 // Forgets all tokens from `length` on; length <= sequence_length.
 void sequence_truncate(sequence *s, uint32_t length);
+// Of a sequence without layers: the position of the next token, at most the context.
+void sequence_begin_at(sequence *s, uint32_t position);
+// Bytes by which keys and values grow when so many more tokens are read.
+size_t sequence_growth(const sequence *s, uint32_t tokens);
 
 // The next tokens of one sequence. A sequence occurs once in a call.
 typedef struct engine_part {

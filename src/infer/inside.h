@@ -47,7 +47,8 @@ typedef struct engine_rotation {
 struct sequence {
     engine *engine;
     uint32_t length, capacity;  // positions
-    tensor_cache *layers;       // of this engine
+    uint32_t begin, end;        // layers through which its rows pass
+    tensor_cache *layers;       // of this engine; others than [begin, end) are empty
 };
 
 // Memory of one call; grows with the largest chunk so far.
@@ -80,7 +81,7 @@ struct engine {
     void *product_scratch;
     float *attention_scratch;
     size_t product_scratch_bytes, attention_scratch_bytes;
-    size_t cached_positions;  // capacity of all sequences
+    size_t cached_positions;  // capacity of all sequences, of each of their layers
 };
 
 // --- weights.c

@@ -1,0 +1,101 @@
+#include "span/caches.h"
+
+#include <stdlib.h>
+
+struct cached {
+    cached *next;
+    uint64_t session;
+    sequence *sequence;
+    uint32_t begin, end;
+};
+
+static cached **place_of(const caches *c, uint64_t session) {
+    // sessions may be counted or random
+    uint64_t mixed = session * UINT64_C(0x9e3779b97f4a7c15);
+    cached **at = (cached **)&c->bucket[mixed >> 56];
+    while (*at && (*at)->session != session) at = &(*at)->next;
+    return at;
+}
+
+void caches_open(caches *c, engine *e, uint64_t limit) { *c = (caches){.engine = e, .limit = limit}; }
+
+static void drop(cached **at) {
+    cached *gone = *at;
+    *at = gone->next;
+    sequence_free(gone->sequence);
+    free(gone);
+}
+
+void caches_close(caches *c) {
+    for (uint32_t i = 0; i < CACHES_BUCKETS; i++)
+        while (c->bucket[i]) drop(&c->bucket[i]);
+    sequence_free(c->bare);
+}
+
+sequence *caches_find(const caches *c, uint64_t session) {
+    cached *found = *place_of(c, session);
+    return found ? found->sequence : NULL;
+}
+
+void caches_cut(caches *c, uint64_t session, uint32_t length) {
+    sequence *s = caches_find(c, session);
+    if (s && sequence_length(s) > length) sequence_truncate(s, length);
+}
+
+void caches_forget(caches *c, uint64_t session) {
+    cached **at = place_of(c, session);
+    if (*at) drop(at);
+}
+
+static braid_err begin_cache(caches *c, const work *one, cached **at, braid_error *error) {
+    cached *added = calloc(1, sizeof *added);
+    if (!added) return braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    braid_err err = sequence_new_of(c->engine, one->begin, one->end, &added->sequence, error);
+    if (err) {
+        free(added);
+        return err;
+    }
+    added->session = one->session;
+    added->begin = one->begin;
+    added->end = one->end;
+    *at = added;
+    return BRAID_OK;
+}
+
+static braid_err check_room(const caches *c, const sequence *s, uint32_t rows, braid_error *error) {
+    uint64_t more = sequence_growth(s, rows), held = engine_cache_bytes(c->engine);
+    if (!c->limit || held + more <= c->limit) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT,
+                      "the caches of all texts hold %llu bytes of %llu, and %u more tokens of this one need %llu",
+                      (unsigned long long)held, (unsigned long long)c->limit, rows, (unsigned long long)more);
+}
+
+static braid_err check_positions(const caches *c, const work *one, braid_error *error) {
+    uint32_t context = engine_context(c->engine);
+    if (one->first <= context && one->rows <= context - one->first) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "positions %u to %llu are beyond the context of %u tokens", one->first,
+                      (unsigned long long)one->first + one->rows, context);
+}
+
+static braid_err prepare_bare(caches *c, const work *one, sequence **out, braid_error *error) {
+    braid_err err = c->bare ? BRAID_OK : sequence_new_of(c->engine, 0, 0, &c->bare, error);
+    if (!err) sequence_begin_at(*out = c->bare, one->first);
+    return err;
+}
+
+braid_err caches_prepare(caches *c, const work *one, sequence **out, braid_error *error) {
+    cached **at = place_of(c, one->session);
+    braid_err err = check_positions(c, one, error);
+    if (err || one->begin == one->end) return err ? err : prepare_bare(c, one, out, error);
+    if (*at && one->first == 0 && ((*at)->begin != one->begin || (*at)->end != one->end)) drop(at);
+    err = *at ? BRAID_OK : begin_cache(c, one, at, error);
+    if (err) return err;
+    sequence *s = (*at)->sequence;
+    bool same = (*at)->begin == one->begin && (*at)->end == one->end;
+    if (!same || sequence_length(s) < one->first)
+        return braid_fail(error, BRAID_STATE, "the cache ends at position %u and the next rows begin at %u",
+                          sequence_length(s), one->first);
+    if (sequence_length(s) > one->first) sequence_truncate(s, one->first);
+    *out = s;
+    return check_room(c, s, one->rows, error);
+}

@@ -1,0 +1,28 @@
+// The caches of a peer's sessions by name, under a limit of memory. For the compute thread.
+#ifndef BRAID_SPAN_CACHES_H
+#define BRAID_SPAN_CACHES_H
+
+#include "span/worker.h"
+
+enum { CACHES_BUCKETS = 256 };
+
+typedef struct cached cached;
+
+typedef struct caches {
+    engine *engine;
+    uint64_t limit;  // bytes, 0: no limit
+    cached *bucket[CACHES_BUCKETS];
+    sequence *bare;  // of works without layers, whose rows only have positions
+} caches;
+
+void caches_open(caches *c, engine *e, uint64_t limit);
+void caches_close(caches *c);
+sequence *caches_find(const caches *c, uint64_t session);  // NULL: none
+// The cache for a work, cut to its first position, with room for its rows. A session that begins,
+// or that moves to other layers of this peer, must begin at 0 (BRAID_STATE). BRAID_LIMIT: no room.
+braid_err caches_prepare(caches *c, const work *one, sequence **out, braid_error *error);
+// Forgets all positions from `length` on.
+void caches_cut(caches *c, uint64_t session, uint32_t length);
+void caches_forget(caches *c, uint64_t session);
+
+#endif

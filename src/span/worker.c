@@ -1,0 +1,320 @@
+#include "span/worker.h"
+
+#include "node/clock.h"
+#include "span/caches.h"
+#include "tensor/thread.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct work_list {
+    work *first, **last;
+} work_list;
+
+struct worker {
+    uv_async_t answered;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t posted;
+    // under `lock`
+    work_list waiting, done;
+    uint64_t cache_bytes;
+    bool ending;
+    // of the loop's thread
+    work_list answering;
+    uint32_t open;
+    bool closed;
+    worker_settings settings;
+    // of the compute thread
+    caches caches;
+    engine_part *parts;
+    float *rows, *logits;
+    size_t part_room, row_room, logit_room;
+};
+
+static void list_open(work_list *l) { *l = (work_list){.first = NULL, .last = &l->first}; }
+
+static void list_add(work_list *l, work *one) {
+    one->next = NULL;
+    *l->last = one;
+    l->last = &one->next;
+}
+
+static work *list_take(work_list *l, work **at) {
+    work *one = *at;
+    *at = one->next;
+    if (l->last == &one->next) l->last = at;
+    one->next = NULL;
+    return one;
+}
+
+// --- the choice of a batch
+
+static bool has_session(const work *list, const work *until, uint64_t session) {
+    for (const work *w = list; w && w != until; w = w->next)
+        if (w->session == session) return true;
+    return false;
+}
+
+static bool joins(const work *one, const work_list *batch, uint32_t rows) {
+    const work *first = batch->first;
+    if (one->forgets) return false;
+    if (!first) return true;
+    return one->begin == first->begin && one->end == first->end && rows + one->rows <= WORKER_BATCH_ROWS &&
+           !has_session(first, NULL, one->session);
+}
+
+// An earlier work of the same session must come first.
+static uint32_t take_some(worker *w, work_list *batch, uint32_t rows, uint32_t most) {
+    for (work **at = &w->waiting.first; *at;) {
+        work *one = *at;
+        bool takes = one->rows <= most && joins(one, batch, rows) &&
+                     !has_session(w->waiting.first, one, one->session);
+        if (!takes) {
+            at = &one->next;
+            continue;
+        }
+        rows += one->rows;
+        list_add(batch, list_take(&w->waiting, at));
+    }
+    return rows;
+}
+
+// Short works, which are single tokens, wait for at most one batch; long ones fill the rest. The
+// oldest work is in every other batch at least, because a batch without it had only shorter ones.
+static void choose_batch(worker *w, work_list *batch) {
+    list_open(batch);
+    if (!w->waiting.first) return;
+    if (w->waiting.first->forgets) {
+        list_add(batch, list_take(&w->waiting, &w->waiting.first));
+        return;
+    }
+    bool long_first = w->waiting.first->rows > WORKER_SHORT_ROWS && w->waiting.first->batch > 0;
+    uint32_t rows = 0;
+    if (long_first) {
+        rows = w->waiting.first->rows;
+        list_add(batch, list_take(&w->waiting, &w->waiting.first));
+    }
+    rows = take_some(w, batch, rows, WORKER_SHORT_ROWS);
+    take_some(w, batch, rows, UINT32_MAX);
+    if (w->waiting.first) w->waiting.first->batch = 1;
+}
+
+static bool wait_for_batch(worker *w, work_list *batch) {
+    pthread_mutex_lock(&w->lock);
+    while (!w->waiting.first && !w->ending) pthread_cond_wait(&w->posted, &w->lock);
+    bool goes_on = !w->ending;
+    if (goes_on) choose_batch(w, batch);
+    pthread_mutex_unlock(&w->lock);
+    return goes_on;
+}
+
+// --- computing
+
+static bool reach(float **at, size_t *room, size_t count) {
+    if (count <= *room) return true;
+    float *more = aligned_alloc(64, (count * sizeof *more + 63) / 64 * 64);
+    if (!more) return false;
+    free(*at);
+    *at = more;
+    *room = count;
+    return true;
+}
+
+static void fail(work *one, braid_err code, const char *text) { one->err = braid_fail(&one->error, code, "%s", text); }
+
+// The works whose caches are ready, as parts; the others get their error.
+static uint32_t prepare(worker *w, work_list *batch, size_t *rows) {
+    uint32_t count = 0;
+    *rows = 0;
+    for (work *one = batch->first; one; one = one->next) {
+        sequence *s = NULL;
+        one->err = caches_prepare(&w->caches, one, &s, &one->error);
+        if (one->err) continue;
+        w->parts[count++] = (engine_part){s, one->rows, one->tokens};
+        *rows += one->rows;
+    }
+    return count;
+}
+
+// The sequence of a part is at the position of its first row.
+static braid_err embed(worker *w, const work *one, float *x, braid_error *error) {
+    if (!one->tokens) {
+        memcpy(x, one->x, (size_t)one->rows * engine_config(w->settings.engine)->dim * sizeof *x);
+        return BRAID_OK;
+    }
+    sequence *s = NULL;
+    braid_err err = caches_prepare(&w->caches, one, &s, error);
+    if (err) return err;
+    return engine_embed(w->settings.engine, &(engine_part){s, one->rows, one->tokens}, 1, x, error);
+}
+
+static void finish(worker *w, work *one, const float *x, braid_err err, const braid_error *error) {
+    size_t dim = engine_config(w->settings.engine)->dim;
+    if (err) {
+        one->err = err;
+        one->error = *error;
+        if (one->begin < one->end) caches_cut(&w->caches, one->session, one->first);
+        return;
+    }
+    if (one->x) memcpy(one->x, x, one->rows * dim * sizeof *x);
+    if (!one->logits) return;
+    memcpy(w->logits, x + (one->rows - 1) * dim, dim * sizeof *x);
+    one->err = engine_logits(w->settings.engine, w->logits, 1, one->logits, &one->error);
+}
+
+static void compute(worker *w, work_list *batch, uint32_t count, size_t rows) {
+    engine *e = w->settings.engine;
+    size_t dim = engine_config(e)->dim;
+    braid_error error = {0};
+    braid_err err = reach(&w->rows, &w->row_room, rows * dim) && reach(&w->logits, &w->logit_room, dim)
+                        ? BRAID_OK
+                        : braid_fail(&error, BRAID_MEMORY, "no memory for %zu rows", rows);
+    float *x = w->rows;
+    for (work *one = batch->first; one && !err; one = one->next) {
+        if (one->err) continue;
+        err = embed(w, one, x, &error);
+        x += one->rows * dim;
+    }
+    // the parts' tokens are embedded by now
+    if (!err && batch->first->begin < batch->first->end) err = engine_layers(e, w->parts, count, w->rows, &error);
+    x = w->rows;
+    for (work *one = batch->first; one; one = one->next) {
+        if (one->err) continue;
+        finish(w, one, x, err, &error);
+        x += one->rows * dim;
+    }
+}
+
+static uint32_t length_of(const work_list *l) {
+    uint32_t count = 0;
+    for (const work *one = l->first; one; one = one->next) count++;
+    return count;
+}
+
+static bool reach_parts(worker *w, uint32_t count) {
+    if (count <= w->part_room) return true;
+    engine_part *more = realloc(w->parts, count * sizeof *more);
+    if (!more) return false;
+    w->parts = more;
+    w->part_room = count;
+    return true;
+}
+
+static void run_batch(worker *w, work_list *batch) {
+    uint32_t count = length_of(batch);
+    uint64_t start = clock_now_ns();
+    size_t rows = 0;
+    if (batch->first->forgets) {
+        caches_forget(&w->caches, batch->first->session);
+    } else if (!reach_parts(w, count)) {
+        for (work *one = batch->first; one; one = one->next) fail(one, BRAID_MEMORY, "no memory for a batch");
+    } else {
+        uint32_t ready = prepare(w, batch, &rows);
+        if (ready > 0) compute(w, batch, ready, rows);
+    }
+    uint64_t end = clock_now_ns();
+    for (work *one = batch->first; one; one = one->next) {
+        one->waited_ns = start - one->posted_ns;
+        one->cost_ns = end - start;
+        one->batch = count;
+    }
+}
+
+static void *worker_main(void *argument) {
+    worker *w = argument;
+    work_list batch;
+    while (wait_for_batch(w, &batch)) {
+        run_batch(w, &batch);
+        pthread_mutex_lock(&w->lock);
+        while (batch.first) list_add(&w->done, list_take(&batch, &batch.first));
+        w->cache_bytes = engine_cache_bytes(w->settings.engine);
+        pthread_mutex_unlock(&w->lock);
+        uv_async_send(&w->answered);
+    }
+    return NULL;
+}
+
+// --- the loop's side
+
+static void on_answered(uv_async_t *handle) {
+    worker *w = handle->data;
+    if (w->closed) return;
+    pthread_mutex_lock(&w->lock);
+    while (w->done.first) list_add(&w->answering, list_take(&w->done, &w->done.first));
+    pthread_mutex_unlock(&w->lock);
+    while (w->answering.first) {
+        work *one = list_take(&w->answering, &w->answering.first);
+        w->open--;
+        w->settings.done(w->settings.context, one);
+    }
+}
+
+braid_err worker_new(uv_loop_t *loop, const worker_settings *settings, worker **out, braid_error *error) {
+    *out = NULL;
+    worker *w = calloc(1, sizeof *w);
+    if (!w) return braid_fail(error, BRAID_MEMORY, "no memory for the compute thread");
+    w->settings = *settings;
+    list_open(&w->waiting);
+    list_open(&w->done);
+    list_open(&w->answering);
+    caches_open(&w->caches, settings->engine, settings->cache_limit);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->posted, NULL);
+    bool handle = uv_async_init(loop, &w->answered, on_answered) == 0;
+    w->answered.data = w;
+    if (handle && tensor_thread_start(&w->thread, worker_main, w)) {
+        *out = w;
+        return BRAID_OK;
+    }
+    if (handle) uv_close((uv_handle_t *)&w->answered, (uv_close_cb)free);
+    else free(w);
+    return braid_fail(error, BRAID_STATE,
+                      "cannot start a compute thread; raise the limits on memory and processes (ulimit -v, ulimit -u)");
+}
+
+void worker_post(worker *w, work *one) {
+    one->err = BRAID_OK;
+    one->batch = 0;
+    one->posted_ns = clock_now_ns();
+    w->open++;
+    pthread_mutex_lock(&w->lock);
+    list_add(&w->waiting, one);
+    pthread_cond_signal(&w->posted);
+    pthread_mutex_unlock(&w->lock);
+}
+
+uint64_t worker_cache_bytes(worker *w) {
+    pthread_mutex_lock(&w->lock);
+    uint64_t bytes = w->cache_bytes;
+    pthread_mutex_unlock(&w->lock);
+    return bytes;
+}
+
+uint32_t worker_waiting(const worker *w) { return w->open; }
+
+static void on_closed(uv_handle_t *handle) {
+    worker *w = handle->data;
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->posted);
+    free(w->parts);
+    free(w->rows);
+    free(w->logits);
+    free(w);
+}
+
+void worker_close(worker *w, void (*drop)(void *context, work *w)) {
+    if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->ending = true;
+    pthread_cond_signal(&w->posted);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    w->closed = true;
+    while (w->waiting.first) drop(w->settings.context, list_take(&w->waiting, &w->waiting.first));
+    while (w->done.first) drop(w->settings.context, list_take(&w->done, &w->done.first));
+    while (w->answering.first) drop(w->settings.context, list_take(&w->answering, &w->answering.first));
+    caches_close(&w->caches);
+    uv_close((uv_handle_t *)&w->answered, on_closed);
+}
