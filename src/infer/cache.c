@@ -10,12 +10,12 @@ enum { LEAST_POSITIONS = 64, PARTS = 2 };
 static size_t number_bytes(const engine *e) { return e->half_cache ? sizeof(uint16_t) : sizeof(float); }
 static uint32_t layers_of(const engine *e) { return e->layer_end - e->layer_begin; }
 
-static size_t layer_token_bytes(const engine *e) {
+size_t sequence_layer_bytes(const engine *e) {
     return (size_t)e->config.kv_heads * PARTS * e->width * number_bytes(e);
 }
 
-size_t engine_token_bytes(const engine *e) { return layers_of(e) * layer_token_bytes(e); }
-size_t engine_cache_bytes(const engine *e) { return e->cached_positions * layer_token_bytes(e); }
+size_t engine_token_bytes(const engine *e) { return layers_of(e) * sequence_layer_bytes(e); }
+size_t engine_cache_bytes(const engine *e) { return e->cached_positions * sequence_layer_bytes(e); }
 
 braid_err sequence_new(engine *e, sequence **out, braid_error *error) {
     return sequence_new_of(e, e->layer_begin, e->layer_end, out, error);
@@ -102,7 +102,7 @@ size_t sequence_growth(const sequence *s, uint32_t tokens) {
     const engine *e = s->engine;
     uint32_t wanted = s->length + tokens, capacity = capacity_for(e, wanted);
     if (wanted <= s->capacity) return 0;
-    return (size_t)(capacity - s->capacity) * (s->end - s->begin) * layer_token_bytes(e);
+    return (size_t)(capacity - s->capacity) * (s->end - s->begin) * sequence_layer_bytes(e);
 }
 
 // One layer after the other, so that only one is in memory twice. After a failure the sequence is
@@ -139,5 +139,51 @@ braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, b
         s->length = tokens;
     }
     *out = s;
+    return err;
+}
+
+// --- keys and values in memory of the caller, one token after the other
+
+// Moves one position of one head between its places in the cache and a row of `width` numbers.
+static void move_key(const tensor_cache *c, size_t head, size_t position, char *row, size_t each, bool out) {
+    char *keys = (char *)c->keys + head * c->positions * c->width * each;
+    char *tile = keys + position / CACHE_TILE * CACHE_TILE * c->width * each + position % CACHE_TILE * each;
+    for (size_t i = 0; i < c->width; i++) {
+        char *inside = tile + i * CACHE_TILE * each;
+        memcpy(out ? row + i * each : inside, out ? inside : row + i * each, each);
+    }
+}
+
+static void move_value(const tensor_cache *c, size_t head, size_t position, char *row, size_t each, bool out) {
+    char *inside = (char *)c->values + (head * c->positions + position) * c->width * each;
+    memcpy(out ? row : inside, out ? inside : row, c->width * each);
+}
+
+static char *move_layer(const engine *e, const tensor_cache *c, uint32_t first, uint32_t count, char *at, bool out) {
+    size_t each = number_bytes(e), row = c->width * each;
+    for (uint32_t t = 0; t < count; t++)
+        for (size_t h = 0; h < c->kv_heads; h++, at += row) move_key(c, h, first + t, at, each, out);
+    for (uint32_t t = 0; t < count; t++)
+        for (size_t h = 0; h < c->kv_heads; h++, at += row) move_value(c, h, first + t, at, each, out);
+    return at;
+}
+
+void sequence_export(const sequence *s, uint32_t begin, uint32_t end, uint32_t first, uint32_t count, void *bytes) {
+    const engine *e = s->engine;
+    BRAID_ASSERT(s->begin <= begin && end <= s->end && first <= s->length && count <= s->length - first);
+    char *at = bytes;
+    for (uint32_t i = begin; i < end; i++) at = move_layer(e, &s->layers[i - e->layer_begin], first, count, at, true);
+}
+
+braid_err sequence_import(sequence *s, uint32_t count, const void *bytes, braid_error *error) {
+    engine *e = s->engine;
+    char *at = (char *)(uintptr_t)bytes;
+    if (count > e->context - s->length)
+        return braid_fail(error, BRAID_LIMIT, "%u tokens after %u are more than the context of %u tokens", count,
+                          s->length, e->context);
+    braid_err err = cache_reserve(s, count, error);
+    for (uint32_t i = s->begin; i < s->end && !err; i++)
+        at = move_layer(e, &s->layers[i - e->layer_begin], s->length, count, at, false);
+    if (!err) s->length += count;
     return err;
 }

@@ -80,6 +80,15 @@ void sequence_begin_at(sequence *s, uint32_t position);
 // Bytes by which keys and values grow when so many more tokens are read.
 size_t sequence_growth(const sequence *s, uint32_t tokens);
 
+// Keys and values of one token in one layer.
+size_t sequence_layer_bytes(const engine *e);
+// Copies keys and values of positions [first, first + count) in layers [begin, end), which the
+// sequence has, to bytes[end - begin, 2, count, kv_heads, head_dim].
+void sequence_export(const sequence *s, uint32_t begin, uint32_t end, uint32_t first, uint32_t count, void *bytes);
+// Appends those of `count` positions in all layers of the sequence, exported by an engine with the
+// same `half_cache`.
+braid_err sequence_import(sequence *s, uint32_t count, const void *bytes, braid_error *error);
+
 // The next tokens of one sequence. A sequence occurs once in a call.
 typedef struct engine_part {
     sequence *sequence;

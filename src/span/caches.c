@@ -29,7 +29,6 @@ static void drop(cached **at) {
 void caches_close(caches *c) {
     for (uint32_t i = 0; i < CACHES_BUCKETS; i++)
         while (c->bucket[i]) drop(&c->bucket[i]);
-    sequence_free(c->bare);
 }
 
 sequence *caches_find(const caches *c, uint64_t session) {
@@ -77,25 +76,41 @@ static braid_err check_positions(const caches *c, const work *one, braid_error *
                       (unsigned long long)one->first + one->rows, context);
 }
 
-static braid_err prepare_bare(caches *c, const work *one, sequence **out, braid_error *error) {
-    braid_err err = c->bare ? BRAID_OK : sequence_new_of(c->engine, 0, 0, &c->bare, error);
-    if (!err) sequence_begin_at(*out = c->bare, one->first);
-    return err;
-}
-
-braid_err caches_prepare(caches *c, const work *one, sequence **out, braid_error *error) {
+// The session's cache, cut to `first`. It begins with the first rows.
+static braid_err reach_cache(caches *c, const work *one, sequence **out, braid_error *error) {
     cached **at = place_of(c, one->session);
-    braid_err err = check_positions(c, one, error);
-    if (err || one->begin == one->end) return err ? err : prepare_bare(c, one, out, error);
-    if (*at && one->first == 0 && ((*at)->begin != one->begin || (*at)->end != one->end)) drop(at);
-    err = *at ? BRAID_OK : begin_cache(c, one, at, error);
+    bool same = *at && (*at)->begin == one->begin && (*at)->end == one->end;
+    if (*at && !same && one->first == 0) drop(at);
+    braid_err err = *at ? BRAID_OK : begin_cache(c, one, at, error);
     if (err) return err;
     sequence *s = (*at)->sequence;
-    bool same = (*at)->begin == one->begin && (*at)->end == one->end;
+    same = (*at)->begin == one->begin && (*at)->end == one->end;
     if (!same || sequence_length(s) < one->first)
         return braid_fail(error, BRAID_STATE, "the cache ends at position %u and the next rows begin at %u",
                           sequence_length(s), one->first);
     if (sequence_length(s) > one->first) sequence_truncate(s, one->first);
     *out = s;
-    return check_room(c, s, one->rows, error);
+    return BRAID_OK;
+}
+
+braid_err caches_prepare(caches *c, const work *one, sequence **out, braid_error *error) {
+    braid_err err = check_positions(c, one, error);
+    if (!err) err = reach_cache(c, one, out, error);
+    return err ? err : check_room(c, *out, one->rows, error);
+}
+
+braid_err caches_export(const caches *c, const work *one, braid_error *error) {
+    const cached *found = *place_of(c, one->session);
+    bool has = found && one->begin >= found->begin && one->end <= found->end;
+    uint64_t end = (uint64_t)one->first + one->rows;
+    if (!has || end > sequence_length(found->sequence))
+        return braid_fail(error, BRAID_STATE, "the cache has no positions up to %llu", (unsigned long long)end);
+    sequence_export(found->sequence, one->begin, one->end, one->first, one->rows, one->bytes);
+    return BRAID_OK;
+}
+
+braid_err caches_import(caches *c, const work *one, braid_error *error) {
+    sequence *s = NULL;
+    braid_err err = caches_prepare(c, one, &s, error);
+    return err ? err : sequence_import(s, one->rows, one->bytes, error);
 }

@@ -29,8 +29,8 @@ struct worker {
     // of the compute thread
     caches caches;
     engine_part *parts;
-    float *rows, *logits;
-    size_t part_room, row_room, logit_room;
+    float *rows;
+    size_t part_room, row_room;
 };
 
 static void list_open(work_list *l) { *l = (work_list){.first = NULL, .last = &l->first}; }
@@ -57,21 +57,22 @@ static bool has_session(const work *list, const work *until, uint64_t session) {
     return false;
 }
 
-static bool joins(const work *one, const work_list *batch, uint32_t rows) {
-    const work *first = batch->first;
-    if (one->forgets) return false;
-    if (!first) return true;
-    return one->begin == first->begin && one->end == first->end && rows + one->rows <= WORKER_BATCH_ROWS &&
-           !has_session(first, NULL, one->session);
+// An earlier work of the same session must be done first.
+static bool comes_first(const worker *w, const work *one) {
+    return !has_session(w->waiting.first, one, one->session);
 }
 
-// An earlier work of the same session must come first.
+static bool joins(const work *one, const work_list *batch, uint32_t rows) {
+    const work *first = batch->first;
+    if (!first) return true;
+    bool alike = one->kind == first->kind && one->begin == first->begin && one->end == first->end;
+    return alike && one->kind == WORK_LAYERS && rows + one->rows <= WORKER_BATCH_ROWS && !has_session(first, NULL, one->session);
+}
+
 static uint32_t take_some(worker *w, work_list *batch, uint32_t rows, uint32_t most) {
     for (work **at = &w->waiting.first; *at;) {
         work *one = *at;
-        bool takes = one->rows <= most && joins(one, batch, rows) &&
-                     !has_session(w->waiting.first, one, one->session);
-        if (!takes) {
+        if (one->rows > most || !joins(one, batch, rows) || !comes_first(w, one)) {
             at = &one->next;
             continue;
         }
@@ -81,19 +82,14 @@ static uint32_t take_some(worker *w, work_list *batch, uint32_t rows, uint32_t m
     return rows;
 }
 
-// Short works, which are single tokens, wait for at most one batch; long ones fill the rest. The
-// oldest work is in every other batch at least, because a batch without it had only shorter ones.
+// Short works, which are single tokens, go first; long ones fill the rest. The oldest work is in
+// the second batch at the latest, so that short ones cannot hold it up.
 static void choose_batch(worker *w, work_list *batch) {
-    list_open(batch);
-    if (!w->waiting.first) return;
-    if (w->waiting.first->forgets) {
-        list_add(batch, list_take(&w->waiting, &w->waiting.first));
-        return;
-    }
-    bool long_first = w->waiting.first->rows > WORKER_SHORT_ROWS && w->waiting.first->batch > 0;
+    work *oldest = w->waiting.first;
     uint32_t rows = 0;
-    if (long_first) {
-        rows = w->waiting.first->rows;
+    list_open(batch);
+    if (oldest->rows <= WORKER_SHORT_ROWS || oldest->batch > 0) {
+        rows = oldest->rows;
         list_add(batch, list_take(&w->waiting, &w->waiting.first));
     }
     rows = take_some(w, batch, rows, WORKER_SHORT_ROWS);
@@ -122,77 +118,6 @@ static bool reach(float **at, size_t *room, size_t count) {
     return true;
 }
 
-static void fail(work *one, braid_err code, const char *text) { one->err = braid_fail(&one->error, code, "%s", text); }
-
-// The works whose caches are ready, as parts; the others get their error.
-static uint32_t prepare(worker *w, work_list *batch, size_t *rows) {
-    uint32_t count = 0;
-    *rows = 0;
-    for (work *one = batch->first; one; one = one->next) {
-        sequence *s = NULL;
-        one->err = caches_prepare(&w->caches, one, &s, &one->error);
-        if (one->err) continue;
-        w->parts[count++] = (engine_part){s, one->rows, one->tokens};
-        *rows += one->rows;
-    }
-    return count;
-}
-
-// The sequence of a part is at the position of its first row.
-static braid_err embed(worker *w, const work *one, float *x, braid_error *error) {
-    if (!one->tokens) {
-        memcpy(x, one->x, (size_t)one->rows * engine_config(w->settings.engine)->dim * sizeof *x);
-        return BRAID_OK;
-    }
-    sequence *s = NULL;
-    braid_err err = caches_prepare(&w->caches, one, &s, error);
-    if (err) return err;
-    return engine_embed(w->settings.engine, &(engine_part){s, one->rows, one->tokens}, 1, x, error);
-}
-
-static void finish(worker *w, work *one, const float *x, braid_err err, const braid_error *error) {
-    size_t dim = engine_config(w->settings.engine)->dim;
-    if (err) {
-        one->err = err;
-        one->error = *error;
-        if (one->begin < one->end) caches_cut(&w->caches, one->session, one->first);
-        return;
-    }
-    if (one->x) memcpy(one->x, x, one->rows * dim * sizeof *x);
-    if (!one->logits) return;
-    memcpy(w->logits, x + (one->rows - 1) * dim, dim * sizeof *x);
-    one->err = engine_logits(w->settings.engine, w->logits, 1, one->logits, &one->error);
-}
-
-static void compute(worker *w, work_list *batch, uint32_t count, size_t rows) {
-    engine *e = w->settings.engine;
-    size_t dim = engine_config(e)->dim;
-    braid_error error = {0};
-    braid_err err = reach(&w->rows, &w->row_room, rows * dim) && reach(&w->logits, &w->logit_room, dim)
-                        ? BRAID_OK
-                        : braid_fail(&error, BRAID_MEMORY, "no memory for %zu rows", rows);
-    float *x = w->rows;
-    for (work *one = batch->first; one && !err; one = one->next) {
-        if (one->err) continue;
-        err = embed(w, one, x, &error);
-        x += one->rows * dim;
-    }
-    // the parts' tokens are embedded by now
-    if (!err && batch->first->begin < batch->first->end) err = engine_layers(e, w->parts, count, w->rows, &error);
-    x = w->rows;
-    for (work *one = batch->first; one; one = one->next) {
-        if (one->err) continue;
-        finish(w, one, x, err, &error);
-        x += one->rows * dim;
-    }
-}
-
-static uint32_t length_of(const work_list *l) {
-    uint32_t count = 0;
-    for (const work *one = l->first; one; one = one->next) count++;
-    return count;
-}
-
 static bool reach_parts(worker *w, uint32_t count) {
     if (count <= w->part_room) return true;
     engine_part *more = realloc(w->parts, count * sizeof *more);
@@ -202,18 +127,82 @@ static bool reach_parts(worker *w, uint32_t count) {
     return true;
 }
 
-static void run_batch(worker *w, work_list *batch) {
-    uint32_t count = length_of(batch);
-    uint64_t start = clock_now_ns();
-    size_t rows = 0;
-    if (batch->first->forgets) {
-        caches_forget(&w->caches, batch->first->session);
-    } else if (!reach_parts(w, count)) {
-        for (work *one = batch->first; one; one = one->next) fail(one, BRAID_MEMORY, "no memory for a batch");
-    } else {
-        uint32_t ready = prepare(w, batch, &rows);
-        if (ready > 0) compute(w, batch, ready, rows);
+// Rows of the works without an error, in order, between their own memory and the batch's.
+static void gather(worker *w, const work_list *batch) {
+    size_t dim = engine_config(w->settings.engine)->dim, rows = 0;
+    for (const work *one = batch->first; one; one = one->next) {
+        if (one->err) continue;
+        memcpy(w->rows + rows * dim, one->x, one->rows * dim * sizeof *one->x);
+        rows += one->rows;
     }
+}
+
+static size_t rows_of(const work_list *batch) {
+    size_t rows = 0;
+    for (const work *one = batch->first; one; one = one->next) rows += one->rows;
+    return rows;
+}
+
+static void fail_all(work_list *batch, const braid_error *error) {
+    for (work *one = batch->first; one; one = one->next) {
+        if (one->err) continue;
+        one->err = error->code;
+        one->error = *error;
+    }
+}
+
+// The works whose caches are ready are parts; the others get their error.
+static uint32_t prepare_parts(worker *w, work_list *batch) {
+    uint32_t count = 0;
+    for (work *one = batch->first; one; one = one->next) {
+        sequence *s = NULL;
+        one->err = caches_prepare(&w->caches, one, &s, &one->error);
+        if (!one->err) w->parts[count++] = (engine_part){s, one->rows, NULL};
+    }
+    return count;
+}
+
+static void run_layers(worker *w, work_list *batch) {
+    size_t dim = engine_config(w->settings.engine)->dim, row = 0;
+    braid_error error = {0};
+    uint32_t parts = prepare_parts(w, batch);
+    gather(w, batch);
+    if (parts == 0) return;
+    if (engine_layers(w->settings.engine, w->parts, parts, w->rows, &error)) {
+        for (work *one = batch->first; one; one = one->next)
+            if (!one->err) caches_cut(&w->caches, one->session, one->first);
+        fail_all(batch, &error);
+        return;
+    }
+    for (work *one = batch->first; one; one = one->next) {
+        if (one->err) continue;
+        memcpy(one->x, w->rows + row * dim, one->rows * dim * sizeof *one->x);
+        row += one->rows;
+    }
+}
+
+static void run_batch(worker *w, work_list *batch, uint32_t count) {
+    work *first = batch->first;
+    size_t rows = rows_of(batch), dim = engine_config(w->settings.engine)->dim;
+    if (first->kind == WORK_LAYERS && (!reach_parts(w, count) || !reach(&w->rows, &w->row_room, rows * dim))) {
+        braid_error error;
+        braid_fail(&error, BRAID_MEMORY, "no memory for a batch of %zu rows", rows);
+        fail_all(batch, &error);
+        return;
+    }
+    switch (first->kind) {
+    case WORK_LAYERS: run_layers(w, batch); break;
+    case WORK_FORGET: caches_forget(&w->caches, first->session); break;
+    case WORK_EXPORT: first->err = caches_export(&w->caches, first, &first->error); break;
+    case WORK_IMPORT: first->err = caches_import(&w->caches, first, &first->error); break;
+    }
+}
+
+static void run_and_time(worker *w, work_list *batch) {
+    uint64_t start = clock_now_ns();
+    uint32_t count = 0;
+    for (const work *one = batch->first; one; one = one->next) count++;
+    run_batch(w, batch, count);
     uint64_t end = clock_now_ns();
     for (work *one = batch->first; one; one = one->next) {
         one->waited_ns = start - one->posted_ns;
@@ -226,7 +215,7 @@ static void *worker_main(void *argument) {
     worker *w = argument;
     work_list batch;
     while (wait_for_batch(w, &batch)) {
-        run_batch(w, &batch);
+        run_and_time(w, &batch);
         pthread_mutex_lock(&w->lock);
         while (batch.first) list_add(&w->done, list_take(&batch, &batch.first));
         w->cache_bytes = engine_cache_bytes(w->settings.engine);
@@ -300,7 +289,6 @@ static void on_closed(uv_handle_t *handle) {
     pthread_cond_destroy(&w->posted);
     free(w->parts);
     free(w->rows);
-    free(w->logits);
     free(w);
 }
 

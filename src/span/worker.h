@@ -1,6 +1,6 @@
 // The compute thread of a serving peer: an engine of some layers, the caches of its sessions, and
 // batches of rows of several sessions. Any number of works may wait; each is answered once, on the
-// loop's thread. Works of one session are computed in the order of their posting.
+// loop's thread. Works of one session are done in the order of their posting.
 #ifndef BRAID_SPAN_WORKER_H
 #define BRAID_SPAN_WORKER_H
 
@@ -9,22 +9,28 @@
 #include <uv.h>
 
 enum {
-    WORKER_BATCH_ROWS = ENGINE_CHUNK_ROWS,  // rows of one call of the engine, more only for a single work
+    WORKER_BATCH_ROWS = ENGINE_CHUNK_ROWS,  // rows of one batch, more only for a single work
     WORKER_SHORT_ROWS = 8,                  // a work of at most this many rows goes before longer ones
 };
 
 typedef struct worker worker;
 
+typedef enum work_kind {
+    WORK_LAYERS,  // x through layers [begin, end), in place; the session's cache becomes longer
+    WORK_FORGET,  // frees the session's cache
+    WORK_EXPORT,  // the cache's positions [first, first + rows) in layers [begin, end), to `bytes`
+    WORK_IMPORT,  // the same from `bytes`, appended to the cache
+} work_kind;
+
 // One step of one session. The caller owns it and its arrays, and leaves them alone until `done`.
 typedef struct work {
-    struct work *next;    // of the worker
-    uint64_t session;     // the name of its cache
-    uint32_t first, rows; // positions; the cache forgets those from `first` on before
-    uint32_t begin, end;  // layers [begin, end) of this session on this peer; equal: none
-    uint32_t *tokens;     // [rows] to embed, or NULL: x is the input
-    float *x;             // [rows, dim], replaced by the output
-    float *logits;        // [vocab] of the last row; NULL: not wanted
-    bool forgets;         // only frees the session's cache
+    struct work *next;  // of the worker
+    work_kind kind;
+    uint64_t session;      // the name of its cache
+    uint32_t first, rows;  // positions; for WORK_LAYERS the cache forgets those from `first` on before
+    uint32_t begin, end;   // layers of this session on this peer
+    float *x;              // [rows, dim]
+    void *bytes;           // [rows * (end - begin) * sequence_layer_bytes]
     // The answer. BRAID_STATE: the cache lacks positions before `first`. BRAID_LIMIT: no room for
     // this cache, or the context is full. After an error the cache is as before or shorter.
     braid_err err;
