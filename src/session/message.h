@@ -91,8 +91,7 @@ typedef struct session_message_opened {
 typedef enum session_refusal {
     SESSION_FULL,      // no room in the cache, or no free slot
     SESSION_DRAINING,
-    SESSION_NOT_HERE,  // other layers, another model or kernel class
-    SESSION_STALE,     // an older epoch than was seen
+    SESSION_NOT_HERE,  // other layers, another model or kernel class; given up after it was open
     SESSION_REFUSALS
 } session_refusal;
 

@@ -12,7 +12,8 @@
 // same object code.
 //
 // Rules that always hold:
-//  1. An effect's pointers are valid until the next session_step. Effects are done in order.
+//  1. An effect's pointers are valid until the next session_next_effect or session_step. Effects are
+//     done in order, all of them before the next session_step.
 //  2. A blob in an event belongs to the peer, which gives it back by RELEASE or hands it over by
 //     OUTPUT. A blob in RUN or IMPORT is borrowed until the job is done.
 //  3. Every RUN and IMPORT is answered by EVENT_DONE. At most one job of a slot is outstanding. The
