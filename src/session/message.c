@@ -101,6 +101,7 @@ static void code_refuse(codec *c, session_message_refuse *refuse) {
 static void code_ready(codec *c, session_message_ready *ready) {
     code_session(c, &ready->session);
     codec_u32(c, &ready->epoch);
+    codec_bool(c, &ready->to_origin);
 }
 
 static void code_want(codec *c, session_message_want *want) {
@@ -112,6 +113,7 @@ static void code_want(codec *c, session_message_want *want) {
     code_tokens(c, &want->from);
     codec_u32(c, &want->limit);
     codec_require(c, want->limit >= want->from);
+    codec_bool(c, &want->to_origin);
 }
 
 static void code_rows(codec *c, session_message_rows *rows) {
@@ -120,6 +122,7 @@ static void code_rows(codec *c, session_message_rows *rows) {
     codec_u32(c, &rows->cut);
     code_range(c, &rows->position, &rows->count);
     code_tokens(c, &rows->home);
+    codec_bool(c, &rows->to_origin);
 }
 
 static void code_lost(codec *c, session_message_lost *lost) {

@@ -106,6 +106,7 @@ typedef struct session_message_refuse {
 typedef struct session_message_ready {
     session_id session;
     uint32_t epoch;
+    bool to_origin;  // from the last span
 } session_message_ready;
 
 // Receiver -> its upstream: rows [from, limit) may be sent. `ask` numbers the requests of one
@@ -117,6 +118,7 @@ typedef struct session_message_want {
     uint64_t incarnation;
     uint32_t cut;         // newest truncation that the receiver has seen
     uint32_t from, limit;
+    bool to_origin;       // from the first span
 } session_message_want;
 
 // Sender -> its downstream. Payload: rows [position, position + count); none if count is 0. Rows of
@@ -126,6 +128,7 @@ typedef struct session_message_rows {
     uint32_t epoch, cut;
     uint32_t position, count;
     uint32_t home;        // the origin needs no output before this position
+    bool to_origin;       // from the last span
 } session_message_rows;
 
 // Span -> origin: no link to the neighbour.
