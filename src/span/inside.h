@@ -114,7 +114,7 @@ struct span_peer {
 
     struct {
         bool draining, stopping, linked;
-        uint64_t since_ns;
+        uint64_t since_ns, lacks_ns;  // of the drain; without a layer, 0: not
         uint64_t retry_ms, begun_ns, linked_ns;
         char lost[NET_MAX_REASON];
     } state;

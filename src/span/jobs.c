@@ -7,58 +7,58 @@
 static void out_of_memory(span_peer *p) { span_fail(p, &(braid_error){BRAID_MEMORY, "no memory for rows of a text"}); }
 
 static span_job *job_new(span_peer *p, const session_effect *e, work_kind kind) {
-    span_job *job = calloc(1, sizeof *job);
-    if (!job) {
+    span_job *task = calloc(1, sizeof *task);
+    if (!task) {
         out_of_memory(p);
         return NULL;
     }
-    *job = (span_job){.peer = p, .slot = e->slot, .ticket = e->ticket};
-    job->work = (work){.kind = kind,
+    *task = (span_job){.peer = p, .slot = e->slot, .ticket = e->ticket};
+    task->work = (work){.kind = kind,
                        .session = e->slot,
                        .first = e->position,
                        .rows = e->count,
                        .begin = e->layer_begin,
                        .end = e->layer_end};
-    return job;
+    return task;
 }
 
-static void job_free(span_job *job) {
-    free(job->work.x);
-    free(job);
+static void job_free(span_job *task) {
+    free(task->work.x);
+    free(task);
 }
 
 void span_run(span_peer *p, const session_effect *e) {
     size_t dim = p->model.dim, bytes = e->count * dim * sizeof(float);
     uint64_t held = 0;
     const char *rows = blobs_data(p->blobs, e->blob, &held);
-    span_job *job = job_new(p, e, WORK_LAYERS);
-    if (!job) return;
+    span_job *task = job_new(p, e, WORK_LAYERS);
+    if (!task) return;
     BRAID_ASSERT(rows && (e->first_row + (uint64_t)e->count) * dim * sizeof(float) <= held);
-    job->work.x = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!job->work.x) {
-        job_free(job);
+    task->work.x = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!task->work.x) {
+        job_free(task);
         out_of_memory(p);
         return;
     }
-    memcpy(job->work.x, rows + e->first_row * dim * sizeof(float), bytes);
-    worker_post(p->layers.worker, &job->work);
+    memcpy(task->work.x, rows + e->first_row * dim * sizeof(float), bytes);
+    worker_post(p->layers.worker, &task->work);
 }
 
 void span_import(span_peer *p, const session_effect *e) {
-    span_job *job = job_new(p, e, WORK_IMPORT);
-    if (!job) return;
+    span_job *task = job_new(p, e, WORK_IMPORT);
+    if (!task) return;
     session_slot_view slot;
     session_look_slot(p->core, e->slot, &slot);
-    job->work.begin = slot.layer_begin;
-    job->work.end = slot.layer_end;
-    job->work.bytes = blobs_data(p->blobs, e->blob, NULL);
-    worker_post(p->layers.worker, &job->work);
+    task->work.begin = slot.layer_begin;
+    task->work.end = slot.layer_end;
+    task->work.bytes = blobs_data(p->blobs, e->blob, NULL);
+    worker_post(p->layers.worker, &task->work);
 }
 
 void span_slot_free(span_peer *p, uint32_t slot) {
     kept_free(&p->kept[slot]);
-    span_job *job = job_new(p, &(session_effect){.slot = slot}, WORK_FORGET);
-    if (job) worker_post(p->layers.worker, &job->work);
+    span_job *task = job_new(p, &(session_effect){.slot = slot}, WORK_FORGET);
+    if (task) worker_post(p->layers.worker, &task->work);
 }
 
 // --- payloads
@@ -70,12 +70,12 @@ static span_own *own_of(span_peer *p, uint64_t number) {
 }
 
 static bool fill_cache(span_peer *p, const session_effect *e, span_parcel *parcel) {
-    span_job *job = job_new(p, e, WORK_EXPORT);
-    if (!job) return false;
+    span_job *task = job_new(p, e, WORK_EXPORT);
+    if (!task) return false;
     parcel->ready = false;
-    job->parcel = parcel;
-    job->work.bytes = blobs_data(p->blobs, parcel->payload, NULL);
-    worker_post(p->layers.worker, &job->work);
+    task->parcel = parcel;
+    task->work.bytes = blobs_data(p->blobs, parcel->payload, NULL);
+    worker_post(p->layers.worker, &task->work);
     return true;
 }
 
@@ -122,39 +122,38 @@ void span_output(span_peer *p, const session_effect *e) {
 
 // --- answers
 
-static void layers_done(span_peer *p, const span_job *job) {
-    const work *w = &job->work;
+static void layers_done(span_peer *p, const span_job *task) {
+    const work *w = &task->work;
     bool failed = w->err != BRAID_OK;
     if (failed) span_note(p, "a text's rows were not computed: %s", w->error.text);
     bool keeps = !failed && w->kind == WORK_LAYERS;
-    if (keeps && !kept_put(&p->kept[job->slot], p->model.dim, w->first, w->rows, w->x)) {
+    if (keeps && !kept_put(&p->kept[task->slot], p->model.dim, w->first, w->rows, w->x)) {
         out_of_memory(p);
         return;
     }
     span_feed(p, &(session_event){.kind = SESSION_EVENT_DONE,
-                                  .slot = job->slot,
-                                  .ticket = job->ticket,
+                                  .slot = task->slot,
+                                  .ticket = task->ticket,
                                   .failed = failed,
                                   .cost_ns = w->cost_ns});
 }
 
 // Without the bytes the receiver would wait for the next message; it asks again, or computes them.
-static void export_done(span_peer *p, const span_job *job) {
-    if (job->work.err) span_note(p, "a text was not handed over: %s", job->work.error.text);
-    span_parcel_ready(p, job->parcel);
+static void export_done(span_peer *p, const span_job *task) {
+    if (task->work.err) span_note(p, "a text was not handed over: %s", task->work.error.text);
+    span_parcel_ready(p, task->parcel);
 }
 
 void span_work_done(void *context, work *w) {
     span_peer *p = context;
-    span_job *job = (span_job *)w;
+    span_job *task = (span_job *)w;
     switch (w->kind) {
     case WORK_LAYERS:
-    case WORK_IMPORT: layers_done(p, job); break;
-    case WORK_EXPORT: export_done(p, job); break;
-    case WORK_FORGET:
-    case WORK_HEAD: break;
+    case WORK_IMPORT: layers_done(p, task); break;
+    case WORK_EXPORT: export_done(p, task); break;
+    case WORK_FORGET: break;
     }
-    job_free(job);
+    job_free(task);
 }
 
 void span_work_drop(void *context, work *w) {

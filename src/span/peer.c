@@ -96,7 +96,7 @@ static void on_tick(uv_timer_t *timer) {
     span_peer *p = timer->data;
     if (p->state.draining && clock_now_ns() - p->state.since_ns > SPAN_DRAIN_MS * MILLISECOND) span_leave(p);
     span_join_tick(p);
-    if (p->phase == SPAN_RUNNING && p->callbacks.wake) p->callbacks.wake(p->callbacks.context);
+    if (p->phase == SPAN_RUNNING && p->callbacks.tick) p->callbacks.tick(p->callbacks.context);
 }
 
 static void on_woken(uv_async_t *handle) {

@@ -36,7 +36,7 @@ typedef struct span_callbacks {
     void (*output)(void *context, uint64_t number, uint32_t position, uint32_t count, const float *x);
     void (*tell)(void *context, const session_tell *tell);
     void (*wake)(void *context);  // after span_peer_wake, for calls from other threads
-    void (*ready)(void *context);  // the loop begins
+    void (*tick)(void *context);  // regularly
 } span_callbacks;
 
 typedef struct span_config {
@@ -87,6 +87,8 @@ typedef struct span_room {
     uint64_t longest_repair_ns;
 } span_room;
 void span_peer_room(span_peer *p, span_room *out);
+// "layers 3 to 5 are on no peer"; "": all are there.
+void span_peer_blocker(const span_room *room, char text[SPAN_MAX_NOTE]);
 // The state of the swarm as JSON (docs/serving-swarm.md). The caller frees it; NULL: no memory.
 char *span_peer_status(span_peer *p);
 // The word with which a machine joins.
