@@ -41,7 +41,7 @@ void span_run(span_peer *p, const session_effect *e) {
         return;
     }
     memcpy(task->work.x, rows + e->first_row * dim * sizeof(float), bytes);
-    worker_post(p->layers.worker, &task->work);
+    span_worker_post(p->layers.worker, &task->work);
 }
 
 void span_import(span_peer *p, const session_effect *e) {
@@ -52,13 +52,13 @@ void span_import(span_peer *p, const session_effect *e) {
     task->work.begin = slot.layer_begin;
     task->work.end = slot.layer_end;
     task->work.bytes = blobs_data(p->blobs, e->blob, NULL);
-    worker_post(p->layers.worker, &task->work);
+    span_worker_post(p->layers.worker, &task->work);
 }
 
 void span_slot_free(span_peer *p, uint32_t slot) {
     kept_free(&p->kept[slot]);
     span_job *task = job_new(p, &(session_effect){.slot = slot}, WORK_FORGET);
-    if (task) worker_post(p->layers.worker, &task->work);
+    if (task) span_worker_post(p->layers.worker, &task->work);
 }
 
 // --- payloads
@@ -75,7 +75,7 @@ static bool fill_cache(span_peer *p, const session_effect *e, span_parcel *parce
     parcel->ready = false;
     task->parcel = parcel;
     task->work.bytes = blobs_data(p->blobs, parcel->payload, NULL);
-    worker_post(p->layers.worker, &task->work);
+    span_worker_post(p->layers.worker, &task->work);
     return true;
 }
 

@@ -154,7 +154,7 @@ static void loaded(uv_work_t *request, int status) {
     l->loaded = true;
     const worker_settings settings = {.engine = l->engine, .done = span_work_done, .context = p};
     braid_err err = l->err;
-    if (!err) err = worker_new(&p->loop, &settings, &l->worker, &l->error);
+    if (!err) err = span_worker_new(&p->loop, &settings, &l->worker, &l->error);
     if (err) span_fail(p, &l->error);
     else announce(p);
 }

@@ -43,7 +43,7 @@ static void stop_now(span_peer *p) {
     p->phase = SPAN_STOPPED;
     net_free(p->net);
     p->net = NULL;
-    worker_close(p->layers.worker, span_work_drop);
+    span_worker_close(p->layers.worker, span_work_drop);
     p->layers.worker = NULL;
     uv_handle_t *handles[] = {(uv_handle_t *)&p->deadline, (uv_handle_t *)&p->tick,    (uv_handle_t *)&p->retry,
                               (uv_handle_t *)&p->woken,    (uv_handle_t *)&p->signals, (uv_handle_t *)&p->input};

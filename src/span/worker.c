@@ -211,7 +211,7 @@ static void run_and_time(worker *w, work_list *batch) {
     }
 }
 
-static void *worker_main(void *argument) {
+static void *span_worker_main(void *argument) {
     worker *w = argument;
     work_list batch;
     while (wait_for_batch(w, &batch)) {
@@ -240,7 +240,7 @@ static void on_answered(uv_async_t *handle) {
     }
 }
 
-braid_err worker_new(uv_loop_t *loop, const worker_settings *settings, worker **out, braid_error *error) {
+braid_err span_worker_new(uv_loop_t *loop, const worker_settings *settings, worker **out, braid_error *error) {
     *out = NULL;
     worker *w = calloc(1, sizeof *w);
     if (!w) return braid_fail(error, BRAID_MEMORY, "no memory for the compute thread");
@@ -253,7 +253,7 @@ braid_err worker_new(uv_loop_t *loop, const worker_settings *settings, worker **
     pthread_cond_init(&w->posted, NULL);
     bool handle = uv_async_init(loop, &w->answered, on_answered) == 0;
     w->answered.data = w;
-    if (handle && tensor_thread_start(&w->thread, worker_main, w)) {
+    if (handle && tensor_thread_start(&w->thread, span_worker_main, w)) {
         *out = w;
         return BRAID_OK;
     }
@@ -263,7 +263,7 @@ braid_err worker_new(uv_loop_t *loop, const worker_settings *settings, worker **
                       "cannot start a compute thread; raise the limits on memory and processes (ulimit -v, ulimit -u)");
 }
 
-void worker_post(worker *w, work *one) {
+void span_worker_post(worker *w, work *one) {
     one->err = BRAID_OK;
     one->batch = 0;
     one->posted_ns = clock_now_ns();
@@ -274,14 +274,14 @@ void worker_post(worker *w, work *one) {
     pthread_mutex_unlock(&w->lock);
 }
 
-uint64_t worker_cache_bytes(worker *w) {
+uint64_t span_worker_cache_bytes(worker *w) {
     pthread_mutex_lock(&w->lock);
     uint64_t bytes = w->cache_bytes;
     pthread_mutex_unlock(&w->lock);
     return bytes;
 }
 
-uint32_t worker_waiting(const worker *w) { return w->open; }
+uint32_t span_worker_waiting(const worker *w) { return w->open; }
 
 static void on_closed(uv_handle_t *handle) {
     worker *w = handle->data;
@@ -292,7 +292,7 @@ static void on_closed(uv_handle_t *handle) {
     free(w);
 }
 
-void worker_close(worker *w, void (*drop)(void *context, work *w)) {
+void span_worker_close(worker *w, void (*drop)(void *context, work *w)) {
     if (!w) return;
     pthread_mutex_lock(&w->lock);
     w->ending = true;

@@ -47,13 +47,13 @@ typedef struct worker_settings {
     void *context;
 } worker_settings;
 
-braid_err worker_new(uv_loop_t *loop, const worker_settings *settings, worker **out, braid_error *error);
-void worker_post(worker *w, work *one);
+braid_err span_worker_new(uv_loop_t *loop, const worker_settings *settings, worker **out, braid_error *error);
+void span_worker_post(worker *w, work *one);
 // Bytes of all caches after the last batch.
-uint64_t worker_cache_bytes(worker *w);
-uint32_t worker_waiting(const worker *w);  // works that are not answered yet
+uint64_t span_worker_cache_bytes(worker *w);
+uint32_t span_worker_waiting(const worker *w);  // works that are not answered yet
 // Ends the thread after the batch under way. `drop` is called for each work without an answer. The
 // loop must run once more for the handle to close.
-void worker_close(worker *w, void (*drop)(void *context, work *w));
+void span_worker_close(worker *w, void (*drop)(void *context, work *w));
 
 #endif

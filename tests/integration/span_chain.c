@@ -207,6 +207,7 @@ static void a_chain_has_the_bits_of_one_engine(void **state) {
     assert_non_null(status);
     assert_non_null(strstr(status, "\"ready\":true"));
     free(status);
+    executor_close(s.executor, 2);
     swarm_close(&s);
 }
 
