@@ -32,7 +32,18 @@ size_t engine_token_bytes(const engine *e) { return content_bytes(e) / CACHE_PAG
 
 size_t engine_cache_bytes(const engine *e) { return e->pages_used * engine_page_bytes(e); }
 
+size_t engine_cache_limit(const engine *e) { return e->page_limit * engine_page_bytes(e); }
+
 size_t engine_free_pages(const engine *e) { return e->page_limit ? e->page_limit - e->pages_used : SIZE_MAX; }
+
+braid_err engine_limit_cache(engine *e, size_t bytes, braid_error *error) {
+    size_t pages = bytes / engine_page_bytes(e);
+    if (bytes > 0 && (pages == 0 || pages < e->pages_used))
+        return braid_fail(error, BRAID_LIMIT, "%zu bytes are too few for keys and values: %zu pages of %zu are needed",
+                          bytes, e->pages_used > 0 ? e->pages_used : 1, engine_page_bytes(e));
+    e->page_limit = pages;
+    return BRAID_OK;
+}
 
 // --- pages
 

@@ -52,11 +52,7 @@ braid_err engine_new(const engine_source *source, const engine_settings *setting
     if (!err) {
         e->width = model_head_dim(c);
         err = engine_load(e, source, error);
-        e->page_limit = settings->cache_bytes / engine_page_bytes(e);
     }
-    if (!err && settings->cache_bytes && e->page_limit == 0)
-        err = braid_fail(error, BRAID_LIMIT, "%zu bytes are too few for keys and values: %u tokens need %zu",
-                         settings->cache_bytes, (unsigned)CACHE_PAGE, engine_page_bytes(e));
     if (!err) err = rotation_new(e, error);
     if (err)
         engine_free(e);

@@ -49,7 +49,6 @@ typedef struct engine_settings {
                                       // 8 bits, as the weights' format asks for
     bool half_cache;                  // keys and values as fp16: half the memory, other bits
     bool narrow;                      // F32, F16 and BF16 matrices become Q8_0 in memory of the engine
-    size_t cache_bytes;               // keys and values at most, in whole pages; 0: no limit
 } engine_settings;
 
 // Refuses a model that lacks a tensor, or has one of another shape (BRAID_FORMAT), with its name.
@@ -83,6 +82,10 @@ void sequence_truncate(sequence *s, uint32_t length);
 typedef struct cache_page cache_page;
 
 size_t engine_page_bytes(const engine *e);
+// All pages together at most, from now on; 0: no limit. BRAID_LIMIT: less than one page, or than is
+// in use.
+braid_err engine_limit_cache(engine *e, size_t bytes, braid_error *error);
+size_t engine_cache_limit(const engine *e);  // in whole pages; 0: none
 // That may still be used; SIZE_MAX: no limit.
 size_t engine_free_pages(const engine *e);
 // New pages that the next `tokens` tokens of a sequence need.
