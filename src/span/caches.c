@@ -17,7 +17,7 @@ static cached **place_of(const caches *c, uint64_t session) {
     return at;
 }
 
-void caches_open(caches *c, engine *e, uint64_t limit) { *c = (caches){.engine = e, .limit = limit}; }
+void caches_open(caches *c, engine *e) { *c = (caches){.engine = e}; }
 
 static void drop(cached **at) {
     cached *gone = *at;
@@ -62,11 +62,12 @@ static braid_err begin_cache(caches *c, const work *one, cached **at, braid_erro
 }
 
 static braid_err check_room(const caches *c, const sequence *s, uint32_t rows, braid_error *error) {
-    uint64_t more = sequence_growth(s, rows), held = engine_cache_bytes(c->engine);
-    if (!c->limit || held + more <= c->limit) return BRAID_OK;
+    size_t wanted = sequence_pages_needed(s, rows), left = engine_free_pages(c->engine);
+    if (wanted <= left) return BRAID_OK;
     return braid_fail(error, BRAID_LIMIT,
-                      "the caches of all texts hold %llu bytes of %llu, and %u more tokens of this one need %llu",
-                      (unsigned long long)held, (unsigned long long)c->limit, rows, (unsigned long long)more);
+                      "keys and values hold %zu bytes of %zu, and %u more tokens of a text do not fit; give this peer "
+                      "more memory (--max-memory)",
+                      engine_cache_bytes(c->engine), engine_cache_limit(c->engine), rows);
 }
 
 static braid_err check_positions(const caches *c, const work *one, braid_error *error) {

@@ -1,4 +1,4 @@
-// The caches of a peer's sessions by name, under a limit of memory. For the compute thread.
+// The caches of a peer's sessions by name, under the engine's limit of memory. For the compute thread.
 #ifndef BRAID_SPAN_CACHES_H
 #define BRAID_SPAN_CACHES_H
 
@@ -10,11 +10,10 @@ typedef struct cached cached;
 
 typedef struct caches {
     engine *engine;
-    uint64_t limit;  // bytes, 0: no limit
     cached *bucket[CACHES_BUCKETS];
 } caches;
 
-void caches_open(caches *c, engine *e, uint64_t limit);
+void caches_open(caches *c, engine *e);
 void caches_close(caches *c);
 sequence *caches_find(const caches *c, uint64_t session);  // NULL: none
 // The cache for a work, cut to its first position, with room for its rows. A session that begins,

@@ -145,7 +145,13 @@ static void announce(span_peer *p) {
     if (p->callbacks.holds) p->callbacks.holds(p->callbacks.context, l->begin, l->end);
 }
 
-// The room of the protocol is exact; a cache's memory doubles, and is not touched beyond its text.
+// The protocol admits sessions by tokens, and each may have one page that is not full.
+static braid_err limit_cache(span_peer *p, braid_error *error) {
+    engine *e = p->layers.engine;
+    uint64_t room = span_cache_room(p->config.file, &p->model, p->config.memory, p->layers.begin, p->layers.end);
+    return engine_limit_cache(e, room * engine_token_bytes(e) + (SPAN_SLOTS + 1) * engine_page_bytes(e), error);
+}
+
 static void loaded(uv_work_t *request, int status) {
     span_peer *p = request->data;
     span_layers *l = &p->layers;
@@ -154,6 +160,7 @@ static void loaded(uv_work_t *request, int status) {
     l->loaded = true;
     const worker_settings settings = {.engine = l->engine, .done = span_work_done, .context = p};
     braid_err err = l->err;
+    if (!err) err = limit_cache(p, &l->error);
     if (!err) err = span_worker_new(&p->loop, &settings, &l->worker, &l->error);
     if (err) span_fail(p, &l->error);
     else announce(p);

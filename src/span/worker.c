@@ -248,7 +248,7 @@ braid_err span_worker_new(uv_loop_t *loop, const worker_settings *settings, work
     list_open(&w->waiting);
     list_open(&w->done);
     list_open(&w->answering);
-    caches_open(&w->caches, settings->engine, settings->cache_limit);
+    caches_open(&w->caches, settings->engine);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->posted, NULL);
     bool handle = uv_async_init(loop, &w->answered, on_answered) == 0;

@@ -41,8 +41,7 @@ typedef struct work {
 } work;
 
 typedef struct worker_settings {
-    engine *engine;        // borrowed; only the worker uses it from now on
-    uint64_t cache_limit;  // bytes of keys and values of all sessions, 0: no limit
+    engine *engine;  // borrowed; only the worker uses it from now on
     void (*done)(void *context, work *w);
     void *context;
 } worker_settings;
