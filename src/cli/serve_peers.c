@@ -320,7 +320,8 @@ braid_err serve_peers_start(const serve_peers_config *config, serve_peers **out,
     p->config = *config;
     p->ticket = strdup(config->ticket);
     p->model = strdup(config->model);
-    if (!p->ticket || !p->model || uv_exepath(p->program, &size) != 0 || uv_loop_init(&p->loop) != 0) {
+    if (config->program) snprintf(p->program, sizeof p->program, "%s", config->program);
+    if (!p->ticket || !p->model || (!config->program && uv_exepath(p->program, &size) != 0) || uv_loop_init(&p->loop) != 0) {
         peers_free(p);
         return braid_fail(error, BRAID_STATE, "cannot start the peers: is /proc mounted, and may this process open more files (ulimit -n)?");
     }

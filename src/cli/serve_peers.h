@@ -12,6 +12,7 @@ enum { SERVE_MAX_PEERS = 64 };
 typedef struct serve_peers serve_peers;
 
 typedef struct serve_peers_config {
+    const char *program;             // NULL: this one
     const char *ticket, *model;      // copied
     uint32_t peers, copies, layers;  // each layer is on `copies` peers; peers >= copies
     uint64_t threads, max_memory;    // of one peer; 0: its default

@@ -1,0 +1,209 @@
+// A service over child processes: the texts of one engine, whichever peers are killed meanwhile.
+#include "cli/serve_swarm.h"
+#include "infer/generation.h"
+#include "serve/scheduler.h"
+#include "tiny_model.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+enum { MOST_PEERS = 6, TEXTS = 3, PROMPT = 7, DRAWN = 40 };
+
+typedef struct text {
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    uint32_t token[DRAWN], count;
+    bool ended;
+    service_end end;
+    char error[512];
+} text;
+
+typedef struct stage {
+    model_file *file;
+    tensor_pool *pool;
+    engine *whole, *ends;
+    serve_swarm swarm;
+    service_model model;
+    service *service;
+    atomic_int process[MOST_PEERS + 1];  // of peer i
+} stage;
+
+static void on_note(void *context, const char *note) {
+    stage *s = context;
+    unsigned peer, first, last;
+    int process;
+    if (sscanf(note, "peer %u serves layers %u to %u, process %d", &peer, &first, &last, &process) == 4)
+        atomic_store(&s->process[peer], process);
+}
+
+static void on_started(void *context, size_t prompt, size_t cached) { (void)context, (void)prompt, (void)cached; }
+
+static void on_step(void *context, const generation_step *step) {
+    text *t = context;
+    pthread_mutex_lock(&t->lock);
+    if (t->count < DRAWN) t->token[t->count++] = step->token;
+    pthread_cond_signal(&t->came);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void on_ended(void *context, service_end end, const braid_error *error) {
+    text *t = context;
+    pthread_mutex_lock(&t->lock);
+    t->ended = true;
+    t->end = end;
+    if (error) snprintf(t->error, sizeof t->error, "%s", error->text);
+    pthread_cond_signal(&t->came);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static generation_settings drawing(uint32_t which) {
+    generation_settings g = {.sampler = sampler_defaults(), .max_tokens = DRAWN};
+    g.sampler.seed = 100 + which;
+    return g;
+}
+
+static void prompt_of(uint32_t which, uint32_t tokens[PROMPT]) {
+    for (uint32_t i = 0; i < PROMPT; i++) tokens[i] = (which * 31 + i * 17) % 250;
+}
+
+static void expect(stage *s, uint32_t which, uint32_t token[DRAWN]) {
+    generation *g;
+    generation_step step;
+    uint32_t tokens[PROMPT];
+    generation_settings settings = drawing(which);
+    prompt_of(which, tokens);
+    assert_int_equal(generation_new(s->whole, NULL, &settings, &g, NULL), BRAID_OK);
+    assert_int_equal(generation_prompt(g, tokens, PROMPT, NULL), BRAID_OK);
+    for (uint32_t i = 0; i < DRAWN; i++) {
+        assert_int_equal(generation_next(g, &step, NULL), BRAID_OK);
+        token[i] = step.token;
+    }
+    generation_free(g);
+}
+
+static void stage_open(stage *s, uint32_t peers, uint32_t copies) {
+    model_config c = tiny_llama();
+    static tiny_file weights;
+    c.vocab = 256;
+    tiny_fill(&weights, &c, 7);
+    tiny_write("model", &c, &weights);
+    tiny_free(&weights);
+    braid_error error = {0};
+    if (model_file_open("model", &s->file, &error)) fail_msg("%s", error.text);
+    assert_int_equal(tensor_pool_new(1, &s->pool, NULL), BRAID_OK);
+    engine_source source = engine_source_file(s->file);
+    assert_int_equal(engine_new(&source, &(engine_settings){.pool = s->pool}, &s->whole, NULL), BRAID_OK);
+    const engine_settings ends = {.pool = s->pool, .layer_begin = c.layers, .layer_end = c.layers};
+    assert_int_equal(engine_new(&source, &ends, &s->ends, NULL), BRAID_OK);
+    const serve_swarm_settings settings = {.path = "model",
+                                           .file = s->file,
+                                           .program = BRAID_PROGRAM,
+                                           .peers = peers,
+                                           .copies = copies,
+                                           .threads = 1,
+                                           .dead_ns = 3000000000u,
+                                           .note = on_note,
+                                           .note_context = s};
+    if (serve_swarm_open(&s->swarm, &settings, &error)) fail_msg("%s", error.text);
+    s->model = (service_model){.name = "tiny", .config = model_file_config(s->file), .context = c.context};
+    const scheduler_settings scheduling = {.executor = s->swarm.executor, .ends = s->ends, .model = &s->model};
+    if (scheduler_new(&scheduling, &s->service, &error)) fail_msg("%s", error.text);
+    for (uint32_t i = 1; i <= peers; i++)
+        while (!atomic_load(&s->process[i])) usleep(20000);
+}
+
+static void stage_close(stage *s) {
+    service_free(s->service);
+    serve_swarm_close(&s->swarm);
+    engine_free(s->ends);
+    engine_free(s->whole);
+    tensor_pool_free(s->pool);
+    model_file_close(s->file);
+}
+
+static void submit(stage *s, uint32_t which, text *t) {
+    uint32_t tokens[PROMPT];
+    service_job *job;
+    braid_error error = {0};
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->came, NULL);
+    prompt_of(which, tokens);
+    const service_text what = {.tokens = tokens, .count = PROMPT, .settings = drawing(which)};
+    const service_listener listener = {.context = t, .started = on_started, .step = on_step, .ended = on_ended};
+    if (service_submit(s->service, &what, &listener, &job, &error)) fail_msg("%s", error.text);
+    service_release(s->service, job);
+}
+
+static void wait_tokens(text *t, uint32_t count) {
+    pthread_mutex_lock(&t->lock);
+    while (t->count < count && !t->ended) pthread_cond_wait(&t->came, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void wait_end(text *t) {
+    pthread_mutex_lock(&t->lock);
+    while (!t->ended) pthread_cond_wait(&t->came, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    if (t->end != SERVICE_MAX_TOKENS) fail_msg("a text ended with %d: %s", (int)t->end, t->error);
+}
+
+static void kill_peer(stage *s, uint32_t number) {
+    assert_int_equal(kill(atomic_load(&s->process[number]), SIGKILL), 0);
+}
+
+// Kills peers when the first text has so many tokens.
+typedef struct blow {
+    uint32_t after, peer;
+} blow;
+
+static void check_texts(stage *s, const blow *blows, uint32_t count) {
+    text *t = calloc(TEXTS, sizeof *t);
+    assert_non_null(t);
+    for (uint32_t i = 0; i < TEXTS; i++) submit(s, i, &t[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        wait_tokens(&t[0], blows[i].after);
+        kill_peer(s, blows[i].peer);
+    }
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        uint32_t token[DRAWN];
+        wait_end(&t[i]);
+        expect(s, i, token);
+        assert_int_equal(t[i].count, DRAWN);
+        assert_memory_equal(t[i].token, token, sizeof token);
+    }
+    free(t);
+}
+
+static void killed_peers_change_no_text(void **state) {
+    (void)state;
+    static stage s;
+    stage_open(&s, 3, 1);
+    check_texts(&s, NULL, 0);
+    // the middle, the first, the last, two at once; each starts again
+    static const blow blows[] = {{5, 2}, {12, 1}, {19, 3}, {26, 1}, {26, 3}};
+    check_texts(&s, blows, 3);
+    check_texts(&s, blows + 3, 2);
+    stage_close(&s);
+}
+
+static void another_peer_takes_over(void **state) {
+    (void)state;
+    static stage s;
+    stage_open(&s, 6, 2);
+    static const blow blows[] = {{5, 2}, {12, 1}, {19, 6}};
+    check_texts(&s, blows, 3);
+    char *swarm = service_swarm(s.service);
+    assert_non_null(swarm);
+    assert_non_null(strstr(swarm, "\"peers\":["));
+    free(swarm);
+    stage_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(killed_peers_change_no_text, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(another_peer_takes_over, tiny_setup, tiny_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
