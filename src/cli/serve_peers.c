@@ -12,6 +12,8 @@
 
 extern char **environ;
 
+enum { HEALTHY_MS = 2000 };  // a peer that served for so long begins with the shortest pause again
+
 enum { MAX_LINE = 1024, MAX_ARGUMENTS = 24, MAX_NUMBER = 24, MAX_PATH = 4096, STOP_MS = 3000 };
 
 typedef struct line_reader {
@@ -124,6 +126,7 @@ static void on_pause(uv_timer_t *timer) { child_start(timer->data); }
 static void restart(serving_child *c) {
     uint64_t now = uv_now(&c->of->loop), pause;
     char text[MAX_LINE + 160];
+    if (c->serving && now - c->began_ms >= HEALTHY_MS) c->deaths = (restart_record){.losses = 0};
     restart_note_death(&c->deaths, now, now - c->began_ms, c->serving);
     pause = restart_note_loss(&c->deaths);
     if (restart_is_hopeless(&c->deaths)) {

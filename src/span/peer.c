@@ -178,6 +178,7 @@ braid_err span_begin(span_peer *p, braid_error *error) {
     if (err) return err;
     p->phase = SPAN_RUNNING;
     span_feed(p, &(session_event){.kind = SESSION_EVENT_TICK});
+    if (p->callbacks.tick) p->callbacks.tick(p->callbacks.context);
     return BRAID_OK;
 }
 

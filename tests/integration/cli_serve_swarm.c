@@ -1,6 +1,10 @@
 // A service over child processes: the texts of one engine, whichever peers are killed meanwhile.
+//
+// BRAID_KILLS_MODEL=FILE runs the random kills with a real model, BRAID_KILLS_SESSIONS=200 texts.
+#include "base/rng.h"
 #include "cli/serve_swarm.h"
 #include "infer/generation.h"
+#include "node/clock.h"
 #include "serve/scheduler.h"
 #include "tiny_model.h"
 
@@ -14,6 +18,7 @@ typedef struct text {
     pthread_mutex_t lock;
     pthread_cond_t came;
     uint32_t token[DRAWN], count;
+    uint64_t at_ns[DRAWN];
     bool ended;
     service_end end;
     char error[512];
@@ -42,7 +47,10 @@ static void on_started(void *context, size_t prompt, size_t cached) { (void)cont
 static void on_step(void *context, const generation_step *step) {
     text *t = context;
     pthread_mutex_lock(&t->lock);
-    if (t->count < DRAWN) t->token[t->count++] = step->token;
+    if (t->count < DRAWN) {
+        t->at_ns[t->count] = clock_now_ns();
+        t->token[t->count++] = step->token;
+    }
     pthread_cond_signal(&t->came);
     pthread_mutex_unlock(&t->lock);
 }
@@ -58,7 +66,7 @@ static void on_ended(void *context, service_end end, const braid_error *error) {
 }
 
 static generation_settings drawing(uint32_t which) {
-    generation_settings g = {.sampler = sampler_defaults(), .max_tokens = DRAWN};
+    generation_settings g = {.sampler = sampler_defaults(), .max_tokens = DRAWN, .ignore_stop_ids = true};
     g.sampler.seed = 100 + which;
     return g;
 }
@@ -82,21 +90,25 @@ static void expect(stage *s, uint32_t which, uint32_t token[DRAWN]) {
     generation_free(g);
 }
 
-static void stage_open(stage *s, uint32_t peers, uint32_t copies) {
+static void write_model(void) {
     model_config c = tiny_llama();
     static tiny_file weights;
     c.vocab = 256;
     tiny_fill(&weights, &c, 7);
     tiny_write("model", &c, &weights);
     tiny_free(&weights);
+}
+
+static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copies) {
     braid_error error = {0};
-    if (model_file_open("model", &s->file, &error)) fail_msg("%s", error.text);
+    if (model_file_open(path, &s->file, &error)) fail_msg("%s", error.text);
+    const model_config *c = model_file_config(s->file);
     assert_int_equal(tensor_pool_new(1, &s->pool, NULL), BRAID_OK);
     engine_source source = engine_source_file(s->file);
     assert_int_equal(engine_new(&source, &(engine_settings){.pool = s->pool}, &s->whole, NULL), BRAID_OK);
-    const engine_settings ends = {.pool = s->pool, .layer_begin = c.layers, .layer_end = c.layers};
+    const engine_settings ends = {.pool = s->pool, .layer_begin = c->layers, .layer_end = c->layers};
     assert_int_equal(engine_new(&source, &ends, &s->ends, NULL), BRAID_OK);
-    const serve_swarm_settings settings = {.path = "model",
+    const serve_swarm_settings settings = {.path = path,
                                            .file = s->file,
                                            .program = BRAID_PROGRAM,
                                            .peers = peers,
@@ -106,7 +118,7 @@ static void stage_open(stage *s, uint32_t peers, uint32_t copies) {
                                            .note = on_note,
                                            .note_context = s};
     if (serve_swarm_open(&s->swarm, &settings, &error)) fail_msg("%s", error.text);
-    s->model = (service_model){.name = "tiny", .config = model_file_config(s->file), .context = c.context};
+    s->model = (service_model){.name = "tiny", .config = c, .context = c->context};
     const scheduler_settings scheduling = {.executor = s->swarm.executor, .ends = s->ends, .model = &s->model};
     if (scheduler_new(&scheduling, &s->service, &error)) fail_msg("%s", error.text);
     for (uint32_t i = 1; i <= peers; i++)
@@ -178,7 +190,8 @@ static void check_texts(stage *s, const blow *blows, uint32_t count) {
 static void killed_peers_change_no_text(void **state) {
     (void)state;
     static stage s;
-    stage_open(&s, 3, 1);
+    write_model();
+    stage_open(&s, "model", 3, 1);
     check_texts(&s, NULL, 0);
     // the middle, the first, the last, two at once; each starts again
     static const blow blows[] = {{5, 2}, {12, 1}, {19, 3}, {26, 1}, {26, 3}};
@@ -190,7 +203,8 @@ static void killed_peers_change_no_text(void **state) {
 static void another_peer_takes_over(void **state) {
     (void)state;
     static stage s;
-    stage_open(&s, 6, 2);
+    write_model();
+    stage_open(&s, "model", 6, 2);
     static const blow blows[] = {{5, 2}, {12, 1}, {19, 6}};
     check_texts(&s, blows, 3);
     char *swarm = service_swarm(s.service);
@@ -200,10 +214,80 @@ static void another_peer_takes_over(void **state) {
     stage_close(&s);
 }
 
+// --- random kills
+
+enum { AT_ONCE = 8, DISTINCT = 12, FIRST_MS = 100, SPREAD_MS = 1500 };
+
+typedef struct killer {
+    stage *s;
+    rng random;
+    atomic_bool stops;
+    uint32_t kills;
+} killer;
+
+// Any peer that serves, and sometimes another one with it.
+static void *killer_main(void *argument) {
+    killer *k = argument;
+    while (!atomic_load(&k->stops)) {
+        usleep((useconds_t)(1000 * (FIRST_MS + rng_below(&k->random, SPREAD_MS))));
+        for (uint64_t n = 0; n < 1 + (rng_below(&k->random, 4) == 0); n++) {
+            int process = atomic_exchange(&k->s->process[1 + rng_below(&k->random, MOST_PEERS)], 0);
+            if (process) k->kills += kill(process, SIGKILL) == 0;
+        }
+    }
+    return NULL;
+}
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_gaps(const text *t, uint32_t count, uint32_t kills) {
+    uint64_t *gap = malloc(count * (size_t)DRAWN * sizeof *gap);
+    size_t gaps = 0;
+    assert_non_null(gap);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 1; k < DRAWN; k++) gap[gaps++] = t[i].at_ns[k] - t[i].at_ns[k - 1];
+    qsort(gap, gaps, sizeof *gap, by_value);
+    printf("%u texts, %u kills; time to the next token: median %.1f ms, p99 %.1f ms, most %.1f ms\n", count, kills,
+           (double)gap[gaps / 2] * 1e-6, (double)gap[gaps * 99 / 100] * 1e-6, (double)gap[gaps - 1] * 1e-6);
+    free(gap);
+}
+
+static void random_kills_change_no_text(void **state) {
+    (void)state;
+    static stage s;
+    static uint32_t wanted[DISTINCT][DRAWN];
+    const char *path = getenv("BRAID_KILLS_MODEL"), *sessions = getenv("BRAID_KILLS_SESSIONS");
+    uint32_t count = sessions ? (uint32_t)atoi(sessions) : 40, changed = 0;
+    text *t = calloc(count, sizeof *t);
+    pthread_t thread;
+    assert_non_null(t);
+    write_model();
+    stage_open(&s, path ? path : "model", MOST_PEERS, 2);
+    for (uint32_t i = 0; i < DISTINCT; i++) expect(&s, i, wanted[i]);
+    killer k = {.s = &s, .random = {1}};
+    assert_int_equal(pthread_create(&thread, NULL, killer_main, &k), 0);
+    for (uint32_t i = 0; i < count + AT_ONCE; i++) {
+        if (i >= AT_ONCE) wait_end(&t[i - AT_ONCE]);
+        if (i < count) submit(&s, i % DISTINCT, &t[i]);
+    }
+    atomic_store(&k.stops, true);
+    pthread_join(thread, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        changed += t[i].count != DRAWN || memcmp(t[i].token, wanted[i % DISTINCT], sizeof t[i].token) != 0;
+    print_gaps(t, count, k.kills);
+    assert_int_equal(changed, 0);
+    free(t);
+    stage_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_peers_change_no_text, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(another_peer_takes_over, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(random_kills_change_no_text, tiny_setup, tiny_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
