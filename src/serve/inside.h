@@ -57,6 +57,8 @@ typedef struct scheduler {
     const service_model *model;
     uint32_t parallel, queue_limit, prompt_rows;
     uint64_t memory_limit;
+    void (*released)(void *context);
+    void *released_context;
     pthread_t thread;
     bool has_thread;
 

@@ -354,6 +354,7 @@ static void free_service(service *base) {
     free(s->x);
     free(s->logits);
     free(s->drawn);
+    if (s->released) s->released(s->released_context);
     free(s);
 }
 
@@ -403,6 +404,7 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     scheduler *s = calloc(1, sizeof *s);
     if (!s) {
         executor_free(p->executor);
+        if (p->released) p->released(p->context);
         return braid_fail(error, BRAID_MEMORY, "no memory for a service");
     }
     s->base.calls = &scheduler_calls;
@@ -413,6 +415,8 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     s->queue_limit = or_default(p->queue, SCHEDULER_QUEUE);
     s->prompt_rows = or_default(p->prompt_rows, SCHEDULER_PROMPT_ROWS);
     s->memory_limit = p->memory_limit;
+    s->released = p->released;
+    s->released_context = p->context;
     s->rate_second = second_now();
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);

@@ -25,6 +25,8 @@ typedef struct scheduler_settings {
     uint32_t queue;              // texts that wait; 0: SCHEDULER_QUEUE
     uint32_t prompt_rows;        // prompt tokens an iteration while texts are written; 0: SCHEDULER_PROMPT_ROWS
     uint64_t memory_limit;       // for service_status
+    void (*released)(void *context);  // NULL, or called at the end of service_free, also after a failure
+    void *context;
 } scheduler_settings;
 
 // Memory of a service for logits and rows besides its executor's.

@@ -16,6 +16,7 @@ typedef struct held_peer {
     identity *id;
     pthread_t thread;
     atomic_bool holds;
+    uint32_t begin, end;
     braid_error error;
 } held_peer;
 
@@ -59,7 +60,8 @@ static executor_outcome wait_answer(swarm *s, uint32_t before) {
 
 static void on_holds(void *context, uint32_t begin, uint32_t end) {
     held_peer *h = context;
-    assert_true(begin < end);
+    h->begin = begin;
+    h->end = end;
     atomic_store(&h->holds, true);
 }
 
@@ -69,22 +71,31 @@ static void *peer_main(void *argument) {
     return NULL;
 }
 
-static void peer_start(swarm *s, uint32_t i, uint32_t begin, uint32_t end) {
-    held_peer *h = &s->peer[i];
+static span_config peer_config(swarm *s, held_peer *h) {
     assert_int_equal(identity_new(&h->id, NULL), BRAID_OK);
-    const span_config config = {.identity = h->id,
-                                .listen = "127.0.0.1:0",
-                                .path = "model",
-                                .file = s->file,
-                                .join = s->join,
-                                .layer_begin = begin,
-                                .layer_end = end,
-                                .memory = 64 << 20,
-                                .threads = 1,
-                                .callbacks = {.context = h, .holds = on_holds}};
+    return (span_config){.identity = h->id,
+                         .listen = "127.0.0.1:0",
+                         .path = "model",
+                         .file = s->file,
+                         .join = s->join,
+                         .memory = 64 << 20,
+                         .threads = 1,
+                         .callbacks = {.context = h, .holds = on_holds}};
+}
+
+static void config_start(held_peer *h, const span_config *config) {
     braid_error error = {0};
-    if (span_peer_new(&config, &h->peer, &error)) fail_msg("%s", error.text);
+    h->error = (braid_error){0};
+    atomic_store(&h->holds, false);
+    if (span_peer_new(config, &h->peer, &error)) fail_msg("%s", error.text);
     assert_int_equal(pthread_create(&h->thread, NULL, peer_main, h), 0);
+}
+
+static void peer_start(swarm *s, uint32_t i, uint32_t begin, uint32_t end) {
+    span_config config = peer_config(s, &s->peer[i]);
+    config.layer_begin = begin;
+    config.layer_end = end;
+    config_start(&s->peer[i], &config);
 }
 
 static void peer_end(swarm *s, uint32_t i) {
@@ -211,9 +222,87 @@ static void a_chain_has_the_bits_of_one_engine(void **state) {
     swarm_close(&s);
 }
 
+static void wait_holds(held_peer *h) {
+    while (!atomic_load(&h->holds)) usleep(20000);
+}
+
+// A peer that ends by itself.
+static void expect_refused(swarm *s, const span_config *config, held_peer *h, braid_err code, const char *text) {
+    (void)s;
+    config_start(h, config);
+    pthread_join(h->thread, NULL);
+    assert_int_equal(h->error.code, code);
+    if (!strstr(h->error.text, text)) fail_msg("'%s' does not say '%s'", h->error.text, text);
+    span_peer_free(h->peer);
+    identity_free(h->id);
+    h->peer = NULL;
+}
+
+static void a_joiner_takes_what_is_missing(void **state) {
+    (void)state;
+    static swarm s;
+    static float embedded[TOKENS * 64], out[TOKENS * 64];
+    swarm_open(&s);
+    expected(&s, embedded, out);
+    peer_start(&s, 0, 0, 1);
+    peer_start(&s, 1, 2, 3);
+    wait_holds(&s.peer[0]);
+    wait_holds(&s.peer[1]);
+    executor_room room;
+    do {
+        executor_room_of(s.executor, &room);
+        usleep(10000);
+    } while (!strstr(room.blocker, "layer 1 is on no peer"));
+    span_config config = peer_config(&s, &s.peer[2]);
+    config.memory = span_model_bytes(s.file, 0, 1) * 3 / 2;
+    config_start(&s.peer[2], &config);
+    wait_holds(&s.peer[2]);
+    assert_int_equal(s.peer[2].begin, 1);
+    assert_int_equal(s.peer[2].end, 2);
+    wait_ready(&s);
+    begin(&s, 1);
+    read_rows(&s, 1, 0, 30, 30, embedded, out);
+    executor_close(s.executor, 1);
+    swarm_close(&s);
+}
+
+static void unsuited_peers_are_refused(void **state) {
+    (void)state;
+    static swarm s;
+    static tiny_file weights;
+    model_file *other;
+    swarm_open(&s);
+    model_config c = tiny_llama();
+    tiny_fill(&weights, &c, 8);
+    tiny_write("other", &c, &weights);
+    tiny_free(&weights);
+    assert_int_equal(model_file_open("other", &other, NULL), BRAID_OK);
+    span_config config = peer_config(&s, &s.peer[0]);
+    config.file = other;
+    config.path = "other";
+    config.layer_begin = 1;
+    config.layer_end = 2;
+    expect_refused(&s, &config, &s.peer[0], BRAID_IDENTITY, "other is not the model that the swarm serves, 'model': its layer 1");
+    config = peer_config(&s, &s.peer[0]);
+    config.memory = 1000;
+    expect_refused(&s, &config, &s.peer[0], BRAID_LIMIT, "one layer of this model needs");
+    config = peer_config(&s, &s.peer[0]);
+    config.layer_begin = 2;
+    config.layer_end = 9;
+    expect_refused(&s, &config, &s.peer[0], BRAID_ARGUMENT, "layers 2 to 9 do not exist");
+    config = peer_config(&s, &s.peer[0]);
+    config.patience_ns = 1;
+    strcpy(config.join.address, "127.0.0.1:1");
+    expect_refused(&s, &config, &s.peer[0], BRAID_NETWORK, "no peer of the swarm has answered at 127.0.0.1:1");
+    model_file_close(other);
+    swarm_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_chain_has_the_bits_of_one_engine, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(a_joiner_takes_what_is_missing, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(unsuited_peers_are_refused, tiny_setup, tiny_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
