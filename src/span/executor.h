@@ -11,8 +11,8 @@ enum {
     EXECUTOR_PATIENCE_MS = 60000,  // for layers that no peer holds, until a text fails
 };
 
-// `config` is that of an origin, whose callbacks `note`, `listening` and `tell` are the caller's and
-// come from the new thread. The ticket is known once this returns.
+// `config` is that of an origin. Its callbacks `note`, `listening` and `tell` come from the new
+// thread. The ticket is known once this returns.
 braid_err executor_chain_new(const span_config *config, executor **out, braid_error *error);
 void executor_chain_ticket(executor *e, char text[TICKET_MAX_TEXT]);
 

@@ -18,7 +18,7 @@
 
 enum {
     SPAN_MAX_NOTE = 512,
-    SPAN_SLOTS = 256,        // sessions whose layers one peer runs at once
+    SPAN_SLOTS = 256,        // sessions that pass through one peer at once
     SPAN_OWN = 256,          // sessions of an API node
     SPAN_LEAST_TOKENS = 256, // room for keys and values without which a peer takes no layer
 };
@@ -45,7 +45,7 @@ typedef struct span_config {
     const char *public_address;  // NULL: found
     const char *path;            // of the model's file or directory
     const model_file *file;      // opened, borrowed
-    bool origin;                 // the API node, whose `model` describes the swarm
+    bool origin;                 // the API node; `model` describes the swarm
     span_model model;            // of an origin; other peers receive it
     ticket join;                 // of other peers: a peer of the swarm
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known
@@ -79,7 +79,7 @@ bool span_peer_open(span_peer *p, uint64_t number, uint32_t room);
 bool span_peer_step(span_peer *p, uint64_t number, uint32_t position, const float *x, uint32_t count, uint32_t home);
 void span_peer_end(span_peer *p, uint64_t number);
 
-// What the swarm can do for a new session.
+// The swarm's room for a new session.
 typedef struct span_room {
     uint32_t lacks_begin, lacks_end;  // the first layers that no usable peer holds; equal: none
     uint32_t tokens, free_tokens;     // room for keys and values, in all layers

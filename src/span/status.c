@@ -1,4 +1,4 @@
-// What the swarm can do, for the scheduler and for people.
+// The state of the swarm, for the scheduler and for people.
 #include "format/json.h"
 #include "node/clock.h"
 #include "span/inside.h"

@@ -151,7 +151,7 @@ static void fail_all(work_list *batch, const braid_error *error) {
     }
 }
 
-// The works whose caches are ready are parts; the others get their error.
+// A work with a cache becomes a part; the others get their error.
 static uint32_t prepare_parts(worker *w, work_list *batch) {
     uint32_t count = 0;
     for (work *one = batch->first; one; one = one->next) {

@@ -1,6 +1,7 @@
 // A service over child processes: the texts of one engine, whichever peers are killed meanwhile.
 //
-// BRAID_KILLS_MODEL=FILE runs the random kills with a real model, BRAID_KILLS_SESSIONS=200 texts.
+// BRAID_KILLS_MODEL=FILE runs the random kills with a real model, BRAID_KILLS_SESSIONS=200 texts, and
+// BRAID_KILLS_MS=4000 the most time between two kills.
 #include "base/rng.h"
 #include "cli/serve_swarm.h"
 #include "infer/generation.h"
@@ -110,7 +111,7 @@ static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copi
     assert_int_equal(engine_new(&source, &ends, &s->ends, NULL), BRAID_OK);
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->file,
-                                           .program = BRAID_PROGRAM,
+                                           .program = getenv("BRAID_KILLS_PROGRAM") ? getenv("BRAID_KILLS_PROGRAM") : BRAID_PROGRAM,
                                            .peers = peers,
                                            .copies = copies,
                                            .threads = 1,
@@ -216,20 +217,20 @@ static void another_peer_takes_over(void **state) {
 
 // --- random kills
 
-enum { AT_ONCE = 8, DISTINCT = 12, FIRST_MS = 100, SPREAD_MS = 1500 };
+enum { AT_ONCE = 8, DISTINCT = 12 };
 
 typedef struct killer {
     stage *s;
     rng random;
     atomic_bool stops;
-    uint32_t kills;
+    uint32_t most_ms, kills;
 } killer;
 
 // Any peer that serves, and sometimes another one with it.
 static void *killer_main(void *argument) {
     killer *k = argument;
     while (!atomic_load(&k->stops)) {
-        usleep((useconds_t)(1000 * (FIRST_MS + rng_below(&k->random, SPREAD_MS))));
+        usleep((useconds_t)(1000 * (1 + rng_below(&k->random, k->most_ms))));
         for (uint64_t n = 0; n < 1 + (rng_below(&k->random, 4) == 0); n++) {
             int process = atomic_exchange(&k->s->process[1 + rng_below(&k->random, MOST_PEERS)], 0);
             if (process) k->kills += kill(process, SIGKILL) == 0;
@@ -260,6 +261,7 @@ static void random_kills_change_no_text(void **state) {
     static stage s;
     static uint32_t wanted[DISTINCT][DRAWN];
     const char *path = getenv("BRAID_KILLS_MODEL"), *sessions = getenv("BRAID_KILLS_SESSIONS");
+    const char *pause = getenv("BRAID_KILLS_MS");
     uint32_t count = sessions ? (uint32_t)atoi(sessions) : 40, changed = 0;
     text *t = calloc(count, sizeof *t);
     pthread_t thread;
@@ -267,7 +269,7 @@ static void random_kills_change_no_text(void **state) {
     write_model();
     stage_open(&s, path ? path : "model", MOST_PEERS, 2);
     for (uint32_t i = 0; i < DISTINCT; i++) expect(&s, i, wanted[i]);
-    killer k = {.s = &s, .random = {1}};
+    killer k = {.s = &s, .random = {1}, .most_ms = pause ? (uint32_t)atoi(pause) : 50};
     assert_int_equal(pthread_create(&thread, NULL, killer_main, &k), 0);
     for (uint32_t i = 0; i < count + AT_ONCE; i++) {
         if (i >= AT_ONCE) wait_end(&t[i - AT_ONCE]);
