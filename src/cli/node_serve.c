@@ -79,7 +79,8 @@ static braid_err read_layers(const char *text, uint32_t *begin, uint32_t *end, b
     *begin = first;
     *end = last;
     return good ? BRAID_OK
-                : braid_fail(error, BRAID_ARGUMENT, "--layers %.32s: give FIRST:END, such as 0:10 for layers 0 to 9", text);
+                : braid_fail(error, BRAID_ARGUMENT, "--layers %.32s: give FIRST:END, such as 0:10 for layers 0 to 9",
+                             text);
 }
 
 static braid_err open_identity(const char *path, identity **out, int *lock, braid_error *error) {
@@ -121,8 +122,9 @@ int node_serve(const node_serve_flags *f) {
     model_file *file = NULL;
     int lock = -1;
     if (!f->model)
-        return cli_complain(CLI_USAGE, "node",
-                            "this ticket is of a swarm that serves a model: give the same model's file with --model FILE");
+        return cli_complain(
+            CLI_USAGE, "node",
+            "this ticket is of a swarm that serves a model: give the same model's file with --model FILE");
     braid_err err = open_identity(f->identity, &own, &lock, &error);
     if (!err) err = model_file_open(f->model, &file, &error);
     if (!err) err = serve(f, own, file, &error);
@@ -130,5 +132,6 @@ int node_serve(const node_serve_flags *f) {
     identity_free(own);
     if (lock >= 0) close(lock);
     if (!err) return CLI_OK;
-    return cli_complain(err == BRAID_ARGUMENT || err == BRAID_CONFIG ? CLI_USAGE : CLI_FAILED, "node", "%s", error.text);
+    return cli_complain(err == BRAID_ARGUMENT || err == BRAID_CONFIG ? CLI_USAGE : CLI_FAILED, "node", "%s",
+                        error.text);
 }

@@ -49,7 +49,8 @@ struct serve_peers {
     serving_child child[SERVE_MAX_PEERS];
 };
 
-void serve_peers_share(uint32_t peers, uint32_t copies, uint32_t layers, uint32_t index, uint32_t *begin, uint32_t *end) {
+void serve_peers_share(uint32_t peers, uint32_t copies, uint32_t layers, uint32_t index, uint32_t *begin,
+                       uint32_t *end) {
     uint32_t spans = peers / (copies ? copies : 1);
     if (spans > layers) spans = layers;
     if (spans == 0) spans = 1;
@@ -86,8 +87,10 @@ static size_t take_line(line_reader *r, const char *bytes, size_t count, bool *e
     *ended = false;
     while (i < count && !*ended) {
         char letter = bytes[i++];
-        if (letter == '\n') *ended = true;
-        else if (r->length + 1 < sizeof r->line) r->line[r->length++] = letter;
+        if (letter == '\n')
+            *ended = true;
+        else if (r->length + 1 < sizeof r->line)
+            r->line[r->length++] = letter;
     }
     r->line[r->length] = 0;
     return i;
@@ -130,13 +133,13 @@ static void restart(serving_child *c) {
     restart_note_death(&c->deaths, now, now - c->began_ms, c->serving);
     pause = restart_note_loss(&c->deaths);
     if (restart_is_hopeless(&c->deaths)) {
-        snprintf(text, sizeof text, "peer %u ended %d times in a row, and is not started again: %s", c->number, RESTART_MOST,
-                 c->complaints.line);
+        snprintf(text, sizeof text, "peer %u ended %d times in a row, and is not started again: %s", c->number,
+                 RESTART_MOST, c->complaints.line);
         note(c->of, text);
         return;
     }
-    snprintf(text, sizeof text, "peer %u with layers %u to %u ended; starting it again in %.3g s%s%s", c->number, c->begin,
-             c->end - 1, (double)pause * 1e-3, c->complaints.line[0] ? ": " : "", c->complaints.line);
+    snprintf(text, sizeof text, "peer %u with layers %u to %u ended; starting it again in %.3g s%s%s", c->number,
+             c->begin, c->end - 1, (double)pause * 1e-3, c->complaints.line[0] ? ": " : "", c->complaints.line);
     note(c->of, text);
     uv_timer_start(&c->pause, on_pause, pause, 0);
 }
@@ -259,7 +262,8 @@ static void child_start(serving_child *c) {
     int code = uv_spawn(&p->loop, &c->process, &options);
     free(environment);
     if (code) {
-        snprintf(c->complaints.line, sizeof c->complaints.line, "cannot start %.200s: %s", p->program, uv_strerror(code));
+        snprintf(c->complaints.line, sizeof c->complaints.line, "cannot start %.200s: %s", p->program,
+                 uv_strerror(code));
         child_close(c);
         return;
     }
@@ -324,15 +328,19 @@ braid_err serve_peers_start(const serve_peers_config *config, serve_peers **out,
     p->ticket = strdup(config->ticket);
     p->model = strdup(config->model);
     if (config->program) snprintf(p->program, sizeof p->program, "%s", config->program);
-    if (!p->ticket || !p->model || (!config->program && uv_exepath(p->program, &size) != 0) || uv_loop_init(&p->loop) != 0) {
+    if (!p->ticket || !p->model || (!config->program && uv_exepath(p->program, &size) != 0) ||
+        uv_loop_init(&p->loop) != 0) {
         peers_free(p);
-        return braid_fail(error, BRAID_STATE, "cannot start the peers: is /proc mounted, and may this process open more files (ulimit -n)?");
+        return braid_fail(
+            error, BRAID_STATE,
+            "cannot start the peers: is /proc mounted, and may this process open more files (ulimit -n)?");
     }
     fill(p);
     if (!tensor_thread_start(&p->thread, peers_main, p)) {
         p->config.peers = 0;
         peers_free(p);
-        return braid_fail(error, BRAID_STATE, "cannot start a thread for the peers; raise the limit on processes (ulimit -u)");
+        return braid_fail(error, BRAID_STATE,
+                          "cannot start a thread for the peers; raise the limit on processes (ulimit -u)");
     }
     *out = p;
     return BRAID_OK;

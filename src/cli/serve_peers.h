@@ -28,6 +28,7 @@ braid_err serve_peers_start(const serve_peers_config *config, serve_peers **out,
 void serve_peers_stop(serve_peers *p);
 
 // Layers [*begin, *end) of peer `index`. Peers index, index + peers / copies, ... have the same.
-void serve_peers_share(uint32_t peers, uint32_t copies, uint32_t layers, uint32_t index, uint32_t *begin, uint32_t *end);
+void serve_peers_share(uint32_t peers, uint32_t copies, uint32_t layers, uint32_t index, uint32_t *begin,
+                       uint32_t *end);
 
 #endif

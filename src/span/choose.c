@@ -34,7 +34,8 @@ static bool is_better(const place *a, const place *b) {
     return a->sum < b->sum;
 }
 
-void choose_layers(const session_view *view, const braid_hash *model, uint16_t layers, uint16_t count, uint16_t *begin) {
+void choose_layers(const session_view *view, const braid_hash *model, uint16_t layers, uint16_t count,
+                   uint16_t *begin) {
     double rate[SESSION_MAX_LAYERS] = {0};
     for (uint32_t i = 0; i < view->count; i++)
         if (i > 0 && counts(&view->peer[i], model)) add_rate(&view->peer[i].card, rate, layers);

@@ -148,7 +148,8 @@ static void end_stuck(chain *c) {
             char blocker[SPAN_MAX_NOTE];
             span_peer_room(c->peer, &room);
             span_peer_blocker(&room, blocker);
-            braid_fail(&error, BRAID_NETWORK, "%s", *blocker ? blocker : "no peers with all layers can reach each other");
+            braid_fail(&error, BRAID_NETWORK, "%s",
+                       *blocker ? blocker : "no peers with all layers can reach each other");
             end_session(c, s, EXECUTOR_FAILED, &error);
         }
     }
@@ -170,8 +171,10 @@ static void look(chain *c) {
     bool changed = now.ready != c->room.ready || now.free_tokens > c->room.free_tokens;
     c->room = now;
     char *old = c->swarm;
-    if (swarm) c->swarm = swarm;
-    else old = NULL;
+    if (swarm)
+        c->swarm = swarm;
+    else
+        old = NULL;
     pthread_mutex_unlock(&c->lock);
     free(old);
     if (changed) tell_changed(c);
@@ -372,9 +375,13 @@ braid_err executor_chain_new(const span_config *config, executor **out, braid_er
         .context = c, .note = on_note, .output = on_output, .tell = on_tell, .wake = on_wake, .tick = on_tick};
     braid_err err = span_peer_new(&own, &c->peer, error);
     if (!err && !tensor_thread_start(&c->thread, chain_main, c))
-        err = braid_fail(error, BRAID_STATE, "cannot start a thread for the swarm; raise the limits on memory and processes (ulimit -v, ulimit -u)");
-    if (err) chain_delete(c);
-    else *out = &c->base;
+        err = braid_fail(
+            error, BRAID_STATE,
+            "cannot start a thread for the swarm; raise the limits on memory and processes (ulimit -v, ulimit -u)");
+    if (err)
+        chain_delete(c);
+    else
+        *out = &c->base;
     return err;
 }
 

@@ -19,17 +19,17 @@ enum {
     SPAN_TICK_MS = 250,
     SPAN_RETRY_FIRST_MS = 250,  // between attempts to reach the swarm; doubles
     SPAN_RETRY_MOST_MS = 5000,
-    SPAN_LOOK_MS = 1500,        // after the first link, until a joiner chooses its layers
-    SPAN_DRAIN_MS = 10000,      // the most for handing sessions over
+    SPAN_LOOK_MS = 1500,    // after the first link, until a joiner chooses its layers
+    SPAN_DRAIN_MS = 10000,  // the most for handing sessions over
     SPAN_LEAVING_MS = 10,
     SPAN_RECYCLE_BYTES = 16 << 20,
-    SPAN_MAX_DUE = 64,          // dials that failed at once
+    SPAN_MAX_DUE = 64,  // dials that failed at once
 };
 
 typedef enum span_phase {
     SPAN_ENQUIRING,  // for the swarm's description
     SPAN_RUNNING,
-    SPAN_LEAVING,    // the last messages are being sent
+    SPAN_LEAVING,  // the last messages are being sent
     SPAN_STOPPED,
 } span_phase;
 
@@ -107,7 +107,7 @@ struct span_peer {
     } here, away;  // messages to itself; to others, behind one that is not ready
 
     span_layers layers;
-    kept *kept;  // [SPAN_SLOTS]
+    kept *kept;     // [SPAN_SLOTS]
     span_own *own;  // [SPAN_OWN]
     tensor_pool *pool;
     braid_hash kernels;  // of an origin: the class of its sessions

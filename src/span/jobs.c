@@ -14,11 +14,11 @@ static span_job *job_new(span_peer *p, const session_effect *e, work_kind kind) 
     }
     *task = (span_job){.peer = p, .slot = e->slot, .ticket = e->ticket};
     task->work = (work){.kind = kind,
-                       .session = e->slot,
-                       .first = e->position,
-                       .rows = e->count,
-                       .begin = e->layer_begin,
-                       .end = e->layer_end};
+                        .session = e->slot,
+                        .first = e->position,
+                        .rows = e->count,
+                        .begin = e->layer_begin,
+                        .end = e->layer_end};
     return task;
 }
 

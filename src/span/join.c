@@ -84,7 +84,8 @@ uint32_t span_layers_fit(const model_file *file, const span_model *m, uint64_t m
 uint64_t span_cache_room(const model_file *file, const span_model *m, uint64_t memory, uint32_t begin, uint32_t end) {
     uint64_t weights = span_model_bytes(file, begin, end);
     if (end <= begin || weights >= memory) return 0;
-    uint64_t tokens = (memory - weights) / (token_cost(file, m) * (end - begin)), most = (uint64_t)SPAN_SLOTS * m->context;
+    uint64_t tokens = (memory - weights) / (token_cost(file, m) * (end - begin)),
+             most = (uint64_t)SPAN_SLOTS * m->context;
     if (tokens > most) tokens = most;
     return tokens < SESSION_MAX_TOKENS ? tokens : SESSION_MAX_TOKENS;
 }
@@ -162,23 +163,28 @@ static void loaded(uv_work_t *request, int status) {
     braid_err err = l->err;
     if (!err) err = limit_cache(p, &l->error);
     if (!err) err = span_worker_new(&p->loop, &settings, &l->worker, &l->error);
-    if (err) span_fail(p, &l->error);
-    else announce(p);
+    if (err)
+        span_fail(p, &l->error);
+    else
+        announce(p);
 }
 
 static void begin_loading(span_peer *p, uint32_t begin, uint32_t end) {
     span_layers *l = &p->layers;
     braid_error error = {0};
     if (end > p->model.layers) {
-        braid_fail(&error, BRAID_ARGUMENT, "layers %u to %u do not exist: the model has %u", begin, end, p->model.layers);
+        braid_fail(&error, BRAID_ARGUMENT, "layers %u to %u do not exist: the model has %u", begin, end,
+                   p->model.layers);
         span_fail(p, &error);
         return;
     }
     if (span_cache_room(p->config.file, &p->model, p->config.memory, begin, end) == 0) {
         char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
-        braid_fail(&error, BRAID_LIMIT, "layers %u to %u have %s of weights, and this peer may use %s; give it more (--max-memory) or fewer layers",
-                   begin, end - 1, quantity_size_text(span_model_bytes(p->config.file, begin, end), need),
-                   quantity_size_text(p->config.memory, have));
+        braid_fail(
+            &error, BRAID_LIMIT,
+            "layers %u to %u have %s of weights, and this peer may use %s; give it more (--max-memory) or fewer layers",
+            begin, end - 1, quantity_size_text(span_model_bytes(p->config.file, begin, end), need),
+            quantity_size_text(p->config.memory, have));
         span_fail(p, &error);
         return;
     }
@@ -197,8 +203,10 @@ static void choose(span_peer *p) {
     if (count == 0) {
         char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
         braid_error error;
-        braid_fail(&error, BRAID_LIMIT, "one layer of this model needs %s, and this peer may use %s; give it more (--max-memory)",
-                   quantity_size_text(layer_cost(p->config.file, 0) + SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model), need),
+        braid_fail(&error, BRAID_LIMIT,
+                   "one layer of this model needs %s, and this peer may use %s; give it more (--max-memory)",
+                   quantity_size_text(
+                       layer_cost(p->config.file, 0) + SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model), need),
                    quantity_size_text(p->config.memory, have));
         span_fail(p, &error);
         return;
@@ -209,7 +217,8 @@ static void choose(span_peer *p) {
 }
 
 void span_join_tick(span_peer *p) {
-    bool waits = p->phase == SPAN_RUNNING && !p->config.origin && !p->layers.loading && !p->layers.loaded && !p->state.draining;
+    bool waits = p->phase == SPAN_RUNNING && !p->config.origin && !p->layers.loading && !p->layers.loaded &&
+                 !p->state.draining;
     if (!waits) return;
     if (p->config.layer_begin < p->config.layer_end) {
         begin_loading(p, p->config.layer_begin, p->config.layer_end);

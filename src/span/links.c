@@ -37,9 +37,10 @@ static bool needs_a_byte(span_peer *p, span_parcel *parcel) {
 // A message for a link that fell is lost, as the protocol expects.
 static void deliver(span_peer *p, span_parcel *parcel) {
     uint64_t bytes = 0;
-    const void *payload = needs_a_byte(p, parcel) && parcel->payload ? blobs_data(p->blobs, parcel->payload, &bytes) : NULL;
-    bool sent = (payload || parcel->overtakes) &&
-                net_send(p->net, &parcel->to, parcel->bytes, parcel->count, payload, bytes, parcel->payload) == BRAID_OK;
+    const void *payload = needs_a_byte(p, parcel) && parcel->payload ? blobs_data(p->blobs, parcel->payload, &bytes)
+                                                                     : NULL;
+    bool sent = (payload || parcel->overtakes) && net_send(p->net, &parcel->to, parcel->bytes, parcel->count, payload,
+                                                           bytes, parcel->payload) == BRAID_OK;
     if (sent) parcel->payload = 0;  // until payload_sent
     parcel_free(p, parcel);
 }

@@ -139,10 +139,11 @@ static braid_err differs(const span_model *m, const char *path, const char *part
     char own[2 * SHORT + 1], theirs[2 * SHORT + 1];
     id_hex(here->bytes, SHORT, own);
     id_hex(there->bytes, SHORT, theirs);
-    return braid_fail(error, BRAID_IDENTITY,
-                      "%.200s is not the model that the swarm serves, '%s': its %s has SHA-256 %s..., the swarm's %s...; "
-                      "give the same file, in the same quantisation",
-                      path, m->name, part, own, theirs);
+    return braid_fail(
+        error, BRAID_IDENTITY,
+        "%.200s is not the model that the swarm serves, '%s': its %s has SHA-256 %s..., the swarm's %s...; "
+        "give the same file, in the same quantisation",
+        path, m->name, part, own, theirs);
 }
 
 braid_err span_model_check(const span_model *m, const model_file *file, const char *path, uint32_t begin, uint32_t end,
@@ -230,8 +231,7 @@ static bool read_members(const json *j, span_model *out) {
            json_bool(json_member(j, root, "half_cache"), &out->half_cache) &&
            json_bool(json_member(j, root, "narrow"), &out->narrow) &&
            read_hash(json_member(j, root, "shape"), &out->shape) &&
-           read_hash(json_member(j, root, "ends"), &out->ends) &&
-           read_layers(j, json_member(j, root, "layers"), out);
+           read_hash(json_member(j, root, "ends"), &out->ends) && read_layers(j, json_member(j, root, "layers"), out);
 }
 
 static bool is_serving(const json *j) {
@@ -246,7 +246,9 @@ braid_err span_model_parse(const char *text, size_t length, span_model *out, bra
     *out = (span_model){0};
     if (length > SPAN_MAX_DESCRIPTION || json_parse(text, length, &j, &why) || !is_serving(j)) {
         json_free(j);
-        return braid_fail(error, BRAID_STATE, "that peer serves no model: its ticket is that of a training run, or of another version of braid");
+        return braid_fail(
+            error, BRAID_STATE,
+            "that peer serves no model: its ticket is that of a training run, or of another version of braid");
     }
     bool good = read_members(j, out);
     json_free(j);

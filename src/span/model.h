@@ -17,7 +17,7 @@ enum { SPAN_MAX_NAME = 64, SPAN_MAX_LAYERS = 400, SPAN_MAX_DESCRIPTION = 32 * 10
 typedef struct span_model {
     char name[SPAN_MAX_NAME];  // of the file, without its ending; not part of the identity
     uint32_t layers, dim, vocab;
-    uint32_t context;  // the longest text
+    uint32_t context;                // the longest text
     bool exact, half_cache, narrow;  // as in engine_settings
     braid_hash shape;                // of the model's config.json
     braid_hash ends;                 // of embedding, final norm and head

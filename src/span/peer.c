@@ -52,8 +52,10 @@ static void stop_now(span_peer *p) {
 
 static void on_leaving(uv_timer_t *timer) {
     span_peer *p = timer->data;
-    if (net_leaving(p->net) > 0) uv_timer_start(timer, on_leaving, SPAN_LEAVING_MS, 0);
-    else stop_now(p);
+    if (net_leaving(p->net) > 0)
+        uv_timer_start(timer, on_leaving, SPAN_LEAVING_MS, 0);
+    else
+        stop_now(p);
 }
 
 // Closes every link after its last messages. May be called inside an effect.
@@ -86,9 +88,7 @@ static void drain(span_peer *p) {
 
 // --- timers and requests
 
-static void on_deadline(uv_timer_t *timer) {
-    span_feed(timer->data, &(session_event){.kind = SESSION_EVENT_TICK});
-}
+static void on_deadline(uv_timer_t *timer) { span_feed(timer->data, &(session_event){.kind = SESSION_EVENT_TICK}); }
 
 static void on_retry(uv_timer_t *timer) { span_enquire(timer->data); }
 
@@ -117,8 +117,10 @@ static void on_signals(uv_poll_t *handle, int status, int events) {
     (void)status, (void)events;
     stop_clear();
     stop_take_save();
-    if (stop_at_once()) span_leave(p);
-    else if (stop_requested()) drain(p);
+    if (stop_at_once())
+        span_leave(p);
+    else if (stop_requested())
+        drain(p);
 }
 
 // The parent's end closes standard input: a child without a parent leaves at once.
@@ -153,7 +155,9 @@ static braid_err open_handles(span_peer *p, braid_error *error) {
         good = uv_pipe_open(&p->input, 0) == 0;
         if (good) uv_read_start((uv_stream_t *)&p->input, on_input_room, on_input);
     }
-    return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot watch signals and timers; raise the limit on open files (ulimit -n)");
+    return good ? BRAID_OK
+                : braid_fail(error, BRAID_STATE,
+                             "cannot watch signals and timers; raise the limit on open files (ulimit -n)");
 }
 
 // --- the beginning
@@ -220,8 +224,10 @@ braid_err span_peer_new(const span_config *config, span_peer **out, braid_error 
         return braid_fail(error, BRAID_STATE, "cannot create an event loop; raise the limit on open files (ulimit -n)");
     }
     braid_err err = open_all(p, error);
-    if (err) span_peer_free(p);
-    else *out = p;
+    if (err)
+        span_peer_free(p);
+    else
+        *out = p;
     return err;
 }
 
@@ -230,8 +236,10 @@ braid_err span_peer_run(span_peer *p, braid_error *error) {
     p->state.begun_ns = clock_now_ns();
     if (p->callbacks.listening) p->callbacks.listening(p->callbacks.context, &self, p->address);
     braid_error why = {0};
-    if (!p->config.origin) span_enquire(p);
-    else if (span_begin(p, &why)) span_fail(p, &why);
+    if (!p->config.origin)
+        span_enquire(p);
+    else if (span_begin(p, &why))
+        span_fail(p, &why);
     uv_run(&p->loop, UV_RUN_DEFAULT);
     return p->error.code ? braid_fail(error, p->error.code, "%s", p->error.text) : BRAID_OK;
 }

@@ -18,9 +18,9 @@
 
 enum {
     SPAN_MAX_NOTE = 512,
-    SPAN_SLOTS = 256,        // sessions that pass through one peer at once
-    SPAN_OWN = 256,          // sessions of an API node
-    SPAN_LEAST_TOKENS = 256, // room for keys and values without which a peer takes no layer
+    SPAN_SLOTS = 256,         // sessions that pass through one peer at once
+    SPAN_OWN = 256,           // sessions of an API node
+    SPAN_LEAST_TOKENS = 256,  // room for keys and values without which a peer takes no layer
 };
 
 typedef struct span_peer span_peer;
@@ -40,21 +40,21 @@ typedef struct span_callbacks {
 } span_callbacks;
 
 typedef struct span_config {
-    const identity *identity;    // borrowed
-    const char *listen;          // NULL: every address, any port
-    const char *public_address;  // NULL: found
-    const char *path;            // of the model's file or directory
-    const model_file *file;      // opened, borrowed
-    bool origin;                 // the API node; `model` describes the swarm
-    span_model model;            // of an origin; other peers receive it
-    ticket join;                 // of other peers: a peer of the swarm
+    const identity *identity;         // borrowed
+    const char *listen;               // NULL: every address, any port
+    const char *public_address;       // NULL: found
+    const char *path;                 // of the model's file or directory
+    const model_file *file;           // opened, borrowed
+    bool origin;                      // the API node; `model` describes the swarm
+    span_model model;                 // of an origin; other peers receive it
+    ticket join;                      // of other peers: a peer of the swarm
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known
-    uint64_t memory;             // bytes for weights, keys and values
+    uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
-    uint64_t patience_ns;        // a joiner tries for so long, 0: for ever
-    uint64_t dead_ns;            // silence after which a peer is replaced, 0: the protocol's
-    bool supervised;             // ends when standard input does
-    bool signals;                // stop_watch was called (node/stop.h): SIGTERM drains
+    uint64_t patience_ns;  // a joiner tries for so long, 0: for ever
+    uint64_t dead_ns;      // silence after which a peer is replaced, 0: the protocol's
+    bool supervised;       // ends when standard input does
+    bool signals;          // stop_watch was called (node/stop.h): SIGTERM drains
     span_callbacks callbacks;
 } span_config;
 

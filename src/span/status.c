@@ -53,8 +53,10 @@ void span_peer_room(span_peer *p, span_room *out) {
 }
 
 void span_peer_blocker(const span_room *room, char text[SPAN_MAX_NOTE]) {
-    if (room->lacks_begin == room->lacks_end) text[0] = 0;
-    else if (room->lacks_end - room->lacks_begin == 1) snprintf(text, SPAN_MAX_NOTE, "layer %u is on no peer", room->lacks_begin);
+    if (room->lacks_begin == room->lacks_end)
+        text[0] = 0;
+    else if (room->lacks_end - room->lacks_begin == 1)
+        snprintf(text, SPAN_MAX_NOTE, "layer %u is on no peer", room->lacks_begin);
     else
         snprintf(text, SPAN_MAX_NOTE, "layers %u to %u are on no peer", room->lacks_begin, room->lacks_end - 1);
 }
@@ -94,8 +96,10 @@ static void put_blocker(span_peer *p, json_out *o) {
     span_peer_room(p, &room);
     span_peer_blocker(&room, blocker);
     uint64_t now = clock_now_ns();
-    if (!*blocker) p->state.lacks_ns = 0;
-    else if (!p->state.lacks_ns) p->state.lacks_ns = now;
+    if (!*blocker)
+        p->state.lacks_ns = 0;
+    else if (!p->state.lacks_ns)
+        p->state.lacks_ns = now;
     json_out_bool(o, "ready", !*blocker);
     if (*blocker) {
         char ticket_text[TICKET_MAX_TEXT], next[TICKET_MAX_TEXT + 64], waits[64];
@@ -116,7 +120,8 @@ static void put_totals(span_peer *p, json_out *o) {
     session_look(p->core, &totals);
     json_out_u64(o, "sessions", totals.own);
     json_out_u64(o, "repairs", p->told.repairs);
-    json_out_double(o, "mean_repair_ms", p->told.repairs ? (double)p->told.repair_ns * 1e-6 / (double)p->told.repairs : 0);
+    json_out_double(o, "mean_repair_ms",
+                    p->told.repairs ? (double)p->told.repair_ns * 1e-6 / (double)p->told.repairs : 0);
     json_out_double(o, "longest_repair_ms", (double)p->told.longest_repair_ns * 1e-6);
     json_out_u64(o, "replayed_rows", totals.replayed_rows);
     if (*p->told.event) json_out_string(o, "last_event", p->told.event);

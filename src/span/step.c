@@ -122,8 +122,10 @@ static bool step_pending(span_peer *p) {
     if (!p->here.first) p->here.last = &p->here.first;
     session_message *msg = malloc(sizeof *msg);
     bool good = msg && session_message_decode(parcel->bytes, parcel->count, msg);
-    if (good) step(p, &(session_event){.kind = SESSION_EVENT_MESSAGE, .id = parcel->to, .msg = msg, .blob = parcel->payload});
-    else if (parcel->payload) blobs_release(p->blobs, parcel->payload);
+    if (good)
+        step(p, &(session_event){.kind = SESSION_EVENT_MESSAGE, .id = parcel->to, .msg = msg, .blob = parcel->payload});
+    else if (parcel->payload)
+        blobs_release(p->blobs, parcel->payload);
     free(msg);
     free(parcel);
     return true;

@@ -58,15 +58,14 @@ static bool has_session(const work *list, const work *until, uint64_t session) {
 }
 
 // An earlier work of the same session must be done first.
-static bool comes_first(const worker *w, const work *one) {
-    return !has_session(w->waiting.first, one, one->session);
-}
+static bool comes_first(const worker *w, const work *one) { return !has_session(w->waiting.first, one, one->session); }
 
 static bool joins(const work *one, const work_list *batch, uint32_t rows) {
     const work *first = batch->first;
     if (!first) return true;
     bool alike = one->kind == first->kind && one->begin == first->begin && one->end == first->end;
-    return alike && one->kind == WORK_LAYERS && rows + one->rows <= WORKER_BATCH_ROWS && !has_session(first, NULL, one->session);
+    return alike && one->kind == WORK_LAYERS && rows + one->rows <= WORKER_BATCH_ROWS &&
+           !has_session(first, NULL, one->session);
 }
 
 static uint32_t take_some(worker *w, work_list *batch, uint32_t rows, uint32_t most) {
@@ -257,8 +256,10 @@ braid_err span_worker_new(uv_loop_t *loop, const worker_settings *settings, work
         *out = w;
         return BRAID_OK;
     }
-    if (handle) uv_close((uv_handle_t *)&w->answered, (uv_close_cb)free);
-    else free(w);
+    if (handle)
+        uv_close((uv_handle_t *)&w->answered, (uv_close_cb)free);
+    else
+        free(w);
     return braid_fail(error, BRAID_STATE,
                       "cannot start a compute thread; raise the limits on memory and processes (ulimit -v, ulimit -u)");
 }

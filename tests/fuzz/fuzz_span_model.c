@@ -10,7 +10,8 @@
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     static span_model m;
     rng r = {rng_seed(71, number)};
-    m = (span_model){.name = "a-model", .layers = 1 + (uint32_t)rng_below(&r, 20), .dim = 64, .vocab = 128, .context = 64};
+    m = (span_model){
+        .name = "a-model", .layers = 1 + (uint32_t)rng_below(&r, 20), .dim = 64, .vocab = 128, .context = 64};
     for (uint32_t i = 0; i < m.layers; i++) m.layer[i].bytes[0] = (uint8_t)rng_next(&r);
     size_t length = 0;
     char *text = span_model_describe(&m, &length);

@@ -28,10 +28,8 @@ typedef struct text {
 typedef struct stage {
     model_file *file;
     tensor_pool *pool;
-    engine *whole, *ends;
+    engine *whole;
     serve_swarm swarm;
-    service_model model;
-    service *service;
     atomic_int process[MOST_PEERS + 1];  // of peer i
 } stage;
 
@@ -103,15 +101,14 @@ static void write_model(void) {
 static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copies) {
     braid_error error = {0};
     if (model_file_open(path, &s->file, &error)) fail_msg("%s", error.text);
-    const model_config *c = model_file_config(s->file);
     assert_int_equal(tensor_pool_new(1, &s->pool, NULL), BRAID_OK);
     engine_source source = engine_source_file(s->file);
     assert_int_equal(engine_new(&source, &(engine_settings){.pool = s->pool}, &s->whole, NULL), BRAID_OK);
-    const engine_settings ends = {.pool = s->pool, .layer_begin = c->layers, .layer_end = c->layers};
-    assert_int_equal(engine_new(&source, &ends, &s->ends, NULL), BRAID_OK);
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->file,
-                                           .program = getenv("BRAID_KILLS_PROGRAM") ? getenv("BRAID_KILLS_PROGRAM") : BRAID_PROGRAM,
+                                           .pool = s->pool,
+                                           .program = getenv("BRAID_KILLS_PROGRAM") ? getenv("BRAID_KILLS_PROGRAM")
+                                                                                    : BRAID_PROGRAM,
                                            .peers = peers,
                                            .copies = copies,
                                            .threads = 1,
@@ -119,17 +116,12 @@ static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copi
                                            .note = on_note,
                                            .note_context = s};
     if (serve_swarm_open(&s->swarm, &settings, &error)) fail_msg("%s", error.text);
-    s->model = (service_model){.name = "tiny", .config = c, .context = c->context};
-    const scheduler_settings scheduling = {.executor = s->swarm.executor, .ends = s->ends, .model = &s->model};
-    if (scheduler_new(&scheduling, &s->service, &error)) fail_msg("%s", error.text);
     for (uint32_t i = 1; i <= peers; i++)
         while (!atomic_load(&s->process[i])) usleep(20000);
 }
 
 static void stage_close(stage *s) {
-    service_free(s->service);
     serve_swarm_close(&s->swarm);
-    engine_free(s->ends);
     engine_free(s->whole);
     tensor_pool_free(s->pool);
     model_file_close(s->file);
@@ -144,8 +136,8 @@ static void submit(stage *s, uint32_t which, text *t) {
     prompt_of(which, tokens);
     const service_text what = {.tokens = tokens, .count = PROMPT, .settings = drawing(which)};
     const service_listener listener = {.context = t, .started = on_started, .step = on_step, .ended = on_ended};
-    if (service_submit(s->service, &what, &listener, &job, &error)) fail_msg("%s", error.text);
-    service_release(s->service, job);
+    if (service_submit(s->swarm.service, &what, &listener, &job, &error)) fail_msg("%s", error.text);
+    service_release(s->swarm.service, job);
 }
 
 static void wait_tokens(text *t, uint32_t count) {
@@ -208,7 +200,7 @@ static void another_peer_takes_over(void **state) {
     stage_open(&s, "model", 6, 2);
     static const blow blows[] = {{5, 2}, {12, 1}, {19, 6}};
     check_texts(&s, blows, 3);
-    char *swarm = service_swarm(s.service);
+    char *swarm = service_swarm(s.swarm.service);
     assert_non_null(swarm);
     assert_non_null(strstr(swarm, "\"peers\":["));
     free(swarm);
@@ -217,24 +209,32 @@ static void another_peer_takes_over(void **state) {
 
 // --- random kills
 
-enum { AT_ONCE = 8, DISTINCT = 12 };
+// A peer that dies again and again before it has served for a while is not started again.
+enum { AT_ONCE = 8, DISTINCT = 12, MOST_DEATHS = 3, SHORT_MS = 50 };
 
 typedef struct killer {
     stage *s;
     rng random;
     atomic_bool stops;
-    uint32_t most_ms, kills;
+    uint32_t most_ms, kills, deaths[MOST_PEERS + 1];
 } killer;
+
+static void kill_any(killer *k) {
+    uint32_t peer = 1 + (uint32_t)rng_below(&k->random, MOST_PEERS);
+    if (k->most_ms <= SHORT_MS && k->deaths[peer] == MOST_DEATHS) return;
+    int process = atomic_exchange(&k->s->process[peer], 0);
+    if (!process || kill(process, SIGKILL) != 0) return;
+    k->deaths[peer]++;
+    k->kills++;
+}
 
 // Any peer that serves, and sometimes another one with it.
 static void *killer_main(void *argument) {
     killer *k = argument;
     while (!atomic_load(&k->stops)) {
         usleep((useconds_t)(1000 * (1 + rng_below(&k->random, k->most_ms))));
-        for (uint64_t n = 0; n < 1 + (rng_below(&k->random, 4) == 0); n++) {
-            int process = atomic_exchange(&k->s->process[1 + rng_below(&k->random, MOST_PEERS)], 0);
-            if (process) k->kills += kill(process, SIGKILL) == 0;
-        }
+        kill_any(k);
+        if (rng_below(&k->random, 4) == 0) kill_any(k);
     }
     return NULL;
 }
@@ -269,7 +269,7 @@ static void random_kills_change_no_text(void **state) {
     write_model();
     stage_open(&s, path ? path : "model", MOST_PEERS, 2);
     for (uint32_t i = 0; i < DISTINCT; i++) expect(&s, i, wanted[i]);
-    killer k = {.s = &s, .random = {1}, .most_ms = pause ? (uint32_t)atoi(pause) : 50};
+    killer k = {.s = &s, .random = {1}, .most_ms = pause ? (uint32_t)atoi(pause) : SHORT_MS};
     assert_int_equal(pthread_create(&thread, NULL, killer_main, &k), 0);
     for (uint32_t i = 0; i < count + AT_ONCE; i++) {
         if (i >= AT_ONCE) wait_end(&t[i - AT_ONCE]);

@@ -282,7 +282,8 @@ static void unsuited_peers_are_refused(void **state) {
     config.path = "other";
     config.layer_begin = 1;
     config.layer_end = 2;
-    expect_refused(&s, &config, &s.peer[0], BRAID_IDENTITY, "other is not the model that the swarm serves, 'model': its layer 1");
+    expect_refused(&s, &config, &s.peer[0], BRAID_IDENTITY,
+                   "other is not the model that the swarm serves, 'model': its layer 1");
     config = peer_config(&s, &s.peer[0]);
     config.memory = 1000;
     expect_refused(&s, &config, &s.peer[0], BRAID_LIMIT, "one layer of this model needs");

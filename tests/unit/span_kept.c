@@ -68,7 +68,8 @@ static void rows_that_do_not_touch_replace_all(void **state) {
 enum { LAYERS = 10 };
 
 static session_known peer(uint16_t begin, uint16_t end, uint32_t layer_ns) {
-    session_known k = {.card = {.serves = true, .layers = LAYERS, .layer_begin = begin, .layer_end = end, .layer_ns = layer_ns}};
+    session_known k = {
+        .card = {.serves = true, .layers = LAYERS, .layer_begin = begin, .layer_end = end, .layer_ns = layer_ns}};
     return k;
 }
 

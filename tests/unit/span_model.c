@@ -64,7 +64,8 @@ static void the_settings_that_change_bits_are_part_of_it(void **state) {
 static void a_description_reads_back(void **state) {
     (void)state;
     static span_model m, again;
-    m = (span_model){.name = "m", .layers = SPAN_MAX_LAYERS, .dim = 64, .vocab = 128, .context = 64, .half_cache = true};
+    m = (span_model){
+        .name = "m", .layers = SPAN_MAX_LAYERS, .dim = 64, .vocab = 128, .context = 64, .half_cache = true};
     for (uint32_t i = 0; i < m.layers; i++) memset(m.layer[i].bytes, (int)i, BRAID_ID_BYTES);
     size_t length = 0;
     char *text = span_model_describe(&m, &length);
@@ -75,7 +76,8 @@ static void a_description_reads_back(void **state) {
     braid_hash a = span_model_hash(&m), b = span_model_hash(&again);
     assert_true(hash_equal(&a, &b));
     assert_string_equal(again.name, "m");
-    for (size_t cut = 0; cut < length; cut += 101) assert_int_not_equal(span_model_parse(text, cut, &again, NULL), BRAID_OK);
+    for (size_t cut = 0; cut < length; cut += 101)
+        assert_int_not_equal(span_model_parse(text, cut, &again, NULL), BRAID_OK);
     static const char other[] = "{\"kind\":\"something\"}";
     assert_int_equal(span_model_parse(other, sizeof other - 1, &again, &error), BRAID_STATE);
     assert_non_null(strstr(error.text, "training run"));

@@ -75,7 +75,13 @@ static void input(uint32_t session, float *x, uint32_t rows) {
 }
 
 static work layers(uint32_t session, uint32_t first, uint32_t rows, uint32_t begin, uint32_t end, float *x) {
-    return (work){.kind = WORK_LAYERS, .session = session, .first = first, .rows = rows, .begin = begin, .end = end, .x = x + first * DIM};
+    return (work){.kind = WORK_LAYERS,
+                  .session = session,
+                  .first = first,
+                  .rows = rows,
+                  .begin = begin,
+                  .end = end,
+                  .x = x + first * DIM};
 }
 
 static void expect_rows(bench *b, uint32_t session, uint32_t begin, uint32_t end, const float *x) {
