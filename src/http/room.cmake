@@ -4,6 +4,8 @@ find_package(Threads REQUIRED)
 pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
 target_link_libraries(braid_http PUBLIC PkgConfig::MICROHTTPD Threads::Threads)
 target_compile_definitions(braid_http PUBLIC BRAID_VERSION="${PROJECT_VERSION}")
+# POLLRDHUP
+target_compile_definitions(braid_http PRIVATE _GNU_SOURCE)
 
 # The page's files become arrays in page_files.inc.
 set(page_folder ${CMAKE_SOURCE_DIR}/src/http/page)
