@@ -129,6 +129,13 @@ void handle_tokenize(exchange *x);
 void handle_detokenize(exchange *x);
 void handle_completions(exchange *x);
 void handle_chat(exchange *x);
+void handle_responses(exchange *x);
+void handle_embeddings(exchange *x);  // of OpenAI and of Ollama
+void handle_ollama_chat(exchange *x);
+void handle_ollama_generate(exchange *x);
+void handle_ollama_tags(exchange *x);
+void handle_ollama_version(exchange *x);
+void handle_ollama_show(exchange *x);
 void handle_page(exchange *x);
 
 #endif
