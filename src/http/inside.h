@@ -49,7 +49,7 @@ struct http_server {
     pthread_cond_t work, dropped, stopped;
     exchange *exchanges;
     exchange *first, *last;  // the queue of the workers
-    uint32_t queued;
+    uint32_t queued, releasing;
     bool stopping;
     uint64_t random;
 
@@ -66,8 +66,10 @@ struct http_server {
 
 // ---- server.c
 void server_add(http_server *s, exchange *x);
-// Gives back a reference; true: it was the last one, and the exchange is in no list.
+// Gives back a reference; true: it was the last one, and the exchange is in no list. Then the caller
+// frees it and calls server_released; the server and its service exist until then.
 bool server_drop(http_server *s, exchange *x);
+void server_released(http_server *s);
 uint64_t server_random(http_server *s);
 // Calls x->go_on on a worker. The exchange is in the queue at most once.
 void server_continue(exchange *x);
