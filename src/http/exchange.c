@@ -31,12 +31,14 @@ exchange *exchange_keep(exchange *x) {
 }
 
 void exchange_drop(exchange *x) {
-    if (!server_drop(x->server, x)) return;
+    http_server *server = x->server;
+    if (!server_drop(server, x)) return;
     if (x->release) x->release(x->context);
     pthread_mutex_destroy(&x->lock);
     free(x->body);
     free(x->out);
     free(x);
+    server_released(server);
 }
 
 // ---- the answer

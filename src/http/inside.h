@@ -49,7 +49,7 @@ struct http_server {
     pthread_cond_t work, dropped, stopped;
     exchange *exchanges;
     exchange *first, *last;  // the queue of the workers
-    uint32_t queued;
+    uint32_t queued, releasing;
     bool stopping;
     uint64_t random;
 
@@ -66,8 +66,10 @@ struct http_server {
 
 // ---- server.c
 void server_add(http_server *s, exchange *x);
-// Gives back a reference; true: it was the last one, and the exchange is in no list.
+// Gives back a reference; true: it was the last one, and the exchange is in no list. Then the caller
+// frees it and calls server_released; the server and its service exist until then.
 bool server_drop(http_server *s, exchange *x);
+void server_released(http_server *s);
 uint64_t server_random(http_server *s);
 // Calls x->go_on on a worker. The exchange is in the queue at most once.
 void server_continue(exchange *x);
@@ -129,6 +131,13 @@ void handle_tokenize(exchange *x);
 void handle_detokenize(exchange *x);
 void handle_completions(exchange *x);
 void handle_chat(exchange *x);
+void handle_responses(exchange *x);
+void handle_embeddings(exchange *x);  // of OpenAI and of Ollama
+void handle_ollama_chat(exchange *x);
+void handle_ollama_generate(exchange *x);
+void handle_ollama_tags(exchange *x);
+void handle_ollama_version(exchange *x);
+void handle_ollama_show(exchange *x);
 void handle_page(exchange *x);
 
 #endif

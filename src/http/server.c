@@ -25,10 +25,18 @@ bool server_drop(http_server *s, exchange *x) {
         if (x->previous) x->previous->next = x->next;
         if (s->exchanges == x) s->exchanges = x->next;
         access_done(x);
+        s->releasing++;
     }
     pthread_cond_broadcast(&s->dropped);
     pthread_mutex_unlock(&s->lock);
     return last;
+}
+
+void server_released(http_server *s) {
+    pthread_mutex_lock(&s->lock);
+    s->releasing--;
+    pthread_cond_broadcast(&s->dropped);
+    pthread_mutex_unlock(&s->lock);
 }
 
 // SplitMix64 of a seed from the start; not for secrets.
@@ -278,9 +286,9 @@ static exchange *next_present(http_server *s) {
     return found;
 }
 
-// Under the lock: whether a text or a worker still uses an exchange.
+// Under the lock: whether a text or a worker still uses an exchange, or one is being freed.
 static bool in_use(http_server *s) {
-    bool used = false;
+    bool used = s->releasing > 0;
     for (exchange *x = s->exchanges; x && !used; x = x->next) {
         pthread_mutex_lock(&x->lock);
         used = atomic_load(&x->references) > (x->connection ? 1u : 0u);

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FAKE_VOCAB = 256, FAKE_DIM = 4 };
 
@@ -40,6 +41,7 @@ typedef struct fake_service {
     braid_err refuse;       // of submit
     braid_err fail;         // of each text, after `fail_after` tokens
     size_t fail_after, queue_limit, running;
+    unsigned step_us;       // pause before each token
     bool stopping;
     size_t submitted, cancelled;
     uint64_t last_seed;
@@ -130,6 +132,7 @@ static void fake_step(fake_service *f, service_job *j) {
     step->logprob = -0.5f;
     step->top_count = fake_top(step->token, j->text.settings.top_logprobs, step->top);
     pthread_mutex_unlock(&f->lock);
+    if (f->step_us) usleep(f->step_us);
     j->listener.step(j->listener.context, step);
     pthread_mutex_lock(&f->lock);
     if (step->end) fake_end(f, j, full && !stopped && !last ? SERVICE_MAX_TOKENS : SERVICE_STOP, BRAID_OK);
