@@ -78,6 +78,13 @@ braid_err generator_open(generator *g, const char *path, const generator_setting
     return err ? err : generation_new(g->engine, g->tokenizer, &text, &g->text, error);
 }
 
+braid_err generator_open_file(const char *path, model_file **out, braid_error *error) {
+    char step[FILES_MAX_PATH];
+    bool is_checkpoint = false;
+    braid_err err = verify(path, step, &is_checkpoint, error);
+    return err ? err : model_file_open(step, out, error);
+}
+
 void generator_close(generator *g) {
     generation_free(g->text);
     engine_free(g->engine);

@@ -2,6 +2,7 @@
 
 #include "base/machine.h"
 #include "cli/cli.h"
+#include "cli/generator.h"
 #include "format/json.h"
 #include "net/identity.h"
 #include "span/peer.h"
@@ -126,7 +127,7 @@ int node_serve(const node_serve_flags *f) {
             CLI_USAGE, "node",
             "this ticket is of a swarm that serves a model: give the same model's file with --model FILE");
     braid_err err = open_identity(f->identity, &own, &lock, &error);
-    if (!err) err = model_file_open(f->model, &file, &error);
+    if (!err) err = generator_open_file(f->model, &file, &error);
     if (!err) err = serve(f, own, file, &error);
     model_file_close(file);
     identity_free(own);

@@ -4,6 +4,7 @@
 #include "cli/generator.h"
 #include "cli/model_name.h"
 #include "cli/options.h"
+#include "cli/serve_swarm.h"
 #include "format/quantity.h"
 #include "http/server.h"
 #include "node/clock.h"
@@ -22,12 +23,16 @@ enum { POLL_MS = 50 };
 static const char examples[] =
     "braid serve SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "braid serve models/Qwen3-0.6B --port 8000 --parallel 32 --max-memory 4G\n"
-    "braid serve checkpoints --host 0.0.0.0 --keys keys.txt\n";
+    "braid serve checkpoints --host 0.0.0.0 --keys keys.txt\n"
+    "braid serve models/Qwen3-8B --peers 6 --copies 2      layers in child processes; other machines can join\n";
 
 typedef struct serve_flags {
     const char *host, *name, *keys, *certificate, *private_key;
-    uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns;
+    const char *listen, *public_address, *identity;
+    uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns, peers, copies, dead_ns;
     bool exact, int8, half_cache, without_key, page;
+    bool swarm;         // the layers are on peers
+    bool peer_threads;  // --threads is of each peer
     option_list origins;
 } serve_flags;
 
@@ -39,9 +44,44 @@ typedef struct serving {
     service *service;
     http_server *server;
     service_local_memory memory;
+    serve_swarm swarm;
 } serving;
 
 // --- start
+
+static void print_note(void *context, const char *text) {
+    (void)context;
+    printf("%s\n", text);
+    fflush(stdout);
+}
+
+static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
+    const serve_swarm_settings settings = {.path = path,
+                                           .file = s->model.file,
+                                           .pool = s->model.pool,
+                                           .tokenizer = s->model.tokenizer,
+                                           .name = s->name,
+                                           .generation_config = s->generation_config,
+                                           .created = model_time(path),
+                                           .parallel = (uint32_t)flags->parallel,
+                                           .queue = (uint32_t)flags->queue,
+                                           .peers = (uint32_t)flags->peers,
+                                           .copies = (uint32_t)flags->copies,
+                                           .listen = flags->listen,
+                                           .public_address = flags->public_address,
+                                           .identity = flags->identity,
+                                           .context = (uint32_t)flags->context,
+                                           .exact = flags->exact,
+                                           .half_cache = flags->half_cache,
+                                           .narrow = flags->int8,
+                                           .threads = flags->peer_threads ? (unsigned)flags->threads : 0,
+                                           .peer_memory = flags->peers ? flags->max_memory / flags->peers : 0,
+                                           .dead_ns = flags->dead_ns,
+                                           .note = print_note};
+    braid_err err = serve_swarm_open(&s->swarm, &settings, error);
+    s->service = s->swarm.service;
+    return err;
+}
 
 static braid_err open_service(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
     braid_err err = generator_open_model(&s->model, path, (unsigned)flags->threads, error);
@@ -49,6 +89,7 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
     snprintf(s->name, sizeof s->name, "%s", flags->name ? flags->name : "");
     if (!flags->name) model_name_of(path, s->name);
     s->generation_config = model_generation_config(path);
+    if (flags->swarm) return open_swarm(s, path, flags, error);
     service_local_settings settings = {.file = s->model.file,
                                        .tokenizer = s->model.tokenizer,
                                        .name = s->name,
@@ -84,12 +125,21 @@ static braid_err open_server(serving *s, const serve_flags *flags, braid_error *
     return http_server_new(&settings, &s->server, error);
 }
 
-static void close_serving(serving *s) {
+static void close_serving(serving *s, const serve_flags *flags) {
     http_server_free(s->server);
-    service_free(s->service);
+    if (flags->swarm)
+        serve_swarm_close(&s->swarm);
+    else
+        service_free(s->service);
     http_keys_free(&s->keys);
     free(s->generation_config);
     generator_close(&s->model);
+}
+
+static void print_swarm(const serving *s, const char *path) {
+    printf("%s at %s\n", s->name, http_server_address(s->server));
+    printf("another machine joins with: braid node --join %s --model %s\n", s->swarm.ticket, path);
+    fflush(stdout);
 }
 
 static void print_start(const serving *s, const serve_flags *flags) {
@@ -147,11 +197,14 @@ static int serve(const char *path, const serve_flags *flags) {
     if (!err) err = open_service(&s, path, flags, &error);
     if (!err) err = open_server(&s, flags, &error);
     if (!err) {
-        print_start(&s, flags);
+        if (flags->swarm)
+            print_swarm(&s, path);
+        else
+            print_start(&s, flags);
         wait_for_signal();
         finish_texts(&s, flags);
     }
-    close_serving(&s);
+    close_serving(&s, flags);
     return err ? cli_complain(err == BRAID_CONFIG ? CLI_USAGE : CLI_FAILED, "serve", "%s", error.text) : CLI_OK;
 }
 
@@ -160,7 +213,8 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
         {"port", OPTION_COUNT, &flags->port, .help = "port to listen on, 0: any free one", .max = UINT16_MAX},
         {"host", OPTION_TEXT, &flags->host, .unit = "HOST", .help = "address to listen on"},
         {"keys", OPTION_TEXT, &flags->keys, .unit = "FILE",
-         .help = "bearer keys, one a line: LABEL SECRET [concurrent=N] [per-minute=N]", .fallback = "none is asked for"},
+         .help = "bearer keys, one a line: LABEL SECRET [concurrent=N] [per-minute=N]",
+         .fallback = "none is asked for"},
         {"without-key", OPTION_SWITCH, &flags->without_key,
          .help = "let everybody who reaches another --host than this machine use the model"},
         {"certificate", OPTION_TEXT, &flags->certificate, .unit = "FILE", .help = "certificate chain (PEM) for https",
@@ -185,6 +239,20 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
         {"exact", OPTION_SWITCH, &flags->exact, .help = "do not round activations to 8 bits for quantised weights"},
         {"int8", OPTION_SWITCH, &flags->int8, .help = "weights as 8-bit integers: faster, and nearly as good"},
         {"cache-f16", OPTION_SWITCH, &flags->half_cache, .help = "keys and values in 16 bits: half the memory"},
+        {"peers", OPTION_COUNT, &flags->peers,
+         .help = "child processes that hold the layers; 0: only machines that join", .max = SERVE_MAX_PEERS,
+         .fallback = "this process holds all layers, and none can join"},
+        {"copies", OPTION_COUNT, &flags->copies, .help = "with --peers: each layer is on so many of them", .min = 1,
+         .max = SERVE_MAX_PEERS},
+        {"listen", OPTION_TEXT, &flags->listen, .unit = "HOST:PORT", .help = "with --peers: address for links of peers",
+         .fallback = "this machine alone with --peers above 0, else every address"},
+        {"public-address", OPTION_TEXT, &flags->public_address, .unit = "HOST:PORT",
+         .help = "with --peers: address at which peers reach this process", .fallback = "detected"},
+        {"identity", OPTION_TEXT, &flags->identity, .unit = "PATH",
+         .help = "with --peers: key file, so that the ticket stays valid after a restart",
+         .fallback = "a new key each time"},
+        {"dead-after", OPTION_DURATION, &flags->dead_ns, .hidden = true,
+         .help = "silence after which a peer is replaced"},
         {"stop-within", OPTION_DURATION, &flags->stop_within_ns,
          .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP; texts get half of it", .min = 1},
     };
@@ -198,6 +266,8 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
                  .max_given = 1};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
+    flags->swarm = option_is_set(&o, "peers");
+    flags->peer_threads = option_is_set(&o, "threads");
     code = serve(o.given[0], flags);
     options_close(&o);
     return code;
@@ -208,6 +278,7 @@ int cli_serve(int argc, char **argv) {
     machine_look(&here);
     serve_flags flags = {.host = "127.0.0.1",
                          .port = 8080,
+                         .copies = 1,
                          .parallel = SCHEDULER_PARALLEL,
                          .queue = SCHEDULER_QUEUE,
                          .threads = allowance_threads(&here),

@@ -320,7 +320,8 @@ static void peers_free(serve_peers *p) {
 braid_err serve_peers_start(const serve_peers_config *config, serve_peers **out, braid_error *error) {
     *out = NULL;
     if (config->peers < 1 || config->peers > SERVE_MAX_PEERS || config->copies > config->peers)
-        return braid_fail(error, BRAID_ARGUMENT, "give 1 to %d peers, and at most as many copies", SERVE_MAX_PEERS);
+        return braid_fail(error, BRAID_CONFIG, "%u copies need at least as many peers; raise --peers or lower --copies",
+                          config->copies);
     serve_peers *p = calloc(1, sizeof *p);
     if (!p) return braid_fail(error, BRAID_MEMORY, "no memory for the peers");
     size_t size = sizeof p->program;

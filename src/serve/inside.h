@@ -12,6 +12,7 @@
 enum {
     HEAD_ROWS = 32,     // rows whose logits are in memory at once
     RATE_SECONDS = 10,  // of service_status.tokens_per_second
+    UNREADY_SECONDS = 5,  // without a ready executor, until new texts are refused
 };
 
 typedef enum job_state {
@@ -72,6 +73,7 @@ typedef struct scheduler {
     uint32_t waiting;  // texts without a place: incoming and queue
     uint64_t orders;
     service_status status;  // the counters
+    time_t unready_since;   // as the thread saw it; 0: the executor is ready
     uint64_t drawn_in[RATE_SECONDS + 1];
     time_t rate_second;  // of the last element that was written
 

@@ -124,6 +124,8 @@ static void note_room(scheduler *s) {
     executor_room room;
     executor_room_of(s->executor, &room);
     pthread_mutex_lock(&s->lock);
+    if (room.ready) s->unready_since = 0;
+    else if (s->unready_since == 0) s->unready_since = second_now();
     s->status.ready = room.ready;
     snprintf(s->status.blocker, sizeof s->status.blocker, "%s", room.blocker);
     s->status.cache_bytes = room.cache_bytes;
@@ -252,8 +254,10 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     return BRAID_OK;
 }
 
-// Under lock.
+// Under lock. A short interruption delays new texts; a longer one refuses them.
 static braid_err check_queue(const scheduler *s, braid_error *error) {
+    if (s->unready_since > 0 && second_now() - s->unready_since > UNREADY_SECONDS)
+        return braid_fail(error, BRAID_NETWORK, "%s", s->status.blocker);
     if (s->draining || s->closing) return braid_fail(error, BRAID_BUSY, "this service is ending");
     if (s->waiting >= s->queue_limit)
         return braid_fail(error, BRAID_BUSY, "%u texts are waiting already: try again later", s->waiting);

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -145,8 +146,7 @@ def test_children():
     server.wait_peers({2})
     same(server, "first and last killed", 3, {4: lambda: server.kill(1, 3)})
     server.wait_peers({1, 3})
-    swarm = server.json("/v1/swarm")
-    swarm = swarm.get("swarm", swarm)
+    swarm = state(server)
     check("the state of the swarm", swarm["layers"] == 3 and len(swarm["peers"]) >= 4 and swarm["repairs"] >= 1, swarm)
     children = list(server.process.values())
     check("an orderly end", server.api.end() == 0)
@@ -167,7 +167,14 @@ def joiner(server, *flags):
     return node
 
 
+def state(server):
+    swarm = server.json("/v1/swarm")
+    return swarm.get("swarm") or swarm
+
+
 def unready(server):
+    while state(server).get("since_s", 0) < 7:
+        time.sleep(0.2)
     try:
         server.stream("the ", 1)
     except urllib.error.HTTPError as error:
@@ -183,8 +190,8 @@ def test_joiners():
     refused(server.ticket, 1, "is not the model that the swarm serves, 'saved': its layer 0", "--model", "other.gguf")
     refused(server.ticket, 1, "one layer of this model needs", "--model", "saved.gguf", "--max-memory", "1K")
     first = joiner(server)
-    while not server.json("/ready")["status"] == "ready":
-        pass
+    while not state(server)["ready"]:
+        time.sleep(0.1)
     same(server, "one joiner", 4)
     second = joiner(server, "--layers", "0:2")
     third = joiner(server, "--layers", "1:3")
