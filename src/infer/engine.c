@@ -18,6 +18,8 @@ size_t engine_scratch_bytes(const engine *e) {
     return e->owned_bytes + e->scratch.bytes + e->product_scratch_bytes + e->attention_scratch_bytes;
 }
 
+size_t engine_copied_bytes(const engine *e) { return e->owned_bytes; }
+
 // --- start and end
 
 static braid_err check_settings(const engine *e, const engine_settings *s, braid_error *error) {

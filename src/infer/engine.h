@@ -62,6 +62,7 @@ tensor_pool *engine_pool(const engine *e);
 size_t engine_token_bytes(const engine *e);
 // Memory of the engine besides the borrowed weights; and of its sequences and pages.
 size_t engine_scratch_bytes(const engine *e);
+size_t engine_copied_bytes(const engine *e);  // the part of it with the engine's copies of weights
 size_t engine_cache_bytes(const engine *e);
 // Allocates all other memory of calls with up to `rows` tokens, in texts of up to `tokens`, so that
 // engine_scratch_bytes grows no more.

@@ -73,8 +73,9 @@ static uint32_t least_context(const service_local_settings *p, const engine *e) 
 static braid_err measure(const local_service *l, const service_local_settings *p, uint32_t context,
                          service_local_memory *m, braid_error *error) {
     braid_err err = engine_reserve(l->engine, ENGINE_CHUNK_ROWS, context, error);
-    m->computing = engine_scratch_bytes(l->engine) + scheduler_bytes(engine_config(l->engine), p->parallel);
-    m->weights = file_bytes(p->file) - l->released;
+    size_t copies = engine_copied_bytes(l->engine);
+    m->computing = engine_scratch_bytes(l->engine) - copies + scheduler_bytes(engine_config(l->engine), p->parallel);
+    m->weights = file_bytes(p->file) - l->released + copies;
     return err;
 }
 

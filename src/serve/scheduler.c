@@ -378,7 +378,8 @@ static const service_calls scheduler_calls = {
 static uint32_t or_default(uint32_t given, uint32_t fallback) { return given ? given : fallback; }
 
 size_t scheduler_bytes(const model_config *c, uint32_t parallel) {
-    size_t places = sizeof(service_job *) + sizeof(executor_step) + sizeof(service_job);
+    // a sampler has 24 bytes a token of the vocabulary, log-probabilities need another copy of the logits
+    size_t places = sizeof(service_job *) + sizeof(executor_step) + sizeof(service_job) + 28 * (size_t)c->vocab;
     return (EXECUTOR_MAX_TOKENS * (size_t)c->dim + HEAD_ROWS * (size_t)c->vocab) * sizeof(float) +
            HEAD_ROWS * sizeof(generation_step) + or_default(parallel, SCHEDULER_PARALLEL) * places;
 }
