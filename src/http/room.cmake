@@ -16,5 +16,3 @@ add_custom_command(OUTPUT ${page_output}
   DEPENDS ${page_files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
 target_sources(braid_http PRIVATE ${page_output})
 target_include_directories(braid_http PRIVATE ${CMAKE_BINARY_DIR}/http)
-# The room protocol has a function of this name, too.
-target_compile_definitions(braid_http PRIVATE route_find=http_route_find)
