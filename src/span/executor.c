@@ -45,6 +45,7 @@ typedef struct chain {
     executor_listener listener;
     braid_error failed;  // of the loop's thread
     // of the loop's thread
+    bool refused;  // a session had no room: the scheduler tries again after `changed`
     chain_session session[SPAN_OWN];
 } chain;
 
@@ -86,6 +87,11 @@ static void end_session(chain *c, chain_session *s, executor_outcome outcome, co
 
 // --- orders
 
+static void refuse(chain *c, uint64_t number) {
+    c->refused = true;
+    answer(c, &(executor_result){.session = number, .outcome = EXECUTOR_FULL});
+}
+
 static void do_begin(chain *c, const order *o) {
     chain_session *s = NULL;
     for (uint32_t i = 0; i < SPAN_OWN && !s; i++)
@@ -95,7 +101,7 @@ static void do_begin(chain *c, const order *o) {
     if (s) *s = (chain_session){.used = true, .number = o->session, .waits_ns = clock_now_ns()};
     if (s && span_peer_open(c->peer, o->session, (uint32_t)room)) return;
     if (s) *s = (chain_session){0};
-    answer(c, &(executor_result){.session = o->session, .outcome = EXECUTOR_FULL});
+    refuse(c, o->session);
 }
 
 static void do_read(chain *c, const order *o) {
@@ -141,6 +147,7 @@ static void end_stuck(chain *c) {
         chain_session *s = &c->session[i];
         if (!s->used) continue;
         if (s->full) {
+            c->refused = true;
             end_session(c, s, s->began ? EXECUTOR_LOST : EXECUTOR_FULL, NULL);
         } else if (s->waits_ns && now - s->waits_ns > patience) {
             braid_error error;
@@ -168,7 +175,8 @@ static void look(chain *c) {
     snprintf(now.blocker, sizeof now.blocker, "%.127s", blocker);
     if (!now.ready) now.session_tokens = c->context;
     pthread_mutex_lock(&c->lock);
-    bool changed = now.ready != c->room.ready || now.free_tokens > c->room.free_tokens;
+    bool changed = c->refused || now.ready != c->room.ready || now.free_tokens > c->room.free_tokens;
+    c->refused = false;
     c->room = now;
     char *old = c->swarm;
     if (swarm)

@@ -98,7 +98,7 @@ static void write_model(void) {
     tiny_free(&weights);
 }
 
-static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copies) {
+static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copies, uint64_t memory) {
     braid_error error = {0};
     if (model_file_open(path, &s->file, &error)) fail_msg("%s", error.text);
     assert_int_equal(tensor_pool_new(1, &s->pool, NULL), BRAID_OK);
@@ -110,6 +110,7 @@ static void stage_open(stage *s, const char *path, uint32_t peers, uint32_t copi
                                            .program = getenv("BRAID_KILLS_PROGRAM") ? getenv("BRAID_KILLS_PROGRAM")
                                                                                     : BRAID_PROGRAM,
                                            .peers = peers,
+                                           .peer_memory = memory,
                                            .copies = copies,
                                            .threads = 1,
                                            .dead_ns = 3000000000u,
@@ -184,7 +185,7 @@ static void killed_peers_change_no_text(void **state) {
     (void)state;
     static stage s;
     write_model();
-    stage_open(&s, "model", 3, 1);
+    stage_open(&s, "model", 3, 1, 0);
     check_texts(&s, NULL, 0);
     // the middle, the first, the last, two at once; each starts again
     static const blow blows[] = {{5, 2}, {12, 1}, {19, 3}, {26, 1}, {26, 3}};
@@ -197,13 +198,36 @@ static void another_peer_takes_over(void **state) {
     (void)state;
     static stage s;
     write_model();
-    stage_open(&s, "model", 6, 2);
+    stage_open(&s, "model", 6, 2, 0);
     static const blow blows[] = {{5, 2}, {12, 1}, {19, 6}};
     check_texts(&s, blows, 3);
     char *swarm = service_swarm(s.swarm.service);
     assert_non_null(swarm);
     assert_non_null(strstr(swarm, "\"peers\":["));
     free(swarm);
+    stage_close(&s);
+}
+
+// Each peer has room for two texts; the others wait.
+static void little_room_delays_texts(void **state) {
+    (void)state;
+    enum { MANY = 7 };
+    static stage s;
+    static text t[MANY];
+    model_file *file;
+    write_model();
+    assert_int_equal(model_file_open("model", &file, NULL), BRAID_OK);
+    uint64_t layer = span_model_bytes(file, 0, 1), token = (uint64_t)2 * 2 * 16 * sizeof(float);
+    model_file_close(file);
+    stage_open(&s, "model", 3, 1, layer + 150 * token);
+    for (uint32_t i = 0; i < MANY; i++) submit(&s, i, &t[i]);
+    for (uint32_t i = 0; i < MANY; i++) {
+        uint32_t token_of[DRAWN];
+        wait_end(&t[i]);
+        expect(&s, i, token_of);
+        assert_int_equal(t[i].count, DRAWN);
+        assert_memory_equal(t[i].token, token_of, sizeof token_of);
+    }
     stage_close(&s);
 }
 
@@ -267,7 +291,7 @@ static void random_kills_change_no_text(void **state) {
     pthread_t thread;
     assert_non_null(t);
     write_model();
-    stage_open(&s, path ? path : "model", MOST_PEERS, 2);
+    stage_open(&s, path ? path : "model", MOST_PEERS, 2, 0);
     for (uint32_t i = 0; i < DISTINCT; i++) expect(&s, i, wanted[i]);
     killer k = {.s = &s, .random = {1}, .most_ms = pause ? (uint32_t)atoi(pause) : SHORT_MS};
     assert_int_equal(pthread_create(&thread, NULL, killer_main, &k), 0);
@@ -289,6 +313,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_peers_change_no_text, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(another_peer_takes_over, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(little_room_delays_texts, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(random_kills_change_no_text, tiny_setup, tiny_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
