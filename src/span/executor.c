@@ -175,7 +175,8 @@ static void look(chain *c) {
     snprintf(now.blocker, sizeof now.blocker, "%.127s", blocker);
     if (!now.ready) now.session_tokens = c->context;
     pthread_mutex_lock(&c->lock);
-    bool changed = c->refused || now.ready != c->room.ready || now.free_tokens > c->room.free_tokens;
+    bool changed = c->refused || now.ready != c->room.ready || now.free_tokens > c->room.free_tokens ||
+                   strcmp(now.blocker, c->room.blocker) != 0;
     c->refused = false;
     c->room = now;
     char *old = c->swarm;

@@ -106,8 +106,8 @@ class Server:
         with self.open(path) as answer:
             return json.load(answer)
 
-    def stream(self, prompt, seed, at=None):
-        """The text of a request; `at`: token -> a call after so many events."""
+    def stream(self, prompt, seed, at=None, leave=None):
+        """The text of a request; `at`: event -> a call after so many; `leave`: the client is gone after so many."""
         body = {"model": "m", "prompt": prompt, "max_tokens": TOKENS, "temperature": 0.8, "top_p": 1, "seed": seed,
                 "stream": True, "ignore_eos": True}
         body["model"] = self.json("/v1/models")["data"][0]["id"]
@@ -121,6 +121,8 @@ class Server:
                 text += choices[0]["text"].encode() if choices else b""
                 if at and events in at:
                     at[events]()
+                if events == leave:
+                    break
         return text
 
     def kill(self, *numbers):
@@ -138,6 +140,38 @@ def same(server, name, seed, at=None):
     check(name, text == expected, f"{text} is not {expected}")
 
 
+def status_of(call):
+    try:
+        call()
+        return 200
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def wait_gone(processes):
+    limit = time.monotonic() + PATIENCE
+    while any(os.path.exists(f"/proc/{process}") for process in processes) and time.monotonic() < limit:
+        time.sleep(0.05)
+    check("children end", not any(os.path.exists(f"/proc/{process}") for process in processes))
+
+
+def test_clients():
+    """Clients that leave, and prompts that are too long, leave nothing behind."""
+    server = Server("--peers", "3", "--copies", "1")
+    server.wait_peers({1, 2, 3})
+    same(server, "before", 7)
+    server.stream("the ", 8, leave=3)
+    check("a prompt beyond the context", status_of(lambda: server.stream("x" * 500, 9)) == 400)
+    limit, seen = time.monotonic() + PATIENCE, state(server)
+    while (seen["sessions"] or seen["free_tokens"] < seen["cache_tokens"]) and time.monotonic() < limit:
+        time.sleep(0.05)
+        seen = state(server)
+    check("all room is free again", seen["sessions"] == 0 and seen["free_tokens"] == seen["cache_tokens"], seen)
+    same(server, "after", 9)
+    server.api.end(signal.SIGKILL)
+    wait_gone(server.process.values())
+
+
 def test_children():
     server = Server("--peers", "3")
     server.wait_peers({1, 2, 3})
@@ -150,8 +184,7 @@ def test_children():
     check("the state of the swarm", swarm["layers"] == 3 and len(swarm["peers"]) >= 4 and swarm["repairs"] >= 1, swarm)
     children = list(server.process.values())
     check("an orderly end", server.api.end() == 0)
-    for process in children:
-        check("children end", not os.path.exists(f"/proc/{process}"))
+    wait_gone(children)
 
 
 def refused(ticket, code, text, *flags):
@@ -207,6 +240,7 @@ def test_joiners():
 def main():
     prepare()
     test_children()
+    test_clients()
     test_joiners()
     sys.exit(f"{failures} of them failed" if failures else 0)
 
