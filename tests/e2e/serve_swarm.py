@@ -5,6 +5,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +69,9 @@ class Process:
 
 
 def prepare():
+    shutil.rmtree("models", ignore_errors=True)  # of an earlier run
+    os.mkdir("models")
+    os.chdir("models")
     with open("words.txt", "w") as f:
         f.write("the river bends round every stone that lies in its way\n" * 400)
     for name, seed in ("saved", 7), ("other", 8):
