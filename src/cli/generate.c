@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/generator.h"
 #include "cli/options.h"
+#include "cli/terminal_text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,19 +35,6 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-// A terminal would obey control characters, of which a model may produce any. C1 ones have two
-// bytes in UTF-8.
-static void put_text(const char *text, size_t length, bool terminal) {
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i], next = i + 1 < length ? (unsigned char)text[i + 1] : 0;
-        bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f,
-             wide = c == 0xc2 && next >= 0x80 && next < 0xa0;
-        putchar(terminal && (control || wide) ? '?' : c);
-        i += terminal && wide;
-    }
-    fflush(stdout);
 }
 
 // --- prompt
@@ -84,7 +72,7 @@ static braid_err write_steps(generator *g, const generate_flags *flags, bool ter
     while (!err && !*end && !ferror(stdout)) {
         err = generation_next(g->text, step, error);
         if (err) break;
-        put_text(step->text, step->length, terminal);
+        terminal_put_text(step->text, step->length, terminal);
         times->last = now();
         if (times->tokens++ == 0) times->first = times->last;
         *end = step->end;
@@ -115,7 +103,7 @@ static braid_err write_text(generator *g, const generate_flags *flags, generate_
     if (read) prompt = read;
     times->loaded = now();
     if (!err) err = set_prompt(g, prompt, length, times, error);
-    if (!err) put_text(prompt, length, terminal);
+    if (!err) terminal_put_text(prompt, length, terminal);
     if (!err) err = write_steps(g, flags, terminal, times, &end, error);
     if (!err && terminal) putchar('\n');
     if (!err && flags->timings) print_timings(g, times);

@@ -9,6 +9,7 @@
 // Behind the keys and values of a page. `next`: in the list of free pages.
 typedef struct page_end {
     uint32_t references;
+    bool kept;  // one of them is of cache_page_keep
     cache_page *next;
 } page_end;
 
@@ -62,17 +63,40 @@ static cache_page *page_new(engine *e) {
     return p;
 }
 
-void cache_page_hold(engine *e, cache_page *p) { end_of(e, p)->references++; }
+static bool only_kept(const page_end *end) { return end->kept && end->references == 1; }
 
-uint32_t cache_page_references(const engine *e, cache_page *p) { return end_of(e, p)->references; }
+static void change_references(engine *e, page_end *end, int by) {
+    e->pages_only_kept -= only_kept(end);
+    end->references += (uint32_t)by;
+    e->pages_only_kept += only_kept(end);
+}
+
+void cache_page_hold(engine *e, cache_page *p) { change_references(e, end_of(e, p), 1); }
 
 void cache_page_release(engine *e, cache_page *p) {
     page_end *end = end_of(e, p);
-    if (--end->references > 0) return;
+    change_references(e, end, -1);
+    if (end->references > 0) return;
     end->next = e->free_pages;
     e->free_pages = p;
     e->pages_used--;
 }
+
+void cache_page_keep(engine *e, cache_page *p) {
+    cache_page_hold(e, p);
+    end_of(e, p)->kept = true;
+}
+
+void cache_page_drop(engine *e, cache_page *p) {
+    page_end *end = end_of(e, p);
+    e->pages_only_kept -= only_kept(end);
+    end->kept = false;
+    cache_page_release(e, p);
+}
+
+bool cache_page_only_kept(const engine *e, cache_page *p) { return only_kept(end_of(e, p)); }
+
+size_t engine_only_kept_pages(const engine *e) { return e->pages_only_kept; }
 
 void cache_free_all(engine *e) {
     for (cache_page *p = e->free_pages, *next; p; p = next) {
@@ -136,7 +160,7 @@ void sequence_truncate(sequence *s, uint32_t length) {
 // The page that the next token changes, if others refer to it.
 static bool must_copy(const sequence *s) {
     uint32_t last = s->length / CACHE_PAGE;
-    return s->length % CACHE_PAGE > 0 && cache_page_references(s->engine, s->pages[last]) > 1;
+    return s->length % CACHE_PAGE > 0 && end_of(s->engine, s->pages[last])->references > 1;
 }
 
 uint32_t sequence_pages_needed(const sequence *s, uint32_t tokens) {

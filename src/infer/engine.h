@@ -100,7 +100,12 @@ cache_page *sequence_page(const sequence *s, uint32_t index);
 braid_err sequence_add_page(sequence *s, cache_page *p, braid_error *error);
 void cache_page_hold(engine *e, cache_page *p);
 void cache_page_release(engine *e, cache_page *p);
-uint32_t cache_page_references(const engine *e, cache_page *p);
+// The same for the one reference of a page for later texts.
+void cache_page_keep(engine *e, cache_page *p);
+void cache_page_drop(engine *e, cache_page *p);
+// Whether dropping the page frees its memory; and the number of these pages.
+bool cache_page_only_kept(const engine *e, cache_page *p);
+size_t engine_only_kept_pages(const engine *e);
 
 // Keys and values of one token in one layer.
 size_t sequence_layer_bytes(const engine *e);

@@ -82,7 +82,7 @@ struct engine {
     void *product_scratch;
     float *attention_scratch;
     size_t product_scratch_bytes, attention_scratch_bytes;
-    size_t pages_used, page_limit;  // page_limit 0: none
+    size_t pages_used, page_limit, pages_only_kept;  // page_limit 0: none
     cache_page *free_pages;
 };
 

@@ -73,7 +73,7 @@ static void drop(prefix_cache *c, entry *e) {
     while (*at != e) at = &(*at)->same_bucket;
     *at = e->same_bucket;
     unlink_entry(c, e);
-    cache_page_release(c->engine, e->page);
+    cache_page_drop(c->engine, e->page);
     c->entries--;
     free(e);
 }
@@ -116,23 +116,15 @@ void prefix_cache_add(prefix_cache *c, const braid_hash *key, cache_page *page) 
     *e = (entry){.key = *key, .page = page, .same_bucket = *bucket};
     *bucket = e;
     link_newest(c, e);
-    cache_page_hold(c->engine, page);
+    cache_page_keep(c->engine, page);
     c->entries++;
 }
 
-static bool is_evictable(const prefix_cache *c, const entry *e) {
-    return cache_page_references(c->engine, e->page) == 1;
-}
-
-size_t prefix_cache_evictable(const prefix_cache *c) {
-    size_t count = 0;
-    for (const entry *e = c->oldest; e; e = e->newer) count += is_evictable(c, e);
-    return count;
-}
+size_t prefix_cache_evictable(const prefix_cache *c) { return engine_only_kept_pages(c->engine); }
 
 bool prefix_cache_evict(prefix_cache *c) {
     entry *e = c->oldest;
-    while (e && !is_evictable(c, e)) e = e->newer;
+    while (e && !cache_page_only_kept(c->engine, e->page)) e = e->newer;
     if (e) drop(c, e);
     return e != NULL;
 }

@@ -16,7 +16,7 @@ braid_hash prefix_key_first(const char *model);
 // The key of a page, from the one before it and its tokens[ENGINE_PAGE_TOKENS].
 braid_hash prefix_key_next(const braid_hash *before, const uint32_t *tokens);
 
-// NULL: no memory. The engine is borrowed until prefix_cache_free.
+// NULL: no memory. One for an engine, which is borrowed until prefix_cache_free.
 prefix_cache *prefix_cache_new(engine *e);
 void prefix_cache_free(prefix_cache *c);
 // The page of a key, borrowed until the next eviction, or NULL. It becomes the last one to be
