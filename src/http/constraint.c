@@ -140,6 +140,7 @@ static const uint64_t *mask_of(constraint *c, uint32_t vocab) {
     if (*note) return *note;
     uint64_t *bits = calloc(1, bytes);
     if (!bits) return NULL;
+    matcher_rest(c->m);
     allow(c, bits);
     c->mask_bytes += bytes;
     return *matcher_note(c->m, c->state) = bits;
@@ -182,7 +183,8 @@ static void rebuild(constraint *c) {
     drop_matcher(c);
     c->m = m;
     c->state = matcher_start(m);
-    for (size_t i = 0; i < c->length; i++) c->state = matcher_next(m, c->state, (unsigned char)c->text[i]);
+    for (size_t i = 0; i < c->length; i++, matcher_rest(m))
+        c->state = matcher_next(m, c->state, (unsigned char)c->text[i]);
 }
 
 static bool keep_bytes(constraint *c, const char *bytes, size_t n) {
@@ -209,6 +211,7 @@ static void on_accept(void *context, uint32_t token) {
         c->ended = true;
         return;
     }
+    matcher_rest(c->m);
     for (uint32_t i = 0; i < k->length; i++) c->state = matcher_next(c->m, c->state, (unsigned char)k->bytes[i]);
     if (matcher_states(c->m) > MATCHER_MAX_STATES / 2 || c->mask_bytes > MAX_MASK_BYTES) rebuild(c);
 }

@@ -209,9 +209,10 @@ static bool order(grammar *g) {
     return true;
 }
 
-// Rules that may match nothing.
-static void find_nullable(const grammar *g, bool *nullable) {
-    for (bool changed = true; changed;) {
+// Rules that may match nothing. False: more than GRAMMAR_MAX_CHAIN rules depend on one another.
+static bool find_nullable(const grammar *g, bool *nullable) {
+    bool changed = true;
+    for (uint32_t pass = 0; changed && pass <= GRAMMAR_MAX_CHAIN; pass++) {
         changed = false;
         for (uint32_t i = 0; i < g->alternatives; i++) {
             uint32_t rule = g->alternative[i].rule;
@@ -221,6 +222,7 @@ static void find_nullable(const grammar *g, bool *nullable) {
             nullable[rule] = changed = true;
         }
     }
+    return !changed;
 }
 
 typedef struct walk {
@@ -255,9 +257,9 @@ braid_err grammar_finish(grammar *g, uint32_t root, braid_error *error) {
     bool memory = nullable && w.state && w.chain && (g->error.code || order(g));
     if (!memory && !g->error.code) braid_fail(&g->error, BRAID_MEMORY, "no memory for a grammar");
     if (!g->error.code) {
-        find_nullable(g, nullable);
+        bool found = find_nullable(g, nullable);
         for (uint32_t r = 0; r < g->rules && !g->error.code; r++)
-            if (!chain_ends(&w, r, 0))
+            if (!found || !chain_ends(&w, r, 0))
                 braid_fail(&g->error, BRAID_ARGUMENT,
                            "a rule of the grammar begins with itself, or more than %d rules begin with one another",
                            GRAMMAR_MAX_CHAIN);
