@@ -94,7 +94,7 @@ struct route {
     bool text;    // counts for the limits of a key
 };
 // Sets x->route, or answers with an error.
-bool route_find(exchange *x);
+bool endpoint_find(exchange *x);
 uint32_t route_count(void);
 const char *route_name(uint32_t number);
 uint32_t route_number(const route *r);

@@ -49,7 +49,7 @@ static bool method_matches(const char *method, const char *given) {
     return strcmp(method, given) == 0 || (strcmp(method, GET) == 0 && strcmp(given, MHD_HTTP_METHOD_HEAD) == 0);
 }
 
-bool route_find(exchange *x) {
+bool endpoint_find(exchange *x) {
     size_t n = strlen(x->path);
     if (n > 1 && x->path[n - 1] == '/') x->path[n - 1] = 0;
     const route *other = NULL;

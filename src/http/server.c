@@ -147,14 +147,14 @@ static bool refuse_early(exchange *x, struct MHD_Connection *c) {
     const char *expect = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
     uint64_t bytes = length ? strtoull(length, NULL, 10) : 0, most = x->server->max_body_bytes;
     if (bytes <= most || (!expect && bytes <= HTTP_DROPPED_BODIES * most)) return false;
-    route_find(x);
+    endpoint_find(x);
     too_large(x);
     return true;
 }
 
 static void dispatch(exchange *x) {
     x->complete = true;
-    if (!route_find(x) || !access_allows(x)) return;
+    if (!endpoint_find(x) || !access_allows(x)) return;
     if (x->body_dropped) {
         too_large(x);
         return;
