@@ -30,7 +30,7 @@ struct http_server {
     service *service;
     const service_model *model;
     uint64_t created;  // Unix time of the start
-    uint64_t max_body_bytes;
+    uint64_t max_body_bytes, keep_alive_ns;
     bool page, loopback;
     char host[256], address[320];
     uint16_t port;

@@ -42,6 +42,7 @@ typedef struct http_settings {
     // copied. "*": all.
     const char *const *origins;
     size_t origin_count;
+    uint64_t keep_alive_ns;     // a stream without a token gets an empty one after this; 0: 15 s
     const char *chat_template;  // Jinja, instead of the model's; NULL: the model's
 } http_settings;
 

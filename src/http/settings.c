@@ -92,6 +92,7 @@ braid_err settings_apply(http_server *s, const http_settings *settings, braid_er
     s->service = settings->service;
     s->model = service_model_of(s->service);
     s->page = settings->page;
+    s->keep_alive_ns = settings->keep_alive_ns ? settings->keep_alive_ns : HTTP_KEEP_ALIVE_NS;
     s->max_body_bytes = settings->max_body_bytes ? settings->max_body_bytes : HTTP_BODY_BYTES;
     if (getrandom(&s->random, sizeof s->random, 0) != (ssize_t)sizeof s->random)
         return braid_fail(error, BRAID_IO, "the system gives no random numbers: %s", strerror(errno));

@@ -272,8 +272,16 @@ static void fake_free(service *s) {
     free(f);
 }
 
-static const service_calls fake_calls = {fake_model,  fake_submit, fake_cancel, fake_release,
-                                         fake_status, fake_swarm,  fake_free};
+static void fake_drain(service *s) { (void)s; }
+
+static const service_calls fake_calls = {.model = fake_model,
+                                         .submit = fake_submit,
+                                         .cancel = fake_cancel,
+                                         .release = fake_release,
+                                         .status = fake_status,
+                                         .drain = fake_drain,
+                                         .swarm = fake_swarm,
+                                         .free = fake_free};
 
 static inline void fake_set_reply(fake_service *f, const char *reply) {
     pthread_mutex_lock(&f->lock);

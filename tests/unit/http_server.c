@@ -334,6 +334,34 @@ static void test_clients_that_leave(void **state) {
     service_free(&w.fake->base);
 }
 
+// A service that is not ready: the answer begins with a sign of life, and each further one is an
+// empty piece, since clients count neither comments nor other lines.
+static void test_keep_alive(void **state) {
+    (void)state;
+    const http_settings soon = {.keep_alive_ns = 1000};
+    world w = begin("hello", &soon);
+    fake_hold(w.fake, true);
+    int fd = http_connect(w.port);
+    assert_true(http_send_request(fd, "POST", "/v1/chat/completions", "",
+                                  "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true}"));
+    char got[4096];
+    size_t length = 0, signs = 0;
+    while (signs < 2) {
+        ssize_t n = recv(fd, got + length, sizeof got - 1 - length, 0);
+        assert_true(n > 0);
+        got[length += (size_t)n] = 0;
+        signs = 0;
+        for (const char *at = got; (at = strstr(at, "\"delta\":{\"content\":\"\"}")); at++) signs++;
+    }
+    assert_non_null(strstr(got, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"));
+    fake_hold(w.fake, false);
+    http_answer a = http_receive(fd);
+    assert_non_null(strstr(a.head, "data: [DONE]\n\n"));
+    http_answer_free(&a);
+    close(fd);
+    end(&w);
+}
+
 // A reader that reads nothing: its text ends when the unsent part reaches its maximum.
 static void test_slow_reader(void **state) {
     (void)state;
@@ -429,6 +457,7 @@ int main(void) {
         cmocka_unit_test(test_chat),        cmocka_unit_test(test_stream),      cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_queue),       cmocka_unit_test(test_body_limit),  cmocka_unit_test(test_keys),
         cmocka_unit_test(test_origins),     cmocka_unit_test(test_clients_that_leave),
+        cmocka_unit_test(test_keep_alive),
         cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_constraint),  cmocka_unit_test(test_tools),
         cmocka_unit_test(test_tokenize),    cmocka_unit_test(test_settings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
