@@ -11,8 +11,8 @@ enum { MAX_TOKEN_BYTES = 256, MAX_MASK_BYTES = 64 << 20 };
 
 // The tokens in the order of their bytes, so that common beginnings are matched once.
 typedef struct vocabulary_token {
-    const char *bytes;  // [length], in trie.bytes
-    size_t at;          // of them, while that array grows
+    const char *bytes;            // [length], in trie.bytes
+    size_t at;                    // of them, while that array grows
     uint32_t id, length, common;  // bytes in common with the token before
 } vocabulary_token;
 
@@ -78,8 +78,7 @@ static void find_common(trie *t) {
     for (uint32_t i = 1; i < t->count; i++) {
         const vocabulary_token *before = &t->token[i - 1];
         vocabulary_token *k = &t->token[i];
-        while (k->common < k->length && k->common < before->length &&
-               k->bytes[k->common] == before->bytes[k->common])
+        while (k->common < k->length && k->common < before->length && k->bytes[k->common] == before->bytes[k->common])
             k->common++;
     }
 }

@@ -64,7 +64,8 @@ static void put_bytes(grammar *g, grammar_sequence *s, unsigned from, unsigned t
 }
 
 void grammar_put_text(grammar *g, grammar_sequence *s, const char *text, size_t length) {
-    for (size_t i = 0; i < length && !g->error.code; i++) put_bytes(g, s, (unsigned char)text[i], (unsigned char)text[i]);
+    for (size_t i = 0; i < length && !g->error.code; i++)
+        put_bytes(g, s, (unsigned char)text[i], (unsigned char)text[i]);
 }
 
 // ---- classes of code points as bytes
@@ -78,8 +79,8 @@ static uint32_t encode(uint32_t c, unsigned char out[4]) {
     return more + 1;
 }
 
-// An alternative of `rule`: all code points from `from` to `to`, whose encodings differ in one
-// range for each byte.
+// An alternative of `rule`: all code points from `from` to `to`. Their encodings have one length and
+// differ in one range for each byte.
 static void add_bytes(grammar *g, uint32_t rule, uint32_t from, uint32_t to) {
     unsigned char a[4], b[4];
     uint32_t n = encode(from, a);

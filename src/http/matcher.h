@@ -7,8 +7,8 @@
 #include "http/grammar.h"
 
 enum {
-    MATCHER_MAX_DEPTH = 512,     // of a stack: nesting of the text
-    MATCHER_MAX_STACKS = 4096,   // of one state
+    MATCHER_MAX_DEPTH = 512,    // of a stack: nesting of the text
+    MATCHER_MAX_STACKS = 4096,  // of one state
     MATCHER_MAX_NODES = 1 << 20,
     MATCHER_MAX_STATES = 1 << 14,
     MATCHER_MAX_WORK = 1 << 22,  // elements of the grammar that are looked at, between two calls of matcher_rest

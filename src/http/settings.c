@@ -144,8 +144,8 @@ static void name_address(http_server *s, int fd) {
     struct sockaddr_storage a = {0};
     socklen_t length = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &length) != 0) return;
-    s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
-                                            : ((struct sockaddr_in *)&a)->sin_port);
+    s->port =
+        ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
     bool six = strchr(s->host, ':') != NULL;
     snprintf(s->address, sizeof s->address, "%s://%s%s%s:%u", s->certificate ? "https" : "http", six ? "[" : "",
              s->host, six ? "]" : "", s->port);

@@ -161,11 +161,8 @@ static void on_ended(void *context, service_end end, const braid_error *error) {
 
 // ---- submission
 
-static const service_listener listener = {.started = on_started,
-                                          .prompt = on_prompt,
-                                          .embedding = on_embedding,
-                                          .step = on_step,
-                                          .ended = on_ended};
+static const service_listener listener = {
+    .started = on_started, .prompt = on_prompt, .embedding = on_embedding, .step = on_step, .ended = on_ended};
 
 static braid_err submit(texts *t, text_choice *c, braid_error *error) {
     service_text text = t->text;

@@ -71,7 +71,7 @@ struct texts {
     bool late;          // it is of a text that was accepted
 };
 
-// Takes `t`, whose first part is filled, and submits its texts. On a thread of the workers.
+// Takes `t` and submits its texts. The caller has filled its fields up to `choice`. On a worker.
 void texts_run(texts *t);
 // Under the lock: ends all texts, without an error.
 void texts_cancel(texts *t);

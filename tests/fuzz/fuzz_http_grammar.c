@@ -13,7 +13,8 @@ static const char *const grammars[] = {
     "root ::= object\nobject ::= \"{\" pair (\",\" pair)* \"}\"\npair ::= [^\"\\x00]+ \":\" (object | .)",
 };
 static const char *const schemas[] = {
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"$ref\":\"#/$defs/x\"}},\"required\":[\"a\"],"
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"$ref\":\"#/$defs/"
+    "x\"}},\"required\":[\"a\"],"
     "\"$defs\":{\"x\":{\"type\":\"array\",\"items\":{\"enum\":[1,\"q\",null]},\"maxItems\":4}}}",
     "{\"anyOf\":[{\"type\":[\"string\",\"null\"],\"maxLength\":9},{\"const\":{\"k\":[true]}},"
     "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\"}}]}",
@@ -24,8 +25,8 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     rng r = {rng_seed(78, number)};
     bool schema = rng_below(&r, 2) == 0;
     bytes[0] = schema ? 's' : 'g';
-    size_t n = 1 + (size_t)snprintf((char *)bytes + 1, capacity - 1, "%s",
-                                    (schema ? schemas : grammars)[rng_below(&r, 2)]);
+    size_t n = 1 +
+               (size_t)snprintf((char *)bytes + 1, capacity - 1, "%s", (schema ? schemas : grammars)[rng_below(&r, 2)]);
     bytes[n++] = 0;
     return n + (size_t)snprintf((char *)bytes + n, capacity - n, "%s", schema ? "{\"a\": 1, \"b\": [null]}" : "abcx");
 }

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char chatml[] =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+static const char chatml[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                             "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}{% if add_generation_prompt "
+                             "%}<|im_start|>assistant\n{% endif %}";
 
 int main(int argc, char **argv) {
     fake_service *f = fake_service_new(argc > 1 ? argv[1] : "Hello from the fake model.", chatml);

@@ -59,8 +59,12 @@ static void test_text(void **state) {
         {"root ::= x{2,3}\nx ::= \"ab\" # a comment", {"abab", "ababab"}, {"ab", "abababab", "aba"}},
         {"root ::= (\"x\" | y)* \"z\"\ny ::=\n  \"y\" |\n  \"yy\"", {"z", "xyyxz"}, {"xy", "zz"}},
         {"root ::= \"(\" root \")\" | \"\"", {"", "()", "((()))"}, {"(", "(()"}},
-        {"root ::= [^x\\u00e9] .", {"ab", "\xe4\xb8\xad\xf0\x9f\x98\x80", "\xc3\xa8z"}, {"xb", "\xc3\xa9z", "a", "a\xff"}},
-        {"root ::= [\\u0100-\\U0001F600]", {"\xc4\x80", "\xe2\x82\xac", "\xf0\x9f\x98\x80"}, {"a", "\xc3\xbf", "\xf0\x9f\x98\x81"}},
+        {"root ::= [^x\\u00e9] .",
+         {"ab", "\xe4\xb8\xad\xf0\x9f\x98\x80", "\xc3\xa8z"},
+         {"xb", "\xc3\xa9z", "a", "a\xff"}},
+        {"root ::= [\\u0100-\\U0001F600]",
+         {"\xc4\x80", "\xe2\x82\xac", "\xf0\x9f\x98\x80"},
+         {"a", "\xc3\xbf", "\xf0\x9f\x98\x81"}},
         {"root ::= a{0,2} b\na ::= [0-9]\nb ::= \"\"", {"", "1", "12"}, {"123"}}};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) check(&examples[i], false);
 }
@@ -78,17 +82,22 @@ static void test_schema(void **state) {
         {"{\"enum\":[\"a\",1,null]}", {"\"a\"", "1", "null"}, {"\"b\"", "a"}},
         {"{\"const\":{\"x\":[1]}}", {"{\"x\":[1]}"}, {"{\"x\":[2]}"}},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1,\"maxItems\":3}",
-         {"[1]", "[1, 2]", "[\n  1,\n  2,\n  3\n]"}, {"[]", "[1,2,3,4]", "[1,]", "[\"a\"]"}},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"null\"},\"c\":{\"const\":1}},"
+         {"[1]", "[1, 2]", "[\n  1,\n  2,\n  3\n]"},
+         {"[]", "[1,2,3,4]", "[1,]", "[\"a\"]"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"null\"},\"c\":{\"const\":"
+         "1}},"
          "\"required\":[\"b\"]}",
          {"{\"b\":null}", "{\"a\": 1, \"b\": null}", "{\"a\":1,\"b\":null,\"c\":1}", "{\"b\":null,\"c\":1}"},
          {"{}", "{\"a\":1}", "{\"b\":null,}", "{\"b\":null,\"a\":1}", "{,\"b\":null}", "{\"b\":null,\"d\":1}"}},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"additionalProperties\":{\"type\":\"integer\"}}",
-         {"{}", "{\"a\":1}", "{\"a\":1,\"z\":2}", "{\"z\":2}"}, {"{\"z\":\"s\"}"}},
+         {"{}", "{\"a\":1}", "{\"a\":1,\"z\":2}", "{\"z\":2}"},
+         {"{\"z\":\"s\"}"}},
         {"{\"type\":\"object\"}", {"{}", "{\"a\":[{\"b\":null}, 1.5]}"}, {"[]", "{\"a\"}"}},
-        {"{\"anyOf\":[{\"type\":\"integer\"},{\"$ref\":\"#/$defs/t\"}],\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":"
+        {"{\"anyOf\":[{\"type\":\"integer\"},{\"$ref\":\"#/$defs/"
+         "t\"}],\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":"
          "{\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/t\"},{\"type\":\"null\"}]}},\"required\":[\"next\"]}}}",
-         {"5", "{\"next\":null}", "{\"next\":{\"next\":null}}"}, {"{\"next\":5}", "{}"}}};
+         {"5", "{\"next\":null}", "{\"next\":{\"next\":null}}"},
+         {"{\"next\":5}", "{}"}}};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) check(&examples[i], true);
 }
 
