@@ -16,7 +16,12 @@ int main(int argc, char **argv) {
     fake_service *f = fake_service_new(argc > 1 ? argv[1] : "Hello from the fake model.", chatml);
     const http_key key = {.secret = argc > 2 ? argv[2] : "", .label = "test"};
     const char *slow = getenv("FAKE_STEP_MS");
-    const http_settings settings = {.service = &f->base, .page = true, .keys = &key, .key_count = argc > 2 ? 1 : 0};
+    const http_settings settings = {.service = &f->base,
+                                    .page = true,
+                                    .keys = &key,
+                                    .key_count = argc > 2 ? 1 : 0,
+                                    .certificate = getenv("FAKE_CERTIFICATE"),
+                                    .private_key = getenv("FAKE_KEY")};
     http_server *s;
     braid_error error = {0};
     char byte;
