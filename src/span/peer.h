@@ -84,10 +84,12 @@ typedef struct span_room {
     uint32_t lacks_begin, lacks_end;  // the first layers that no usable peer holds; equal: none
     uint32_t tokens, free_tokens;     // room for keys and values, in all layers
     uint32_t peers;                   // with layers
+    uint32_t other_kernels;           // peers with layers and another kernel class
     uint64_t longest_repair_ns;
 } span_room;
 void span_peer_room(span_peer *p, span_room *out);
-// "layers 3 to 5 are on no peer"; "": all are there.
+// "layers 3 to 5 are on no peer", with the number of those of another kernel class; "": all are
+// there.
 void span_peer_blocker(const span_room *room, char text[SPAN_MAX_NOTE]);
 // The state of the swarm as JSON (docs/serving-swarm.md). The caller frees it; NULL: no memory.
 char *span_peer_status(span_peer *p);

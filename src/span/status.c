@@ -8,8 +8,7 @@
 
 static bool is_usable(const span_peer *p, const session_known *k) {
     const session_card *c = &k->card;
-    return c->serves && !c->draining && !k->suspected && hash_equal(&c->model, &p->hash) &&
-           hash_equal(&c->kernels, &p->kernels);
+    return c->serves && !c->draining && !k->suspected && hash_equal(&c->model, &p->hash);
 }
 
 typedef struct layer_room {
@@ -18,18 +17,20 @@ typedef struct layer_room {
 
 static uint32_t add_to(uint32_t sum, uint32_t more) { return sum > UINT32_MAX - more ? UINT32_MAX : sum + more; }
 
-static uint32_t add_rooms(const span_peer *p, const session_view *view, layer_room *rooms) {
-    uint32_t peers = 0;
+static void add_rooms(const span_peer *p, const session_view *view, layer_room *rooms, span_room *out) {
     for (uint32_t i = 0; i < view->count; i++) {
         const session_card *c = &view->peer[i].card;
         if (!is_usable(p, &view->peer[i])) continue;
-        peers++;
+        if (!hash_equal(&c->kernels, &p->kernels)) {
+            out->other_kernels++;
+            continue;
+        }
+        out->peers++;
         for (uint32_t l = c->layer_begin; l < c->layer_end && l < p->model.layers; l++) {
             rooms[l].all = add_to(rooms[l].all, c->cache_tokens);
             rooms[l].free = add_to(rooms[l].free, c->free_tokens);
         }
     }
-    return peers;
 }
 
 void span_peer_room(span_peer *p, span_room *out) {
@@ -39,7 +40,7 @@ void span_peer_room(span_peer *p, span_room *out) {
     *out = (span_room){.lacks_begin = 0, .lacks_end = layers, .longest_repair_ns = p->told.longest_repair_ns};
     if (p->phase != SPAN_RUNNING) return;
     session_peer_view(p->core, &view);
-    out->peers = add_rooms(p, &view, rooms);
+    add_rooms(p, &view, rooms, out);
     uint32_t first = 0;
     while (first < layers && rooms[first].all > 0) first++;
     out->lacks_begin = out->lacks_end = first;
@@ -53,12 +54,18 @@ void span_peer_room(span_peer *p, span_room *out) {
 }
 
 void span_peer_blocker(const span_room *room, char text[SPAN_MAX_NOTE]) {
-    if (room->lacks_begin == room->lacks_end)
-        text[0] = 0;
-    else if (room->lacks_end - room->lacks_begin == 1)
-        snprintf(text, SPAN_MAX_NOTE, "layer %u is on no peer", room->lacks_begin);
+    uint32_t count = room->lacks_end - room->lacks_begin, others = room->other_kernels;
+    size_t used = 0;
+    text[0] = 0;
+    if (count == 0) return;
+    if (count == 1)
+        used = (size_t)snprintf(text, SPAN_MAX_NOTE, "layer %u is on no peer", room->lacks_begin);
     else
-        snprintf(text, SPAN_MAX_NOTE, "layers %u to %u are on no peer", room->lacks_begin, room->lacks_end - 1);
+        used = (size_t)snprintf(text, SPAN_MAX_NOTE, "layers %u to %u are on no peer", room->lacks_begin,
+                                room->lacks_end - 1);
+    if (others > 0)
+        snprintf(text + used, SPAN_MAX_NOTE - used, " with the kernels of this one; %u compute%s other bits", others,
+                 others == 1 ? "s" : "");
 }
 
 static const char *state_of(const span_peer *p, const session_known *k) {

@@ -154,8 +154,11 @@ static void wait_end(text *t) {
     if (t->end != SERVICE_MAX_TOKENS) fail_msg("a text ended with %d: %s", (int)t->end, t->error);
 }
 
+// The newest process of a peer, which may just have started.
 static void kill_peer(stage *s, uint32_t number) {
-    assert_int_equal(kill(atomic_load(&s->process[number]), SIGKILL), 0);
+    int process;
+    while ((process = atomic_exchange(&s->process[number], 0)) == 0) usleep(10000);
+    assert_int_equal(kill(process, SIGKILL), 0);
 }
 
 // Kills peers when the first text has so many tokens.

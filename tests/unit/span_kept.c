@@ -1,6 +1,7 @@
-// Kept rows, and the layers that a joiner takes.
+// Kept rows, the layers that a joiner takes, and the words for missing ones.
 #include "span/choose.h"
 #include "span/kept.h"
+#include "span/peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,10 +100,26 @@ static void a_joiner_takes_what_is_missing_then_what_is_slow(void **state) {
     assert_int_equal(choice(list, 4, 4), 0);
 }
 
+static void expect_blocker(span_room room, const char *expected) {
+    char text[SPAN_MAX_NOTE];
+    span_peer_blocker(&room, text);
+    assert_string_equal(text, expected);
+}
+
+static void missing_layers_are_named(void **state) {
+    (void)state;
+    expect_blocker((span_room){.lacks_begin = 3, .lacks_end = 3, .other_kernels = 2}, "");
+    expect_blocker((span_room){.lacks_begin = 3, .lacks_end = 4}, "layer 3 is on no peer");
+    expect_blocker((span_room){.lacks_begin = 3, .lacks_end = 6}, "layers 3 to 5 are on no peer");
+    expect_blocker((span_room){.lacks_begin = 3, .lacks_end = 6, .other_kernels = 1},
+                   "layers 3 to 5 are on no peer with the kernels of this one; 1 computes other bits");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_kept_by_position),
         cmocka_unit_test(rows_that_do_not_touch_replace_all),
+        cmocka_unit_test(missing_layers_are_named),
         cmocka_unit_test(a_joiner_takes_what_is_missing_then_what_is_slow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
