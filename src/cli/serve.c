@@ -19,10 +19,9 @@
 enum { POLL_MS = 50 };
 #define SERVE_STOP_WITHIN_NS UINT64_C(10000000000)
 
-static const char examples[] =
-    "braid serve SmolLM2-135M-Instruct.Q4_1.gguf\n"
-    "braid serve models/Qwen3-0.6B --port 8000 --parallel 32 --max-memory 4G\n"
-    "braid serve checkpoints --host 0.0.0.0 --keys keys.txt\n";
+static const char examples[] = "braid serve SmolLM2-135M-Instruct.Q4_1.gguf\n"
+                               "braid serve models/Qwen3-0.6B --port 8000 --parallel 32 --max-memory 4G\n"
+                               "braid serve checkpoints --host 0.0.0.0 --keys keys.txt\n";
 
 typedef struct serve_flags {
     const char *host, *name, *keys, *certificate, *private_key;
@@ -160,7 +159,8 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
         {"port", OPTION_COUNT, &flags->port, .help = "port to listen on, 0: any free one", .max = UINT16_MAX},
         {"host", OPTION_TEXT, &flags->host, .unit = "HOST", .help = "address to listen on"},
         {"keys", OPTION_TEXT, &flags->keys, .unit = "FILE",
-         .help = "bearer keys, one a line: LABEL SECRET [concurrent=N] [per-minute=N]", .fallback = "none is asked for"},
+         .help = "bearer keys, one a line: LABEL SECRET [concurrent=N] [per-minute=N]",
+         .fallback = "none is asked for"},
         {"without-key", OPTION_SWITCH, &flags->without_key,
          .help = "let everybody who reaches another --host than this machine use the model"},
         {"certificate", OPTION_TEXT, &flags->certificate, .unit = "FILE", .help = "certificate chain (PEM) for https",

@@ -225,8 +225,8 @@ static braid_err check_text(const scheduler *s, const service_text *t, braid_err
     return check_tokens(s, t, error);
 }
 
-static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener,
-                         service_job **out, braid_error *error) {
+static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
+                         braid_error *error) {
     const service_model *m = s->model;
     service_job *job = calloc(1, sizeof *job);
     *out = NULL;
