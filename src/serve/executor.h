@@ -7,7 +7,7 @@
 // thread, also before the call that asked for them has returned; a listener only copies and wakes
 // its thread. The results of one session come in the order of its calls.
 //
-// Life of a session, whose number the caller chooses and uses once:
+// Life of a session. The caller chooses its number and uses it once:
 //   begin -> BEGAN | FULL | FAILED
 //   read  -> READ | FULL | LOST | FAILED    at most one unanswered call for each session
 //   LOST may also come without a call.
