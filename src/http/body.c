@@ -15,7 +15,10 @@ bool body_parse(body *b, const char *text, size_t length) {
 
 bool body_refused(exchange *x, const body *b) {
     if (!b->error.code) return false;
-    reply_error(x, b->error.code == BRAID_MEMORY ? 500 : b->error.code == BRAID_NOT_FOUND ? 404 : 400,
+    reply_error(x,
+                b->error.code == BRAID_MEMORY      ? 500
+                : b->error.code == BRAID_NOT_FOUND ? 404
+                                                   : 400,
                 b->param[0] ? b->param : NULL, b->error.code == BRAID_NOT_FOUND ? "model_not_found" : NULL, "%s",
                 b->error.text);
     return true;

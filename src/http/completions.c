@@ -18,7 +18,8 @@ void handle_completions(exchange *x) {
     a->sampling.settings.max_tokens = tokens;
     a->all.text.prompt_logprobs = a->echo && a->log_probabilities;
     const char *suffix = body_string(b, b->root, "suffix");
-    if (suffix && *suffix) body_mistake(b, "suffix", "'suffix' is not supported: the model writes the end of a text only");
+    if (suffix && *suffix)
+        body_mistake(b, "suffix", "'suffix' is not supported: the model writes the end of a text only");
     constraint_read(&a->grammar, b);
     prompt_read(x->server, b, "prompt", a->echo, &a->all.prompt, &a->all.prompts);
     openai_run(a);

@@ -11,8 +11,8 @@ enum { MAX_TOKEN_BYTES = 256, MAX_MASK_BYTES = 64 << 20 };
 
 // The tokens in the order of their bytes, so that common beginnings are matched once.
 typedef struct vocabulary_token {
-    const char *bytes;  // [length], in trie.bytes
-    size_t at;          // of them, while that array grows
+    const char *bytes;            // [length], in trie.bytes
+    size_t at;                    // of them, while that array grows
     uint32_t id, length, common;  // bytes in common with the token before
 } vocabulary_token;
 
@@ -78,8 +78,7 @@ static void find_common(trie *t) {
     for (uint32_t i = 1; i < t->count; i++) {
         const vocabulary_token *before = &t->token[i - 1];
         vocabulary_token *k = &t->token[i];
-        while (k->common < k->length && k->common < before->length &&
-               k->bytes[k->common] == before->bytes[k->common])
+        while (k->common < k->length && k->common < before->length && k->bytes[k->common] == before->bytes[k->common])
             k->common++;
     }
 }
@@ -140,6 +139,7 @@ static const uint64_t *mask_of(constraint *c, uint32_t vocab) {
     if (*note) return *note;
     uint64_t *bits = calloc(1, bytes);
     if (!bits) return NULL;
+    matcher_rest(c->m);
     allow(c, bits);
     c->mask_bytes += bytes;
     return *matcher_note(c->m, c->state) = bits;
@@ -182,7 +182,8 @@ static void rebuild(constraint *c) {
     drop_matcher(c);
     c->m = m;
     c->state = matcher_start(m);
-    for (size_t i = 0; i < c->length; i++) c->state = matcher_next(m, c->state, (unsigned char)c->text[i]);
+    for (size_t i = 0; i < c->length; i++, matcher_rest(m))
+        c->state = matcher_next(m, c->state, (unsigned char)c->text[i]);
 }
 
 static bool keep_bytes(constraint *c, const char *bytes, size_t n) {
@@ -209,6 +210,7 @@ static void on_accept(void *context, uint32_t token) {
         c->ended = true;
         return;
     }
+    matcher_rest(c->m);
     for (uint32_t i = 0; i < k->length; i++) c->state = matcher_next(c->m, c->state, (unsigned char)k->bytes[i]);
     if (matcher_states(c->m) > MATCHER_MAX_STATES / 2 || c->mask_bytes > MAX_MASK_BYTES) rebuild(c);
 }

@@ -92,7 +92,7 @@ void exchange_begin(exchange *x, const char *type) {
 static bool append(exchange *x, const char *bytes, size_t length) {
     if (x->out_at == x->out_length) x->out_at = x->out_length = 0;
     if (x->out_length - x->out_at + length > EXCHANGE_MAX_UNSENT) return false;
-    if (x->out_length + length > x->out_capacity) {
+    if (x->out_length + length > x->out_capacity && x->out_at > 0) {
         memmove(x->out, x->out + x->out_at, x->out_length - x->out_at);
         x->out_length -= x->out_at;
         x->out_at = 0;
@@ -136,8 +136,7 @@ bool exchange_begun(exchange *x) {
     return begun;
 }
 
-void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), void (*release)(void *),
-                     void *context) {
+void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), void (*release)(void *), void *context) {
     pthread_mutex_lock(&x->lock);
     x->leave = leave;
     x->idle = idle;

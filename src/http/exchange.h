@@ -34,8 +34,8 @@ typedef struct exchange_header {
 
 struct exchange {
     http_server *server;
-    exchange *next, *previous;  // of the server, under its lock
-    exchange *queued;           // behind this one in the queue of the workers
+    exchange *next, *previous;   // of the server, under its lock
+    exchange *queued;            // behind this one in the queue of the workers
     void (*go_on)(exchange *x);  // NULL: the route's handler is next
     atomic_uint references;
 
@@ -51,17 +51,17 @@ struct exchange {
     uint64_t arrived_ns;  // monotonic
     bool first_token;     // was seen, for the metric
 
-    pthread_mutex_t lock;  // for all below
+    pthread_mutex_t lock;               // for all below
     struct MHD_Connection *connection;  // NULL: the client has its answer or has left
     bool suspended;
-    bool gone;             // nothing more is sent
-    unsigned status;       // 0: there is no answer yet
-    const char *type;      // content type, static
+    bool gone;         // nothing more is sent
+    unsigned status;   // 0: there is no answer yet
+    const char *type;  // content type, static
     exchange_header header[EXCHANGE_MAX_HEADERS];
     uint32_t headers;
-    bool stream;           // sent in pieces
-    bool ended;            // all of the answer is in `out`
-    bool overflowed;       // the reader is too slow
+    bool stream;      // sent in pieces
+    bool ended;       // all of the answer is in `out`
+    bool overflowed;  // the reader is too slow
     char *out;
     size_t out_at, out_length, out_capacity;
     uint64_t written_ns;
@@ -91,8 +91,7 @@ void exchange_begin(exchange *x, const char *type);
 bool exchange_write(exchange *x, const char *bytes, size_t length);
 void exchange_end(exchange *x);
 bool exchange_begun(exchange *x);
-void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), void (*release)(void *),
-                     void *context);
+void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), void (*release)(void *), void *context);
 
 // Of libmicrohttpd's thread: sends the answer, or suspends the connection until there is one.
 enum MHD_Result exchange_proceed(exchange *x);

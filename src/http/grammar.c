@@ -64,7 +64,8 @@ static void put_bytes(grammar *g, grammar_sequence *s, unsigned from, unsigned t
 }
 
 void grammar_put_text(grammar *g, grammar_sequence *s, const char *text, size_t length) {
-    for (size_t i = 0; i < length && !g->error.code; i++) put_bytes(g, s, (unsigned char)text[i], (unsigned char)text[i]);
+    for (size_t i = 0; i < length && !g->error.code; i++)
+        put_bytes(g, s, (unsigned char)text[i], (unsigned char)text[i]);
 }
 
 // ---- classes of code points as bytes
@@ -78,8 +79,8 @@ static uint32_t encode(uint32_t c, unsigned char out[4]) {
     return more + 1;
 }
 
-// An alternative of `rule`: all code points from `from` to `to`, whose encodings differ in one
-// range for each byte.
+// An alternative of `rule`: all code points from `from` to `to`. Their encodings have one length and
+// differ in one range for each byte.
 static void add_bytes(grammar *g, uint32_t rule, uint32_t from, uint32_t to) {
     unsigned char a[4], b[4];
     uint32_t n = encode(from, a);
@@ -209,9 +210,10 @@ static bool order(grammar *g) {
     return true;
 }
 
-// Rules that may match nothing.
-static void find_nullable(const grammar *g, bool *nullable) {
-    for (bool changed = true; changed;) {
+// Rules that may match nothing. False: more than GRAMMAR_MAX_CHAIN rules depend on one another.
+static bool find_nullable(const grammar *g, bool *nullable) {
+    bool changed = true;
+    for (uint32_t pass = 0; changed && pass <= GRAMMAR_MAX_CHAIN; pass++) {
         changed = false;
         for (uint32_t i = 0; i < g->alternatives; i++) {
             uint32_t rule = g->alternative[i].rule;
@@ -221,6 +223,7 @@ static void find_nullable(const grammar *g, bool *nullable) {
             nullable[rule] = changed = true;
         }
     }
+    return !changed;
 }
 
 typedef struct walk {
@@ -255,9 +258,9 @@ braid_err grammar_finish(grammar *g, uint32_t root, braid_error *error) {
     bool memory = nullable && w.state && w.chain && (g->error.code || order(g));
     if (!memory && !g->error.code) braid_fail(&g->error, BRAID_MEMORY, "no memory for a grammar");
     if (!g->error.code) {
-        find_nullable(g, nullable);
+        bool found = find_nullable(g, nullable);
         for (uint32_t r = 0; r < g->rules && !g->error.code; r++)
-            if (!chain_ends(&w, r, 0))
+            if (!found || !chain_ends(&w, r, 0))
                 braid_fail(&g->error, BRAID_ARGUMENT,
                            "a rule of the grammar begins with itself, or more than %d rules begin with one another",
                            GRAMMAR_MAX_CHAIN);

@@ -33,8 +33,8 @@ typedef struct grammar_alternative {
 } grammar_alternative;
 
 typedef struct grammar {
-    grammar_element *element;  // [elements]
-    grammar_set *set;          // [sets]
+    grammar_element *element;          // [elements]
+    grammar_set *set;                  // [sets]
     grammar_alternative *alternative;  // [alternatives], ordered by rule
     uint32_t *first_of;                // [rules + 1], the alternatives of a rule
     uint32_t elements, sets, alternatives, rules, root;

@@ -76,12 +76,13 @@ static uint32_t space_rule(maker *m) {
 
 static uint32_t character_rule(maker *m) {
     static const grammar_range plain[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}, {0x7f, 0x7f}};
-    static const grammar_range escaped[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'},
-                                            {'n', 'n'}, {'r', 'r'},   {'t', 't'}};
+    static const grammar_range escaped[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'},
+                                            {'f', 'f'}, {'n', 'n'},   {'r', 'r'}, {'t', 't'}};
     // \u stands for characters that are no surrogates; those need two escapes, and are written as they are
     static const grammar_range hex[] = {{'0', '9'}, {'a', 'f'}, {'A', 'F'}};
     static const grammar_range not_d[] = {{'1', '9'}, {'a', 'c'}, {'e', 'f'}, {'A', 'C'}, {'E', 'F'}};
-    static const grammar_range low[] = {{'0', '7'}}, d[] = {{'d', 'd'}, {'D', 'D'}}, one[] = {{'1', '9'}, {'a', 'f'}, {'A', 'F'}};
+    static const grammar_range low[] = {{'0', '7'}}, d[] = {{'d', 'd'}, {'D', 'D'}},
+                               one[] = {{'1', '9'}, {'a', 'f'}, {'A', 'F'}};
     if (m->character != UINT32_MAX) return m->character;
     uint32_t r = m->character = grammar_rule(m->g), digit = class_rule(m, hex, 3, false);
     grammar_sequence s = {0};
@@ -259,7 +260,8 @@ static uint32_t string_of(maker *m, const json_value *schema) {
 
 static uint32_t array_of(maker *m, const json_value *schema) {
     const json_value *items = member(m, schema, "items");
-    uint32_t least = bound(m, schema, "minItems", 0, MAX_ITEMS), most = bound(m, schema, "maxItems", UINT32_MAX, MAX_ITEMS);
+    uint32_t least = bound(m, schema, "minItems", 0, MAX_ITEMS),
+             most = bound(m, schema, "maxItems", UINT32_MAX, MAX_ITEMS);
     uint32_t r = grammar_rule(m->g);
     if (least > most) refuse(m, "'minItems' is larger than 'maxItems'%s", "");
     if (m->g->error.code) return r;
@@ -414,10 +416,10 @@ static uint32_t reference_rule(maker *m, const char *path) {
 
 // Keywords that restrict a value and are not part of the grammar.
 static void check_keywords(maker *m, const json_value *schema) {
-    static const char *const refused[] = {"pattern",     "minimum",       "maximum",          "exclusiveMinimum",
-                                          "multipleOf",  "not",           "if",               "patternProperties",
-                                          "uniqueItems", "minProperties", "maxProperties",    "exclusiveMaximum",
-                                          "contains",    "prefixItems",   "dependentSchemas", "propertyNames"};
+    static const char *const refused[] = {
+        "pattern",  "minimum",           "maximum",          "exclusiveMinimum", "multipleOf",    "not",
+        "if",       "patternProperties", "uniqueItems",      "minProperties",    "maxProperties", "exclusiveMaximum",
+        "contains", "prefixItems",       "dependentSchemas", "propertyNames"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const json_value *v = member(m, schema, refused[i]);
         if (v && v->kind != JSON_FALSE) refuse(m, "'%s' is not supported in a schema", refused[i]);

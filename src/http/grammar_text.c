@@ -73,7 +73,10 @@ static bool hex(reader *r, int digits, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < digits; i++) {
         char c = r->at < r->end ? *r->at++ : 0;
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (d < 0) return mistake(r, "a hexadecimal digit is missing");
         *out = *out << 4 | (uint32_t)d;
     }
@@ -286,7 +289,8 @@ static braid_err finish(reader *r, braid_error *error) {
         if (!n->defined)
             braid_fail(&r->g->error, BRAID_ARGUMENT, "the grammar has no rule '%.*s'", (int)n->length, n->at);
     }
-    if (root == UINT32_MAX && !r->g->error.code) braid_fail(&r->g->error, BRAID_ARGUMENT, "the grammar has no rule 'root'");
+    if (root == UINT32_MAX && !r->g->error.code)
+        braid_fail(&r->g->error, BRAID_ARGUMENT, "the grammar has no rule 'root'");
     return grammar_finish(r->g, root, error);
 }
 

@@ -10,10 +10,10 @@
 
 enum {
     HTTP_WORKERS = 2,
-    HTTP_CONNECTION_SECONDS = 120,           // of a client that neither sends nor reads
-    HTTP_CONNECTION_MEMORY = 16 << 10,       // of libmicrohttpd for one connection: its headers
-    HTTP_MAX_QUEUED = 4096,                  // requests that wait for a worker
-    HTTP_DROPPED_BODIES = 4,                 // so many times the maximum is read and dropped before 413
+    HTTP_CONNECTION_SECONDS = 120,      // of a client that neither sends nor reads
+    HTTP_CONNECTION_MEMORY = 16 << 10,  // of libmicrohttpd for one connection: its headers
+    HTTP_MAX_QUEUED = 4096,             // requests that wait for a worker
+    HTTP_DROPPED_BODIES = 4,            // so many times the maximum is read and dropped before 413
 };
 #define HTTP_KEEP_ALIVE_NS 15000000000u
 
@@ -30,7 +30,7 @@ struct http_server {
     service *service;
     const service_model *model;
     uint64_t created;  // Unix time of the start
-    uint64_t max_body_bytes;
+    uint64_t max_body_bytes, keep_alive_ns;
     bool page, loopback;
     char host[256], address[320];
     uint16_t port;
@@ -99,7 +99,7 @@ uint32_t route_count(void);
 const char *route_name(uint32_t number);
 uint32_t route_number(const route *r);
 
-// ---- access.c: who may call
+// ---- access.c: keys and origins
 // Whether the request may be handled; otherwise it was answered. `x->complete` is set.
 bool access_allows(exchange *x);
 void access_done(exchange *x);  // under http_server.lock: gives back the place of its key

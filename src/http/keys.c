@@ -8,8 +8,8 @@
 enum { MAX_FILE_BYTES = 1 << 20, MAX_WORDS = 4 };
 
 static braid_err bad(braid_error *error, const char *name, size_t line, const char *mistake) {
-    return braid_fail(error, BRAID_CONFIG,
-                      "%s, line %zu: %s; a line is LABEL SECRET [concurrent=N] [per-minute=N]", name, line, mistake);
+    return braid_fail(error, BRAID_CONFIG, "%s, line %zu: %s; a line is LABEL SECRET [concurrent=N] [per-minute=N]",
+                      name, line, mistake);
 }
 
 static bool limit(const char *word, const char *key, uint32_t *out) {

@@ -29,6 +29,7 @@ struct matcher {
     uint32_t *set;  // the state under way: [set_count]
     uint32_t set_count;
     bool set_complete, failed;
+    uint32_t work;
     uint32_t start;
 };
 
@@ -87,7 +88,7 @@ static void expand(matcher *m, uint32_t element, uint32_t parent) {
         return;
     }
     uint32_t top = find_node(m, element, parent);
-    if (top == NONE || m->set_count == MATCHER_MAX_STACKS) {
+    if (top == NONE || m->set_count == MATCHER_MAX_STACKS || ++m->work > MATCHER_MAX_WORK) {
         m->failed = true;
         return;
     }
@@ -202,9 +203,11 @@ uint32_t matcher_next(matcher *m, uint32_t from, unsigned char byte) {
         if (grammar_set_has(&m->g->set[m->g->element[element].value], byte)) expand(m, element + 1, parent);
     }
     uint32_t to = end_set(m);
-    m->states[from].next[byte] = to;
+    if (m->work <= MATCHER_MAX_WORK) m->states[from].next[byte] = to;
     return to;
 }
+
+void matcher_rest(matcher *m) { m->work = 0; }
 
 bool matcher_complete(const matcher *m, uint32_t s) { return s != MATCHER_DEAD && m->states[s].complete; }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 // Upper bounds in microseconds.
-static const uint64_t bounds[METRICS_BUCKETS] = {5000,    10000,   25000,   50000,    100000,   250000,
+static const uint64_t bounds[METRICS_BUCKETS] = {5000,   10000,   25000,   50000,    100000,   250000,
                                                  500000, 1000000, 2500000, 10000000, 60000000, 600000000};
 
 void histogram_add(histogram *h, uint64_t ns) {
@@ -74,7 +74,7 @@ static void put_histogram(page *p, const char *name, const char *help, histogram
     put(p, "%s_sum %.17g\n%s_count %" PRIu64 "\n", name, (double)atomic_load(&h->sum_us) / 1e6, name, sum);
 }
 
-// A name may have several routes, whose counts are one line.
+// Routes with the same name are counted together.
 static void put_requests(page *p, metrics *m) {
     put(p, "# HELP braid_http_requests_total Requests by endpoint and class of the status.\n"
            "# TYPE braid_http_requests_total counter\n");

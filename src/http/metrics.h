@@ -23,7 +23,7 @@ typedef struct metrics {
 struct exchange;
 
 void histogram_add(histogram *h, uint64_t ns);
-// Counts a request whose connection is done with it.
+// Counts a request that has ended.
 void metrics_request(metrics *m, struct exchange *x);
 
 #endif

@@ -104,7 +104,8 @@ void openai_event(exchange *x, texts *t, json_out *o) {
     size_t length = 0;
     char *text = json_out_take(o, &length);
     exchange_begin(x, "text/event-stream");
-    bool sent = text && exchange_write(x, "data: ", 6) && exchange_write(x, text, length) && exchange_write(x, "\n\n", 2);
+    bool sent = text && exchange_write(x, "data: ", 6) && exchange_write(x, text, length) &&
+                exchange_write(x, "\n\n", 2);
     free(text);
     if (!sent) texts_cancel(t);
 }

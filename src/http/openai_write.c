@@ -177,6 +177,12 @@ static void begin_choice(openai_answer *a, text_choice *c) {
     close_chunk(&o, a, NULL);
 }
 
+static void on_accepted(texts *t) {
+    openai_answer *a = (openai_answer *)t;
+    if (a->stream) exchange_begin(t->x, "text/event-stream");
+    if (a->stream) begin_choice(a, &t->choice[0]);
+}
+
 static void on_started(texts *t, text_choice *c) {
     openai_answer *a = (openai_answer *)t;
     if (!a->stream) return;
@@ -385,7 +391,8 @@ static void on_release(texts *t) {
     openai_free((openai_answer *)t);
 }
 
-const texts_calls openai_calls = {.started = on_started,
+const texts_calls openai_calls = {.accepted = on_accepted,
+                                  .started = on_started,
                                   .step = on_step,
                                   .ended = on_ended,
                                   .finish = on_finish,

@@ -23,8 +23,9 @@ static const char *type_of(const char *name) {
 }
 
 // The page asks for nothing outside of this server, and no other site may frame it.
-static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-                             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 void handle_page(exchange *x) {
     const char *name = strcmp(x->path, "/") == 0 ? "index.html" : x->path + strlen("/page/");

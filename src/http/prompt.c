@@ -92,8 +92,8 @@ static void put_parts(json_out *o, body *b, const json_value *parts) {
     for (const json_value *v = json_first(b->doc, parts); v; v = json_next(b->doc, v)) {
         const char *type = json_string(json_member(b->doc, v, "type"));
         const json_value *piece = json_member(b->doc, v, "text");
-        bool is_text = type && (strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
-                                strcmp(type, "output_text") == 0);
+        bool is_text =
+            type && (strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 || strcmp(type, "output_text") == 0);
         if (!is_text || !json_string(piece)) {
             body_mistake(b, "messages", "a part of a message is of the type '%.40s': this model reads text only",
                          type ? type : "(none)");
@@ -207,7 +207,8 @@ static void check_chat(http_server *s, body *b, const prompt_chat *chat) {
 char *prompt_chat_render(http_server *s, body *b, const prompt_chat *chat, size_t *length) {
     check_chat(s, b, chat);
     if (b->error.code) return NULL;
-    char *messages = write_messages(b, chat), *tools = write_value(b, chat->tools && chat->tools->count ? chat->tools : NULL);
+    char *messages = write_messages(b, chat),
+         *tools = write_value(b, chat->tools && chat->tools->count ? chat->tools : NULL);
     char *variables = write_value(b, chat->variables), *text = NULL;
     time_t seconds = time(NULL);
     struct tm now;

@@ -13,8 +13,8 @@ void prompt_read(http_server *s, body *b, const char *field, bool echo, texts_pr
 void prompt_free(texts_prompt *prompts, uint32_t count);
 
 typedef struct prompt_chat {
-    const json_value *messages;  // array
-    const json_value *tools;     // array or NULL
+    const json_value *messages;   // array
+    const json_value *tools;      // array or NULL
     const json_value *variables;  // object for the template, or NULL
     const char *system;           // a message before the others, or NULL
     bool no_answer;               // the last message is not followed by the beginning of an answer

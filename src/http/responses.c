@@ -8,7 +8,7 @@
 #include <time.h>
 
 typedef struct responses {
-    texts all;  // first
+    texts all;        // first
     body body, chat;  // the request, and its messages in the form of a chat
     sampling sampling;
     grammar *grammar;
@@ -110,7 +110,8 @@ static void read_rest(responses *r) {
     const json_value *text = body_object(b, b->root, "text"), *format = text ? body_object(b, text, "format") : NULL;
     const char *before = body_string(b, b->root, "previous_response_id");
     if (before)
-        body_mistake(b, "previous_response_id", "responses are not stored here: send the whole conversation as 'input'");
+        body_mistake(b, "previous_response_id",
+                     "responses are not stored here: send the whole conversation as 'input'");
     body_bool(b, b->root, "stream", &r->stream);
     body_u64(b, b->root, "max_output_tokens", 1, UINT32_MAX, &r->sampling.settings.max_tokens);
     if (format) constraint_read_format(&r->grammar, b, format, "text");

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GET MHD_HTTP_METHOD_GET
+#define GET  MHD_HTTP_METHOD_GET
 #define POST MHD_HTTP_METHOD_POST
 
 // OpenAI's paths work without /v1, too, since clients add no part to the base URL that they are given.

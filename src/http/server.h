@@ -28,9 +28,9 @@ typedef struct http_key {
 } http_key;
 
 typedef struct http_settings {
-    const char *host;  // a name or an address to listen on, NULL: 127.0.0.1
-    uint16_t port;     // 0: any free one
-    service *service;  // borrowed until http_server_free, which must come before service_free
+    const char *host;      // a name or an address to listen on, NULL: 127.0.0.1
+    uint16_t port;         // 0: any free one
+    service *service;      // borrowed until http_server_free, which must come before service_free
     const http_key *keys;  // [key_count], copied; none: every request is allowed
     size_t key_count;
     bool without_key;                       // allows another host than loopback without a key
@@ -42,6 +42,7 @@ typedef struct http_settings {
     // copied. "*": all.
     const char *const *origins;
     size_t origin_count;
+    uint64_t keep_alive_ns;     // a stream without a token gets an empty one after this; 0: 15 s
     const char *chat_template;  // Jinja, instead of the model's; NULL: the model's
 } http_settings;
 

@@ -92,6 +92,7 @@ braid_err settings_apply(http_server *s, const http_settings *settings, braid_er
     s->service = settings->service;
     s->model = service_model_of(s->service);
     s->page = settings->page;
+    s->keep_alive_ns = settings->keep_alive_ns ? settings->keep_alive_ns : HTTP_KEEP_ALIVE_NS;
     s->max_body_bytes = settings->max_body_bytes ? settings->max_body_bytes : HTTP_BODY_BYTES;
     if (getrandom(&s->random, sizeof s->random, 0) != (ssize_t)sizeof s->random)
         return braid_fail(error, BRAID_IO, "the system gives no random numbers: %s", strerror(errno));
@@ -143,8 +144,8 @@ static void name_address(http_server *s, int fd) {
     struct sockaddr_storage a = {0};
     socklen_t length = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &length) != 0) return;
-    s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
-                                            : ((struct sockaddr_in *)&a)->sin_port);
+    s->port =
+        ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
     bool six = strchr(s->host, ':') != NULL;
     snprintf(s->address, sizeof s->address, "%s://%s%s%s:%u", s->certificate ? "https" : "http", six ? "[" : "",
              s->host, six ? "]" : "", s->port);

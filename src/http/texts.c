@@ -161,11 +161,8 @@ static void on_ended(void *context, service_end end, const braid_error *error) {
 
 // ---- submission
 
-static const service_listener listener = {.started = on_started,
-                                          .prompt = on_prompt,
-                                          .embedding = on_embedding,
-                                          .step = on_step,
-                                          .ended = on_ended};
+static const service_listener listener = {
+    .started = on_started, .prompt = on_prompt, .embedding = on_embedding, .step = on_step, .ended = on_ended};
 
 static braid_err submit(texts *t, text_choice *c, braid_error *error) {
     service_text text = t->text;
@@ -201,6 +198,17 @@ static bool wait_or_fail(texts *t, const braid_error *error) {
     return false;
 }
 
+// A service that is not ready may still refuse the text, so that the status of the answer stays open.
+static void tell_accepted(texts *t, const text_choice *c) {
+    service_status status = {0};
+    if (c->index > 0 || !t->calls->accepted) return;
+    service_status_of(t->x->server->service, &status);
+    pthread_mutex_lock(&t->lock);
+    bool was = t->cancelled;
+    if (status.ready && !was && !t->finished) t->calls->accepted(t);
+    leave_call(t, was);
+}
+
 static void submit_all(texts *t) {
     for (;;) {
         braid_error error = {0};
@@ -210,7 +218,10 @@ static void submit_all(texts *t) {
         if (!more) finish_if_done(t);
         pthread_mutex_unlock(&t->lock);
         if (!more) return;
-        if (submit(t, c, &error) == BRAID_OK) continue;
+        if (submit(t, c, &error) == BRAID_OK) {
+            tell_accepted(t, c);
+            continue;
+        }
         pthread_mutex_lock(&t->lock);
         wait_or_fail(t, &error);
         bool cancelled = t->cancelled;

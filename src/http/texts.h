@@ -41,6 +41,8 @@ typedef struct texts_prompt {
 } texts_prompt;
 
 typedef struct texts_calls {
+    // The first text was accepted by a service that is ready; the answer may begin. May be NULL.
+    void (*accepted)(texts *t);
     void (*started)(texts *t, text_choice *c);  // may be NULL
     // After the text and the entry of the step were added to the choice; `text` is the new piece.
     void (*step)(texts *t, text_choice *c, const char *text, size_t length);
@@ -69,7 +71,7 @@ struct texts {
     bool late;          // it is of a text that was accepted
 };
 
-// Takes `t`, whose first part is filled, and submits its texts. On a thread of the workers.
+// Takes `t` and submits its texts. The caller has filled its fields up to `choice`. On a worker.
 void texts_run(texts *t);
 // Under the lock: ends all texts, without an error.
 void texts_cancel(texts *t);

@@ -33,7 +33,7 @@ braid_err tokens_decode(http_server *s, const uint32_t *ids, size_t count, char 
     *text = malloc(count + 1);
     if (!*text) return braid_fail(error, BRAID_MEMORY, "no memory for a text");
     for (size_t i = 0; i < count; i++) (*text)[i] = (char)ids[i];
-    (*text)[*length = count] = 0;
+    (*text)[ *length = count] = 0;
     return BRAID_OK;
 }
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const markers[] = {[TOOLS_TAGS] = "<tool_call>", [TOOLS_MISTRAL] = "[TOOL_CALLS]", [TOOLS_BARE] = ""};
+static const char *const markers[] = {
+    [TOOLS_TAGS] = "<tool_call>", [TOOLS_MISTRAL] = "[TOOL_CALLS]", [TOOLS_BARE] = ""};
 
 tools_style tools_style_of(const char *chat_template) {
     if (chat_template && strstr(chat_template, markers[TOOLS_TAGS])) return TOOLS_TAGS;

@@ -28,7 +28,7 @@ static found find_from(exchange *x, uint64_t now) {
     for (; x; x = x->next) {
         pthread_mutex_lock(&x->lock);
         found f = {.left = has_left(x), .context = x->context};
-        if (x->idle && !x->gone && !x->ended && now - x->written_ns >= HTTP_KEEP_ALIVE_NS) f.idle = x->idle;
+        if (x->idle && !x->gone && !x->ended && now - x->written_ns >= x->server->keep_alive_ns) f.idle = x->idle;
         if (f.idle) x->written_ns = now;  // the next one is due after the same time
         if (f.left || f.idle) f.x = exchange_keep(x);
         pthread_mutex_unlock(&x->lock);

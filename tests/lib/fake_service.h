@@ -34,14 +34,14 @@ typedef struct fake_service {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     service_job *jobs;
-    // what a test sets, under the lock
+    // set by a test, under the lock
     char *reply;
     size_t reply_length;
-    bool held;              // no text starts or goes on
-    braid_err refuse;       // of submit
-    braid_err fail;         // of each text, after `fail_after` tokens
+    bool held;         // no text starts or goes on
+    braid_err refuse;  // of submit
+    braid_err fail;    // of each text, after `fail_after` tokens
     size_t fail_after, queue_limit, running;
-    unsigned step_us;       // pause before each token
+    unsigned step_us;  // pause before each token
     bool stopping;
     size_t submitted, cancelled;
     uint64_t last_seed;
@@ -118,7 +118,10 @@ static void fake_step(fake_service *f, service_job *j) {
         stop_filter_add(j->stops, piece, n, &shown, &shown_length, &stopped, NULL);
     }
     bool full = j->drawn == j->text.settings.max_tokens;
-    step->end = stopped ? GENERATION_STOP_STRING : last ? GENERATION_STOP_ID : full ? GENERATION_MAX_TOKENS : GENERATION_GOES_ON;
+    step->end = stopped ? GENERATION_STOP_STRING
+                : last  ? GENERATION_STOP_ID
+                : full  ? GENERATION_MAX_TOKENS
+                        : GENERATION_GOES_ON;
     char *text = malloc(shown_length + 64), *more = text;
     memcpy(text, shown, shown_length);
     if (step->end && !stopped) {
@@ -244,7 +247,8 @@ static void fake_release(service *s, service_job *job) {
 static void fake_status(service *s, service_status *out) {
     fake_service *f = (fake_service *)s;
     pthread_mutex_lock(&f->lock);
-    *out = (service_status){.ready = !f->held, .running = (uint32_t)f->running, .queue_limit = (uint32_t)f->queue_limit};
+    *out =
+        (service_status){.ready = !f->held, .running = (uint32_t)f->running, .queue_limit = (uint32_t)f->queue_limit};
     if (f->held) strcpy(out->blocker, "the fake service is held");
     out->texts = f->submitted;
     pthread_mutex_unlock(&f->lock);
@@ -272,8 +276,16 @@ static void fake_free(service *s) {
     free(f);
 }
 
-static const service_calls fake_calls = {fake_model,  fake_submit, fake_cancel, fake_release,
-                                         fake_status, fake_swarm,  fake_free};
+static void fake_drain(service *s) { (void)s; }
+
+static const service_calls fake_calls = {.model = fake_model,
+                                         .submit = fake_submit,
+                                         .cancel = fake_cancel,
+                                         .release = fake_release,
+                                         .status = fake_status,
+                                         .drain = fake_drain,
+                                         .swarm = fake_swarm,
+                                         .free = fake_free};
 
 static inline void fake_set_reply(fake_service *f, const char *reply) {
     pthread_mutex_lock(&f->lock);
@@ -303,8 +315,11 @@ static inline fake_service *fake_service_new(const char *reply, const char *chat
     if (!f) abort();
     f->base.calls = &fake_calls;
     f->config = (model_config){.vocab = FAKE_VOCAB, .dim = FAKE_DIM, .context = 4096};
-    f->model = (service_model){
-        .name = "fake/model:1", .config = &f->config, .chat_template = chat_template, .context = 4096, .created = 1700000000};
+    f->model = (service_model){.name = "fake/model:1",
+                               .config = &f->config,
+                               .chat_template = chat_template,
+                               .context = 4096,
+                               .created = 1700000000};
     f->queue_limit = 1000;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);

@@ -36,13 +36,15 @@ static inline bool http_send(int fd, const char *text, size_t length) {
 }
 
 // `headers`: more of them, each ended by "\r\n".
-static inline bool http_send_request(int fd, const char *method, const char *path, const char *headers, const char *body) {
+static inline bool http_send_request(int fd, const char *method, const char *path, const char *headers,
+                                     const char *body) {
     size_t room = strlen(path) + strlen(headers) + strlen(body) + 256;
     char *text = malloc(room);
     if (!text) abort();
     int n = snprintf(text, room, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n%s", method, path, headers);
     if (body[0])
-        n += snprintf(text + n, room - (size_t)n, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
+        n += snprintf(text + n, room - (size_t)n, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+                      strlen(body));
     n += snprintf(text + n, room - (size_t)n, "\r\n%s", body);
     bool sent = http_send(fd, text, (size_t)n);
     free(text);

@@ -13,8 +13,9 @@
 
 #include <cmocka.h>
 
-static const char template[] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-                               "{% if tools %}<tool_call>{% endif %}{% if add_generation_prompt %}assistant: {% endif %}";
+static const char template[] =
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    "{% if tools %}<tool_call>{% endif %}{% if add_generation_prompt %}assistant: {% endif %}";
 static const http_key keys[] = {{"secret", "alice", 0, 0}, {"limited", "bob", 1, 3}};
 
 typedef struct world {
@@ -82,11 +83,12 @@ static void test_completions(void **state) {
                "\"choices\":[{\"index\":0,\"text\":\"hello world\",\"logprobs\":null,\"finish_reason\":\"stop\"}],"
                "\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":12,\"total_tokens\":14,"
                "\"prompt_tokens_details\":{\"cached_tokens\":1}}");
-    check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":4,\"temperature\":null,\"seed\":null}", 200,
-               "\"text\":\"hell\",\"logprobs\":null,\"finish_reason\":\"length\"");
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":4,\"temperature\":null,\"seed\":null}",
+               200, "\"text\":\"hell\",\"logprobs\":null,\"finish_reason\":\"length\"");
     check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"stop\":\"o w\"}", 200,
                "\"text\":\"hell\",\"logprobs\":null,\"finish_reason\":\"stop\"");
-    check_post(w.port, "/completions", "{\"prompt\":[97,98],\"stop\":[\"x\",\"o\"],\"echo\":true}", 200, "\"text\":\"abhell\"");
+    check_post(w.port, "/completions", "{\"prompt\":[97,98],\"stop\":[\"x\",\"o\"],\"echo\":true}", 200,
+               "\"text\":\"abhell\"");
     check_post(w.port, "/v1/completions", "{\"prompt\":[\"a\",\"bc\"],\"max_tokens\":1,\"echo\":true,\"n\":2}", 200,
                "{\"index\":2,\"text\":\"bch\"");
     check_post(w.port, "/v1/completions", "{\"prompt\":[[97],[98,99]],\"max_tokens\":1,\"echo\":true}", 200,
@@ -99,10 +101,11 @@ static void test_completions(void **state) {
 static void test_likelihood(void **state) {
     (void)state;
     world w = begin("hello", NULL);
-    check_post(w.port, "/v1/completions",
-               "{\"prompt\":[[97,98]],\"temperature\":0,\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}", 200,
-               "\"text\":\"abh\",\"logprobs\":{\"tokens\":[\"a\",\"b\",\"h\"],\"token_logprobs\":[null,-0.5,-0.5],"
-               "\"top_logprobs\":[null,{\"b\":-0.5},{\"h\":-0.5}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\"");
+    check_post(
+        w.port, "/v1/completions",
+        "{\"prompt\":[[97,98]],\"temperature\":0,\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}", 200,
+        "\"text\":\"abh\",\"logprobs\":{\"tokens\":[\"a\",\"b\",\"h\"],\"token_logprobs\":[null,-0.5,-0.5],"
+        "\"top_logprobs\":[null,{\"b\":-0.5},{\"h\":-0.5}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\"");
     assert_int_equal(w.fake->last_seed, 1234);
     // also where that token is the end of the text
     fake_set_reply(w.fake, "");
@@ -126,13 +129,14 @@ static void test_chat(void **state) {
                "{\"type\":\"text\",\"text\":\"b\"}]}],\"max_completion_tokens\":2,\"max_tokens\":5}",
                200, "\"content\":\"Sc\"");
     assert_int_equal(w.fake->last_prompt, strlen("system: ab\nassistant: "));
+    check_post(
+        w.port, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"logprobs\":true,\"top_logprobs\":1,\"max_tokens\":1}",
+        200,
+        "\"logprobs\":{\"content\":[{\"token\":\"S\",\"logprob\":-0.5,\"bytes\":[83],\"top_logprobs\":"
+        "[{\"token\":\"S\",\"logprob\":-0.5,\"bytes\":[83]}]}],\"refusal\":null}");
     check_post(w.port, "/v1/chat/completions",
-               "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"logprobs\":true,\"top_logprobs\":1,\"max_tokens\":1}",
-               200,
-               "\"logprobs\":{\"content\":[{\"token\":\"S\",\"logprob\":-0.5,\"bytes\":[83],\"top_logprobs\":"
-               "[{\"token\":\"S\",\"logprob\":-0.5,\"bytes\":[83]}]}],\"refusal\":null}");
-    check_post(w.port, "/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
-               400, "image_url");
+               "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", 400, "image_url");
     end(&w);
 }
 
@@ -144,12 +148,14 @@ static void test_stream(void **state) {
                               "\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(a.status, 200);
     assert_non_null(strcasestr(a.head, "content-type: text/event-stream"));
-    static const char *const parts[] = {
-        "\"object\":\"chat.completion.chunk\"",
-        "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-        "\"delta\":{\"content\":\"h\"}", "\"delta\":{\"content\":\"\xc3\xa9\"}",
-        "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n",
-        "\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":4,", "data: [DONE]\n\n"};
+    static const char *const parts[] = {"\"object\":\"chat.completion.chunk\"",
+                                        "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                                        "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+                                        "\"delta\":{\"content\":\"h\"}",
+                                        "\"delta\":{\"content\":\"\xc3\xa9\"}",
+                                        "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n",
+                                        "\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":4,",
+                                        "data: [DONE]\n\n"};
     const char *at = a.body;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const char *found = strstr(at, parts[i]);
@@ -160,7 +166,8 @@ static void test_stream(void **state) {
     char *rest = NULL, *line = strtok_r(a.body, "\n", &rest);
     for (; line; line = strtok_r(NULL, "\n", &rest)) assert_int_equal(strncmp(line, "data: ", 6), 0);
     http_answer_free(&a);
-    check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"stream\":true,\"n\":2}", 200, "{\"index\":1,\"text\":\"h\"");
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"stream\":true,\"n\":2}", 200,
+               "{\"index\":1,\"text\":\"h\"");
     check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"stream\":true,\"echo\":true,\"logprobs\":0}", 200,
                "\"text\":\"ab\",\"logprobs\":{\"tokens\":[\"a\",\"b\"],\"token_logprobs\":[null,-0.5]");
     end(&w);
@@ -192,7 +199,8 @@ static void test_mistakes(void **state) {
     world w = begin("hello", NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_post(w.port, "/v1/completions", cases[i].body, 400, cases[i].part);
-    check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"model\":\"other\"}", 404, "\"code\":\"model_not_found\"");
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"model\":\"other\"}", 404,
+               "\"code\":\"model_not_found\"");
     check_post(w.port, "/v1/chat/completions", "{\"messages\":[]}", 400, "'messages' is empty");
     check_post(w.port, "/v1/chat/completions", "{\"messages\":[{\"content\":\"a\"}]}", 400, "'role'");
     char *body = malloc(6000);
@@ -279,7 +287,8 @@ static void test_origins(void **state) {
     const char *const allowed[] = {"https://friend.example"};
     const http_settings with = {.origins = allowed, .origin_count = 1, .page = true};
     world w = begin("hi", &with);
-    check_with(w.port, "/v1/completions", "Origin: https://evil.example\r\n", "{\"prompt\":\"a\"}", 403, "wrong_origin");
+    check_with(w.port, "/v1/completions", "Origin: https://evil.example\r\n", "{\"prompt\":\"a\"}", 403,
+               "wrong_origin");
     check_with(w.port, "/v1/completions", "Origin: null\r\n", "{\"prompt\":\"a\"}", 403, "wrong_origin");
     check_with(w.port, "/v1/models", "Origin: http://127.0.0.1\r\n", "", 200, "fake");
     assert_int_equal(fake_count(w.fake, &w.fake->submitted), 0);
@@ -313,7 +322,8 @@ static void test_clients_that_leave(void **state) {
     (void)state;
     world w = begin("hello", NULL);
     fake_hold(w.fake, true);
-    static const char *const bodies[] = {"{\"prompt\":\"a\"}", "{\"prompt\":\"a\",\"stream\":true}", "{\"prompt\":\"a\",\"n\":3}"};
+    static const char *const bodies[] = {"{\"prompt\":\"a\"}", "{\"prompt\":\"a\",\"stream\":true}",
+                                         "{\"prompt\":\"a\",\"n\":3}"};
     for (int i = 0; i < 3; i++) {
         int fd = http_connect(w.port);
         assert_true(http_send_request(fd, "POST", "/v1/completions", "", bodies[i]));
@@ -332,6 +342,34 @@ static void test_clients_that_leave(void **state) {
     assert_int_equal(fake_count(w.fake, &w.fake->cancelled), 6);
     close(fd);
     service_free(&w.fake->base);
+}
+
+// A service that is not ready: the answer begins with a sign of life, and each further one is an
+// empty piece, since clients count neither comments nor other lines.
+static void test_keep_alive(void **state) {
+    (void)state;
+    const http_settings soon = {.keep_alive_ns = 1000};
+    world w = begin("hello", &soon);
+    fake_hold(w.fake, true);
+    int fd = http_connect(w.port);
+    assert_true(http_send_request(fd, "POST", "/v1/chat/completions", "",
+                                  "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true}"));
+    char got[4096];
+    size_t length = 0, signs = 0;
+    while (signs < 2) {
+        ssize_t n = recv(fd, got + length, sizeof got - 1 - length, 0);
+        assert_true(n > 0);
+        got[length += (size_t)n] = 0;
+        signs = 0;
+        for (const char *at = got; (at = strstr(at, "\"delta\":{\"content\":\"\"}")); at++) signs++;
+    }
+    assert_non_null(strstr(got, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"));
+    fake_hold(w.fake, false);
+    http_answer a = http_receive(fd);
+    assert_non_null(strstr(a.head, "data: [DONE]\n\n"));
+    http_answer_free(&a);
+    close(fd);
+    end(&w);
 }
 
 // A reader that reads nothing: its text ends when the unsent part reaches its maximum.
@@ -357,25 +395,29 @@ static void test_constraint(void **state) {
     check_post(w.port, "/v1/completions",
                "{\"prompt\":\"a\",\"max_tokens\":20,\"grammar\":\"root ::= \\\"yes\\\" | \\\"no\\\" [xy]{2}\"}", 200,
                "\"text\":\"nox");
-    check_post(w.port, "/v1/chat/completions",
-               "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":200,\"response_format\":{\"type\":"
-               "\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":"
-               "[\"q\"]}},\"required\":[\"a\"]}}}}",
-               200, "\\\"q\\\"");
+    check_post(
+        w.port, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":200,\"response_format\":{\"type\":"
+        "\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{\"type\":\"object\",\"properties\":{\"a\":{"
+        "\"enum\":"
+        "[\"q\"]}},\"required\":[\"a\"]}}}}",
+        200, "\\\"q\\\"");
     end(&w);
 }
 
 static void test_tools(void **state) {
     (void)state;
     world w = begin("Well. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>", NULL);
-    static const char request[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[{\"type\":\"function\","
-                                  "\"function\":{\"name\":\"f\",\"parameters\":{}}}]%s}";
+    static const char request[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[{\"type\":\"function\","
+        "\"function\":{\"name\":\"f\",\"parameters\":{}}}]%s}";
     char body[512];
     snprintf(body, sizeof body, request, "");
     check_post(w.port, "/v1/chat/completions", body, 200, "\"content\":\"Well.\"");
-    check_post(w.port, "/v1/chat/completions", body, 200,
-               "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]},\"logprobs\":null,"
-               "\"finish_reason\":\"tool_calls\"");
+    check_post(
+        w.port, "/v1/chat/completions", body, 200,
+        "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]},\"logprobs\":null,"
+        "\"finish_reason\":\"tool_calls\"");
     snprintf(body, sizeof body, request, ",\"stream\":true");
     check_post(w.port, "/v1/chat/completions", body, 200, "\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"call_");
     snprintf(body, sizeof body, request, ",\"tool_choice\":\"none\"");
@@ -424,12 +466,22 @@ static void test_settings(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state),       cmocka_unit_test(test_completions), cmocka_unit_test(test_likelihood),
-        cmocka_unit_test(test_chat),        cmocka_unit_test(test_stream),      cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_queue),       cmocka_unit_test(test_body_limit),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_origins),     cmocka_unit_test(test_clients_that_leave),
-        cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_constraint),  cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_tokenize),    cmocka_unit_test(test_settings)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_state),
+                                       cmocka_unit_test(test_completions),
+                                       cmocka_unit_test(test_likelihood),
+                                       cmocka_unit_test(test_chat),
+                                       cmocka_unit_test(test_stream),
+                                       cmocka_unit_test(test_mistakes),
+                                       cmocka_unit_test(test_queue),
+                                       cmocka_unit_test(test_body_limit),
+                                       cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_origins),
+                                       cmocka_unit_test(test_clients_that_leave),
+                                       cmocka_unit_test(test_keep_alive),
+                                       cmocka_unit_test(test_slow_reader),
+                                       cmocka_unit_test(test_constraint),
+                                       cmocka_unit_test(test_tools),
+                                       cmocka_unit_test(test_tokenize),
+                                       cmocka_unit_test(test_settings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
