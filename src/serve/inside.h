@@ -67,6 +67,7 @@ typedef struct scheduler {
     // shared, under lock
     uint64_t news;  // changes since the start
     bool closing, draining, unblock, cancel;
+    bool lost;  // a result, for want of memory
     service_job *incoming, *incoming_last;
     mail *mail, *mail_last;
     uint32_t waiting;  // texts without a place: incoming and queue
