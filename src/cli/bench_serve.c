@@ -71,8 +71,8 @@ static braid_err submit(serve_bench *b, service *s, uint64_t number, bench_text 
     for (uint64_t i = 0; i < b->prompt_tokens; i++)
         tokens[i] = (uint32_t)rng_below(&r, service_model_of(s)->config->vocab);
     service_text text = {.tokens = tokens, .count = b->prompt_tokens};
-    text.settings = (generation_settings){
-        .sampler = sampler_defaults(), .max_tokens = b->tokens, .ignore_stop_ids = true};
+    text.settings =
+        (generation_settings){.sampler = sampler_defaults(), .max_tokens = b->tokens, .ignore_stop_ids = true};
     text.settings.sampler.seed = number;
     service_listener listener = {.context = t, .started = on_started, .step = on_step, .ended = on_ended};
     service_job *job;
@@ -118,9 +118,10 @@ static bool show(const serve_bench *b, const bench_text *texts, const service_st
     if (!b->json) {
         printf("%llu texts, prompts of %llu tokens (%llu cached in all), %llu tokens each, %llu thread%s\n",
                (unsigned long long)b->sessions, (unsigned long long)b->prompt_tokens,
-               (unsigned long long)status->cached_tokens, (unsigned long long)b->tokens,
-               (unsigned long long)b->threads, figures_s(b->threads));
-        printf("%.1f tokens/s in all; first token after %.0f ms on average, %.0f ms at most; %.2f s, %.2f s of processors\n",
+               (unsigned long long)status->cached_tokens, (unsigned long long)b->tokens, (unsigned long long)b->threads,
+               figures_s(b->threads));
+        printf("%.1f tokens/s in all; first token after %.0f ms on average, %.0f ms at most; %.2f s, %.2f s of "
+               "processors\n",
                rate, mean_first(b, texts) * 1e3, last_first(b, texts) * 1e3, b->wall, b->processor);
         return true;
     }
@@ -145,8 +146,9 @@ static int run(serve_bench *b, const char *path) {
     braid_error error = {0};
     service *s = NULL;
     bench_text *texts = calloc(b->sessions, sizeof *texts);
-    braid_err err = texts ? generator_open_model(&g, path, (unsigned)b->threads, &error)
-                          : braid_fail(&error, BRAID_MEMORY, "no memory for %llu texts", (unsigned long long)b->sessions);
+    braid_err err = texts
+                        ? generator_open_model(&g, path, (unsigned)b->threads, &error)
+                        : braid_fail(&error, BRAID_MEMORY, "no memory for %llu texts", (unsigned long long)b->sessions);
     service_local_settings settings = {.file = g.file,
                                        .tokenizer = g.tokenizer,
                                        .name = "bench",
@@ -176,7 +178,8 @@ int bench_serve(int argc, char **argv) {
     pthread_cond_init(&b.ended, NULL);
     option table[] = {
         {"sessions", OPTION_COUNT, &b.sessions, .help = "texts at once", .min = 1, .max = MOST_SESSIONS},
-        {"prompt-tokens", OPTION_COUNT, &b.prompt_tokens, .help = "tokens of each prompt", .min = 1, .max = MOST_TOKENS},
+        {"prompt-tokens", OPTION_COUNT, &b.prompt_tokens, .help = "tokens of each prompt", .min = 1,
+         .max = MOST_TOKENS},
         {"tokens", OPTION_COUNT, &b.tokens, .help = "tokens to write in each text", .min = 1, .max = MOST_TOKENS},
         {"same-prompt", OPTION_SWITCH, &b.shared, .help = "all prompts are equal"},
         {"prompt-rows", OPTION_COUNT, &b.prompt_rows,

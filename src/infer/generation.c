@@ -58,8 +58,8 @@ static braid_err begin_text(generation *g, braid_error *error) {
 static braid_err check_settings(uint32_t vocab, const tokenizer *t, const generation_settings *settings,
                                 braid_error *error) {
     if (!t && vocab < BYTES)
-        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d",
-                          vocab, BYTES);
+        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d", vocab,
+                          BYTES);
     if (settings->top_logprobs > SAMPLER_MAX_TOP)
         return braid_fail(error, BRAID_CONFIG, "%u log-probabilities a token are too many: ask for at most %d",
                           settings->top_logprobs, SAMPLER_MAX_TOP);
@@ -268,8 +268,7 @@ braid_err generation_draw(generation *g, float *logits, generation_step *step, b
     step->end = GENERATION_GOES_ON;
     if (!reach(g, g->count + 1)) return braid_fail(error, BRAID_MEMORY, "no memory for the text");
     float *changed = logits;
-    if (g->settings.top_logprobs)
-        memcpy(changed = g->changed, logits, g->vocab * sizeof *logits);
+    if (g->settings.top_logprobs) memcpy(changed = g->changed, logits, g->vocab * sizeof *logits);
     step->token = draw(g, changed);
     if (g->settings.top_logprobs) log_probabilities(g, logits, step);
     sampler_accept(g->sampler, step->token);

@@ -1,13 +1,13 @@
-// The place where the layers of a model run: an engine of this machine, or a chain of peers. The
-// scheduler (serve/scheduler.h) has the embedding, the head, the sampler and the texts; an executor
-// has the keys and values of sessions.
+// An executor runs the layers of a model on an engine of this machine, or over a chain of peers. It
+// has the keys and values of sessions. The scheduler (serve/scheduler.h) has the rest: embedding,
+// head, sampler and texts.
 //
 // Calls return without waiting for the layers, except that an executor of one machine may compute
 // in executor_read. One thread calls, that of the scheduler. Results come by the listener, on any
 // thread, also before the call that asked for them has returned; a listener only copies and wakes
 // its thread. The results of one session come in the order of its calls.
 //
-// Life of a session, whose number the caller chooses and uses once:
+// Life of a session. The caller chooses its number and uses it once:
 //   begin -> BEGAN | FULL | FAILED
 //   read  -> READ | FULL | LOST | FAILED    at most one unanswered call for each session
 //   LOST may also come without a call.
@@ -62,9 +62,9 @@ typedef struct executor_step {
 enum { EXECUTOR_MAX_TOKENS = 256 };  // of one step
 
 typedef struct executor_room {
-    uint32_t session_tokens;  // the longest session
-    uint32_t free_tokens;     // that can be read before FULL, if no session ends
-    uint32_t page_tokens;     // room is given to sessions in pages of this many tokens
+    uint32_t session_tokens;            // the longest session
+    uint32_t free_tokens;               // that can be read before FULL, if no session ends
+    uint32_t page_tokens;               // room is given to sessions in pages of this many tokens
     uint64_t cache_bytes, cache_limit;  // keys and values: in use by sessions and the prefix cache, and the most
     uint64_t scratch_bytes;             // other memory for computing
     bool ready;                         // a token would go through all layers now

@@ -34,9 +34,7 @@ typedef struct local_executor {
 
 static local_executor *local(executor *e) { return (local_executor *)e; }
 
-static void tell(local_executor *l, const executor_result *result) {
-    l->listener.result(l->listener.context, result);
-}
+static void tell(local_executor *l, const executor_result *result) { l->listener.result(l->listener.context, result); }
 
 static void tell_failed(local_executor *l, uint64_t id, const braid_error *error) {
     tell(l, &(executor_result){.session = id, .outcome = EXECUTOR_FAILED, .error = error});
@@ -210,10 +208,9 @@ static void answer(local_executor *l, uint32_t parts) {
         session *s = find(l, step->session);
         row += step->count;
         if (keep_tokens(s, step->tokens, step->first, step->count)) publish(l, s);
-        tell(l, &(executor_result){.session = s->id,
-                                   .outcome = EXECUTOR_READ,
-                                   .rows = step->rows,
-                                   .x = l->x + (row - step->rows) * dim});
+        tell(l,
+             &(executor_result){
+                 .session = s->id, .outcome = EXECUTOR_READ, .rows = step->rows, .x = l->x + (row - step->rows) * dim});
     }
 }
 

@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum {
-    HEAD_ROWS = 32,     // rows whose logits are in memory at once
+    HEAD_ROWS = 32,     // logits in memory at once are those of so many rows
     RATE_SECONDS = 10,  // of service_status.tokens_per_second
     UNREADY_SECONDS = 5,  // without a ready executor, until new texts are refused
 };
@@ -37,8 +37,8 @@ struct service_job {
     uint64_t session;  // number in the executor
     uint32_t read;     // tokens in the executor's session
     uint32_t step_count, step_rows;
-    uint32_t used;     // prompt_logprobs, embed: rows that were used, each once
-    double *sum;       // [dim], embed
+    uint32_t used;  // prompt_logprobs, embed: rows that were used, each once
+    double *sum;    // [dim], embed
     bool started, drawn, lost_place;
     service_job *next;  // in the queue
 };
@@ -68,6 +68,7 @@ typedef struct scheduler {
     // shared, under lock
     uint64_t news;  // changes since the start
     bool closing, draining, unblock, cancel;
+    bool lost;  // a result, for want of memory
     service_job *incoming, *incoming_last;
     mail *mail, *mail_last;
     uint32_t waiting;  // texts without a place: incoming and queue
@@ -78,14 +79,14 @@ typedef struct scheduler {
     time_t rate_second;  // of the last element that was written
 
     // of the thread
-    service_job *queue;  // by order
+    service_job *queue;     // by order
     service_job **running;  // [running_count], by the time of their place
     uint32_t running_count;
     uint64_t sessions;
     bool hold;  // no text gets a place until something has changed
     // of an iteration
     executor_step *steps;
-    float *x, *logits;  // [EXECUTOR_MAX_TOKENS, dim], [HEAD_ROWS, vocab]
+    float *x, *logits;       // [EXECUTOR_MAX_TOKENS, dim], [HEAD_ROWS, vocab]
     generation_step *drawn;  // [HEAD_ROWS]
 } scheduler;
 
@@ -120,7 +121,7 @@ static inline uint32_t job_tokens(const service_job *job) {
     return (uint32_t)count;
 }
 
-// Tokens whose rows are used: the log-probabilities of a prompt need the row before each token.
+// Number of rows of the prompt that are used: its log-probabilities need the row before each token.
 static inline uint32_t job_rows_wanted(const service_job *job) {
     if (job->embed) return (uint32_t)job->prompt;
     return job->prompt_logprobs ? (uint32_t)job->prompt - 1 : 0;

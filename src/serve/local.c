@@ -31,11 +31,8 @@ static const model_file_tensor *find(const void *context, const char *name) {
 
 static braid_err open_engine(local_service *l, const service_local_settings *p, braid_error *error) {
     engine_source source = {.config = model_file_config(p->file), .find = find, .context = l, .release = release};
-    engine_settings settings = {.pool = p->pool,
-                                .context = p->context,
-                                .exact = p->exact,
-                                .half_cache = p->half_cache,
-                                .narrow = p->narrow};
+    engine_settings settings = {
+        .pool = p->pool, .context = p->context, .exact = p->exact, .half_cache = p->half_cache, .narrow = p->narrow};
     return engine_new(&source, &settings, &l->engine, error);
 }
 

@@ -8,16 +8,16 @@
 #include "serve/service.h"
 
 typedef struct service_local_settings {
-    const model_file *file;       // borrowed until service_free, as all pointers here
-    const tokenizer *tokenizer;   // NULL: tokens are bytes
+    const model_file *file;      // borrowed until service_free, as all pointers here
+    const tokenizer *tokenizer;  // NULL: tokens are bytes
     const char *name;
     const char *generation_config;  // NULL: none
     uint64_t created;
     tensor_pool *pool;
-    bool exact, half_cache, narrow;  // as in engine_settings
-    uint32_t context;                // longest text; 0: the model's, or less if there is no room for it
+    bool exact, half_cache, narrow;         // as in engine_settings
+    uint32_t context;                       // longest text; 0: the model's, or less if there is no room for it
     uint32_t parallel, queue, prompt_rows;  // as in scheduler_settings
-    uint64_t memory_limit;           // bytes, 0: none, then keys and values have room for `parallel` texts of `context`
+    uint64_t memory_limit;  // bytes, 0: none, then keys and values have room for `parallel` texts of `context`
 } service_local_settings;
 
 typedef struct service_local_memory {

@@ -45,8 +45,8 @@ void places_preempt(scheduler *s, service_job *job) {
         places_give_up(s, s->running[s->running_count - 1], true);
 }
 
-// Tokens of the text that the prefix cache may have: not those whose rows are still to be used, and
-// not the last one, whose row gives the next token.
+// Number of tokens that may come from the prefix cache. Rows that are still to be used must be
+// computed, and so must the last one, which gives the next token.
 static uint32_t reusable(const service_job *job, uint32_t tokens) {
     if (job->used < job_rows_wanted(job)) return job->used;
     return job->prompt_only ? tokens : tokens - 1;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Texts whose next token is drawn together.
+// Texts that draw their next token together.
 typedef struct draws {
     service_job *job[HEAD_ROWS];
     const float *row[HEAD_ROWS];
@@ -140,7 +140,8 @@ static void use_read(draws *d, service_job *job, mail *m) {
     job->read += job->step_count;
     job->state = JOB_READY;
     if (m->result.rows != job->step_rows || use_rows(s, job, m, &error)) {
-        if (!error.code) braid_fail(&error, BRAID_STATE, "the layers gave %u rows, not %u", m->result.rows, job->step_rows);
+        if (!error.code)
+            braid_fail(&error, BRAID_STATE, "the layers gave %u rows, not %u", m->result.rows, job->step_rows);
         scheduler_finish(s, job, SERVICE_FAILED, &error);
         return;
     }
@@ -169,11 +170,11 @@ static void use(draws *d, mail *m) {
     service_job *job = places_find(s, m->result.session);
     if (!job) return;
     switch (m->result.outcome) {
-        case EXECUTOR_BEGAN: use_began(s, job, m->result.cached); break;
-        case EXECUTOR_READ: use_read(d, job, m); break;
-        case EXECUTOR_LOST: places_give_up(s, job, false); break;
-        case EXECUTOR_FAILED: scheduler_finish(s, job, SERVICE_FAILED, &m->error); break;
-        case EXECUTOR_FULL: use_full(s, job); break;
+    case EXECUTOR_BEGAN: use_began(s, job, m->result.cached); break;
+    case EXECUTOR_READ: use_read(d, job, m); break;
+    case EXECUTOR_LOST: places_give_up(s, job, false); break;
+    case EXECUTOR_FAILED: scheduler_finish(s, job, SERVICE_FAILED, &m->error); break;
+    case EXECUTOR_FULL: use_full(s, job); break;
     }
 }
 
@@ -184,7 +185,7 @@ static void free_list(mail *list) {
     }
 }
 
-// Results without room come last: they may take the place of a text whose tokens were read.
+// Results without room come last: they may take the place of a text that has a result in the list.
 void results_use(scheduler *s, mail *list) {
     draws d = {.s = s};
     for (mail *m = list; m; m = m->next) {

@@ -108,14 +108,14 @@ static double rate(scheduler *s) {
 typedef struct taken {
     service_job *incoming;
     mail *mail;
-    bool closing, unblock, cancel;
+    bool closing, unblock, cancel, lost;
 } taken;
 
 static taken take(scheduler *s) {
-    taken t = {s->incoming, s->mail, s->closing, s->unblock, s->cancel};
+    taken t = {s->incoming, s->mail, s->closing, s->unblock, s->cancel, s->lost};
     s->incoming = s->incoming_last = NULL;
     s->mail = s->mail_last = NULL;
-    s->unblock = s->cancel = false;
+    s->unblock = s->cancel = s->lost = false;
     return t;
 }
 
@@ -134,6 +134,14 @@ static void note_room(scheduler *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
+// All texts that wait for a result: one of them waits in vain.
+static void begin_again(scheduler *s) {
+    for (uint32_t i = s->running_count; i-- > 0;) {
+        service_job *job = s->running[i];
+        if (job->state == JOB_BEGINNING || job->state == JOB_READING) places_give_up(s, job, true);
+    }
+}
+
 static void iterate(scheduler *s, const taken *t) {
     for (service_job *job = t->incoming, *next; job; job = next) {
         next = job->next;
@@ -141,6 +149,7 @@ static void iterate(scheduler *s, const taken *t) {
     }
     if (t->unblock) unblock(s);
     results_use(s, t->mail);
+    if (t->lost) begin_again(s);
     if (t->cancel) cancel_marked(s);
     if (t->closing) cancel_all(s);
     places_admit(s);
@@ -186,10 +195,12 @@ static mail *copy_result(const scheduler *s, const executor_result *r) {
 static void on_result(void *context, const executor_result *r) {
     scheduler *s = context;
     mail *m = copy_result(s, r);
-    BRAID_ALLOCATED(m, sizeof *m);
     pthread_mutex_lock(&s->lock);
-    *(s->mail_last ? &s->mail_last->next : &s->mail) = m;
-    s->mail_last = m;
+    if (m) {
+        *(s->mail_last ? &s->mail_last->next : &s->mail) = m;
+        s->mail_last = m;
+    }
+    s->lost |= m == NULL;
     wake(s);
     pthread_mutex_unlock(&s->lock);
 }
@@ -227,8 +238,8 @@ static braid_err check_text(const scheduler *s, const service_text *t, braid_err
     return check_tokens(s, t, error);
 }
 
-static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener,
-                         service_job **out, braid_error *error) {
+static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
+                         braid_error *error) {
     const service_model *m = s->model;
     service_job *job = calloc(1, sizeof *job);
     *out = NULL;

@@ -41,12 +41,8 @@ static void add_step(iteration *it, service_job *job, uint32_t count) {
     job->state = JOB_READING;
     job->step_count = count;
     job->step_rows = rows_of(job, count);
-    s->steps[it->steps++] = (executor_step){.session = job->session,
-                                            .first = job->read,
-                                            .count = count,
-                                            .rows = job->step_rows,
-                                            .tokens = tokens,
-                                            .x = x};
+    s->steps[it->steps++] = (executor_step){
+        .session = job->session, .first = job->read, .count = count, .rows = job->step_rows, .tokens = tokens, .x = x};
     it->rows += count;
 }
 
@@ -71,8 +67,8 @@ static service_job *oldest_prompt(const scheduler *s) {
     return NULL;
 }
 
-// Half of the rows are for the oldest prompt, so that it makes progress; the others go to the
-// shortest ones, whose first tokens come soonest.
+// Half of the rows are for the oldest prompt, so that it makes progress. The others go to the
+// shortest ones, because their first tokens come soonest.
 static void add_prompts(iteration *it, uint32_t most) {
     scheduler *s = it->s;
     uint32_t end = it->rows + most;

@@ -131,7 +131,8 @@ static fixture *open_service(setup o) {
     engine_settings settings = {.pool = f->pool};
     assert_int_equal(engine_new(&source, &settings, &f->e, NULL), BRAID_OK);
     if (o.pages) assert_int_equal(engine_limit_cache(f->e, o.pages * engine_page_bytes(f->e), NULL), BRAID_OK);
-    f->between = (between){.base = {&between_calls}, .lose_each = o.lose_each, .fail_at = o.fail_at, .pause_at = o.pause_at};
+    f->between =
+        (between){.base = {&between_calls}, .lose_each = o.lose_each, .fail_at = o.fail_at, .pause_at = o.pause_at};
     pthread_mutex_init(&f->between.lock, NULL);
     pthread_cond_init(&f->between.paused, NULL);
     assert_int_equal(executor_local_new(f->e, "tiny", CONTEXT, &f->between.inner, NULL), BRAID_OK);
@@ -362,7 +363,8 @@ static void test_prompt_logprobs(void **state) {
     for (uint32_t round = 0; round < 4; round++) {
         fixture *f = open_service((setup){.prompt_rows = 11, .lose_each = round == 3 ? 2 : 0});
         recorded *r = recorded_new(), *beside = recorded_new();
-        service_text text = {.tokens = w.prompt, .count = w.count, .settings = settings_of(&w), .prompt_logprobs = true};
+        service_text text = {
+            .tokens = w.prompt, .count = w.count, .settings = settings_of(&w), .prompt_logprobs = true};
         service_listener listener = recorded_listener(r);
         service_job *job;
         text.prompt_only = round == 1;

@@ -55,8 +55,7 @@ typedef struct tile_shapes {
 AMX static void begin(void) {
     tile_shapes shapes = {.palette = 1};
     static const uint8_t lines[] = {Q_ROWS, HALF_ROWS, Q_ROWS, Q_GROUPS, Q_ROWS, Q_GROUPS / 2, HALF_ROWS, HALF_ROWS};
-    static const uint16_t bytes[] = {SUM_BYTES, SUM_BYTES,   Q_BLOCK, Q_LINE,
-                                     Q_BLOCK / 2, Q_LINE, Q_BLOCK, Q_BLOCK / 2};
+    static const uint16_t bytes[] = {SUM_BYTES, SUM_BYTES, Q_BLOCK, Q_LINE, Q_BLOCK / 2, Q_LINE, Q_BLOCK, Q_BLOCK / 2};
     for (size_t i = 0; i < sizeof lines; i++) {
         shapes.lines[i] = lines[i];
         shapes.line_bytes[i] = bytes[i];

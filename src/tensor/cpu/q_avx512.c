@@ -292,9 +292,9 @@ VNNI INLINE void direct(const kind k, const q_format *f, const q_rows *x, size_t
 
 VNNI void q_avx512_direct(const q_format *f, const q_rows *x, const uint8_t *strip, float *y, size_t y_stride) {
     size_t row = 0;
-#define DIRECT_ONE(...) direct((kind){__VA_ARGS__}, f, x, row, 1, strip, y, y_stride)
-#define DIRECT_TWO(...) direct((kind){__VA_ARGS__}, f, x, row, 2, strip, y, y_stride)
-#define DIRECT_FOUR(...) direct((kind){__VA_ARGS__}, f, x, row, 4, strip, y, y_stride)
+#define DIRECT_ONE(...)   direct((kind){__VA_ARGS__}, f, x, row, 1, strip, y, y_stride)
+#define DIRECT_TWO(...)   direct((kind){__VA_ARGS__}, f, x, row, 2, strip, y, y_stride)
+#define DIRECT_FOUR(...)  direct((kind){__VA_ARGS__}, f, x, row, 4, strip, y, y_stride)
 #define DIRECT_EIGHT(...) direct((kind){__VA_ARGS__}, f, x, row, 8, strip, y, y_stride)
     for (; row + 8 <= x->rows; row += 8) KINDS(DIRECT_EIGHT);
     for (; row + 4 <= x->rows; row += 4) KINDS(DIRECT_FOUR);
