@@ -122,6 +122,12 @@ void access_done(exchange *x) {
     x->counted = false;
 }
 
+void access_release(exchange *x) {
+    pthread_mutex_lock(&x->server->lock);
+    access_done(x);
+    pthread_mutex_unlock(&x->server->lock);
+}
+
 static bool from_loopback(const exchange *x) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     if (!info || !info->client_addr) return false;

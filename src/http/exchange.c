@@ -63,6 +63,7 @@ void exchange_header_set(exchange *x, const char *name, const char *value) {
 void exchange_reply(exchange *x, unsigned status, const char *type, char *body, size_t length) {
     static const char short_of_memory[] =
         "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+    access_release(x);
     pthread_mutex_lock(&x->lock);
     if (x->status) {
         free(body);
@@ -123,6 +124,7 @@ bool exchange_write(exchange *x, const char *bytes, size_t length) {
 }
 
 void exchange_end(exchange *x) {
+    access_release(x);
     pthread_mutex_lock(&x->lock);
     x->ended = true;
     resume(x);
@@ -190,20 +192,21 @@ static struct MHD_Response *make_response(exchange *x) {
 }
 
 enum MHD_Result exchange_proceed(exchange *x) {
-    enum MHD_Result result = MHD_YES;
+    struct MHD_Response *r = NULL;
     pthread_mutex_lock(&x->lock);
-    if (x->gone) {
-        result = MHD_NO;
-    } else if (x->status) {
-        struct MHD_Response *r = make_response(x);
-        result = r ? MHD_queue_response(x->connection, x->status, r) : MHD_NO;
-        if (r) MHD_destroy_response(r);
-    } else {
+    bool refused = x->gone, answered = !refused && x->status != 0;
+    if (answered) {
+        r = make_response(x);
+    } else if (!refused) {
         x->suspended = true;
         MHD_suspend_connection(x->connection);
     }
+    unsigned status = x->status;
     pthread_mutex_unlock(&x->lock);
-    return result;
+    // without the lock: the reader of a response takes it under libmicrohttpd's lock of the response
+    enum MHD_Result result = r ? MHD_queue_response(x->connection, status, r) : MHD_NO;
+    if (r) MHD_destroy_response(r);
+    return refused || answered ? result : MHD_YES;
 }
 
 void exchange_leave(exchange *x) {

@@ -102,7 +102,10 @@ uint32_t route_number(const route *r);
 // ---- access.c: keys and origins
 // Whether the request may be handled; otherwise it was answered. `x->complete` is set.
 bool access_allows(exchange *x);
-void access_done(exchange *x);  // under http_server.lock: gives back the place of its key
+// Gives back the place of its key: before the end of the answer is sent, so that the client's next
+// request finds it free.
+void access_release(exchange *x);
+void access_done(exchange *x);  // the same under http_server.lock
 
 // ---- reply.c
 // Answers with the document and frees it.
