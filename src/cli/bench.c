@@ -10,6 +10,7 @@
 static const cli_verb measurements[] = {
     {"step", bench_step, "time of whole training steps on this machine, part by part"},
     {"generate", bench_generate, "speed and loss of a checkpoint on a text, with fp32 and with int8 weights"},
+    {"serve", bench_serve, "speed of a service with many texts at once"},
 };
 enum { MEASUREMENTS = sizeof measurements / sizeof *measurements };
 

@@ -6,5 +6,6 @@
 // argv[0] is the measurement's name.
 int bench_step(int argc, char **argv);
 int bench_generate(int argc, char **argv);
+int bench_serve(int argc, char **argv);
 
 #endif

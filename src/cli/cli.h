@@ -42,6 +42,7 @@ int cli_train(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_chat(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_bench(int argc, char **argv);

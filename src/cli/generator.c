@@ -56,14 +56,18 @@ static braid_err open_tokenizer(generator *g, bool is_checkpoint, braid_error *e
     return err;
 }
 
-braid_err generator_open(generator *g, const char *path, const generator_settings *settings, braid_error *error) {
+braid_err generator_open_model(generator *g, const char *path, unsigned threads, braid_error *error) {
     char step[FILES_MAX_PATH];
     bool is_checkpoint = false;
     *g = (generator){0};
     braid_err err = verify(path, step, &is_checkpoint, error);
     if (!err) err = model_file_open(step, &g->file, error);
     if (!err) err = open_tokenizer(g, is_checkpoint, error);
-    if (!err) err = tensor_pool_new(settings->threads, &g->pool, error);
+    return err ? err : tensor_pool_new(threads, &g->pool, error);
+}
+
+braid_err generator_open(generator *g, const char *path, const generator_settings *settings, braid_error *error) {
+    braid_err err = generator_open_model(g, path, settings->threads, error);
     if (err) return err;
     engine_settings computing = settings->engine;
     generation_settings text = settings->text;
@@ -72,6 +76,13 @@ braid_err generator_open(generator *g, const char *path, const generator_setting
     text.shift = g->tokenizer == NULL;
     err = engine_new(&source, &computing, &g->engine, error);
     return err ? err : generation_new(g->engine, g->tokenizer, &text, &g->text, error);
+}
+
+braid_err generator_open_file(const char *path, model_file **out, braid_error *error) {
+    char step[FILES_MAX_PATH];
+    bool is_checkpoint = false;
+    braid_err err = verify(path, step, &is_checkpoint, error);
+    return err ? err : model_file_open(step, out, error);
 }
 
 void generator_close(generator *g) {

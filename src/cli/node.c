@@ -2,6 +2,7 @@
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/node_events.h"
+#include "cli/node_serve.h"
 #include "cli/node_shadow.h"
 #include "cli/options.h"
 #include "cli/report.h"
@@ -16,10 +17,10 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory;
+    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory, *model, *layers;
     report_sink_paths sinks;
     bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
-    uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
+    uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
 // Context of the callbacks.
@@ -34,6 +35,7 @@ static const char examples[] =
     "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
     "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   start a run that others join\n"
     "braid node --data --run RUN.yaml --join TICKET           join as a data peer, with the text\n"
+    "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
 
 // The standby replica joins once this peer works for a stage.
@@ -134,6 +136,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead starts a run and --join joins one; give one of them");
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to start a run); the leader prints the whole command");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
+    if (f->model || f->layers) return braid_fail(error, BRAID_ARGUMENT, "--model and --layers are for the ticket of a swarm that serves a model (braid serve --peers)");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (*role == NODE_RELAY && f->from) return braid_fail(error, BRAID_ARGUMENT, "a relay gets the weights from the run; leave out --from, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
@@ -157,8 +160,9 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
         .log_path = f->log, .continues = f->continues, .anew = f->anew, .sets_aside = f->anew && f->set_aside, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .signals = true, .stop_within_ns = f->stop_within_ns, .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
-    braid_err err = roles_check(f, &config->role, error);
-    if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
+    braid_err err = f->join && !f->lead ? ticket_parse(f->join, &config->leader, error) : BRAID_OK;
+    if (!err && config->leader.serves && !f->data && !f->run && !f->shadow) return BRAID_OK;
+    if (!err) err = roles_check(f, &config->role, error);
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
     if (!err && f->beside) err = beside_read(f, config, error);
     if (err || !f->run) return err;
@@ -183,6 +187,13 @@ static braid_err identity_open(const node_flags *f, identity **out, int *lock, b
     if (!f->log || f->supervised) return identity_new(out, error);
     if (snprintf(path, sizeof path, "%s.key", f->log) >= (int)sizeof path) return braid_fail(error, BRAID_ARGUMENT, "--log %.100s...: the path is too long", f->log);
     return identity_take(path, out, lock, error);
+}
+
+// With a ticket of a swarm that serves a model.
+static int serving_run(const node_flags *f, const ticket *join) {
+    const node_serve_flags flags = {.join = join, .model = f->model, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
+                                    .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .json = f->json, .supervised = f->supervised};
+    return node_serve(&flags);
 }
 
 static int node_session_run(const node_flags *f, node_config *config) {
@@ -239,6 +250,9 @@ int cli_node(int argc, char **argv) {
         {"data", OPTION_SWITCH, &f.data, .help = "join as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "with --lead and --data: start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same", .fallback = "model.from of the run, else the seed"},
+        {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
+        {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
+        {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: relays needed before the run starts", .max = WIRE_MAX_MEMBERS, .fallback = "one per stage"},
@@ -273,7 +287,8 @@ int cli_node(int argc, char **argv) {
     braid_err err = config_fill(&f, &run, &config, &error);
     const stop_config stop = {.verb = "node", .within_ns = f.stop_within_ns, .supervised = f.supervised};
     if (err) code = cli_complain(CLI_USAGE, "node", "%s", error.text);
-    else code = stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "node", "%s", error.text) : node_session_run(&f, &config);
+    else if (stop_watch(&stop, &error)) code = cli_complain(CLI_FAILED, "node", "%s", error.text);
+    else code = config.leader.serves ? serving_run(&f, &config.leader) : node_session_run(&f, &config);
     options_close(&o);
     return code;
 }

@@ -189,22 +189,24 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // The flags of all verbs of braid and braid-bench. The file serves all of them, so a key without a
 // flag here may belong to another verb.
 static const char *const all_flags[] = {
-    "account", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell", "chaos",
-    "check", "checkpoint-every", "choices", "close", "context", "continue", "costs", "crash", "data",
-    "delay", "delays", "demand", "details", "die-at", "dump", "events", "exact", "first", "force",
-    "frequency-penalty", "from", "gather", "gossip-rounds", "hold", "hours", "identity", "ids",
-    "ignore-end", "int8", "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds",
-    "link", "links", "listen", "listing", "log", "loss", "max-memory", "measure", "microbatches",
-    "min-p", "model", "most-tokens", "neighbours", "objective", "once", "out", "parameters",
-    "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "presence-penalty", "probes",
-    "products", "prompt", "prompt-file", "public-address", "recompute", "relays", "repeat-penalty",
-    "repetitions", "reproducible", "reps", "resume", "run", "save", "seconds", "seed", "seeds",
-    "shadow", "shadows", "shapes", "shard-size", "share", "show-prompt", "slack", "solo", "solver-time",
+    "account", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell",
+    "certificate", "chaos", "check", "checkpoint-every", "choices", "close", "context", "continue",
+    "copies", "costs", "crash", "data", "dead-after", "delay", "delays", "demand", "details", "die-at",
+    "dump", "events", "exact", "first", "force", "frequency-penalty", "from", "gather", "gossip-rounds",
+    "hold", "host", "hours", "identity", "ids", "ignore-end", "int8", "iterations", "join", "json",
+    "keys", "kill", "late", "layers", "lazy", "lead", "limit-rounds", "link", "links", "listen",
+    "listing", "log", "loss", "max-memory", "measure", "microbatches", "min-p", "model", "most-tokens",
+    "name", "neighbours", "objective", "once", "origin", "out", "page", "parallel", "parameters",
+    "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "port", "presence-penalty",
+    "private-key", "probes", "products", "prompt", "prompt-file", "prompt-rows", "prompt-tokens",
+    "public-address", "queue", "recompute", "relays", "repeat-penalty", "repetitions", "reproducible",
+    "reps", "resume", "run", "same-prompt", "save", "seconds", "seed", "seeds", "sessions", "shadow",
+    "shadows", "shapes", "shard-size", "share", "show-prompt", "slack", "solo", "solver-time",
     "sources", "spare", "special", "state-dir", "stop", "stop-within", "stride", "supervised", "system",
     "systems", "temperature", "template", "tensorboard", "tensors", "tests", "text", "threads", "time",
     "timing", "timings", "to", "together", "tokens", "top-k", "top-p", "trace", "train", "upload-share",
     "variables", "vocab", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup",
-    "weights", "whole", "whole-share", "window",
+    "weights", "whole", "whole-share", "window", "without-key",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };

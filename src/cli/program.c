@@ -10,6 +10,7 @@ static const cli_verb verbs[] = {
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
     {"chat", cli_chat, "talk with a model that has a chat template"},
+    {"serve", cli_serve, "serve a model over HTTP: the API of OpenAI, and a page"},
     {"eval", cli_eval, "measure a model: perplexity, multiple choice"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
     {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},

@@ -62,6 +62,10 @@ typedef struct json_out {
 void json_out_open(json_out *o, const char *key, char bracket);  // '{' or '['
 void json_out_close(json_out *o, char bracket);                  // '}' or ']'
 void json_out_string(json_out *o, const char *key, const char *text);
+// Any bytes: those that are no UTF-8 become U+FFFD, one for each byte.
+void json_out_text(json_out *o, const char *key, const char *text, size_t length);
+// A value of another document, as it was written there.
+void json_out_value(json_out *o, const char *key, const json *document, const json_value *value);
 void json_out_u64(json_out *o, const char *key, uint64_t number);
 void json_out_double(json_out *o, const char *key,
                      double number);  // reads back as the same double; null if not finite

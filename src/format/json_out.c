@@ -1,5 +1,7 @@
 #include "format/json.h"
 
+#include "format/utf8.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,19 +33,24 @@ static void put_line(json_out *o) {
     for (uint32_t i = 0; i < o->depth; i++) put_text(o, "  ");
 }
 
-static void put_quoted(json_out *o, const char *text) {
-    put_text(o, "\"");
-    for (; *text; text++) {
+static bool is_plain(char c) { return (uint8_t)c >= 0x20 && c != '"' && c != '\\'; }
+
+static void put_escaped(json_out *o, const char *text, size_t length) {
+    for (size_t i = 0; i < length;) {
+        size_t start = i;
+        while (i < length && is_plain(text[i])) i++;
+        put(o, text + start, i - start);
+        if (i == length) return;
         char escaped[8];
-        uint8_t c = (uint8_t)*text;
-        if (c == '"' || c == '\\')
-            snprintf(escaped, sizeof escaped, "\\%c", *text);
-        else if (c < 0x20)
-            snprintf(escaped, sizeof escaped, "\\u%04x", c);
-        else
-            snprintf(escaped, sizeof escaped, "%c", *text);
+        uint8_t c = (uint8_t)text[i++];
+        snprintf(escaped, sizeof escaped, c < 0x20 ? "\\u%04x" : "\\%c", c);
         put_text(o, escaped);
     }
+}
+
+static void put_quoted(json_out *o, const char *text) {
+    put_text(o, "\"");
+    put_escaped(o, text, strlen(text));
     put_text(o, "\"");
 }
 
@@ -75,6 +82,37 @@ void json_out_close(json_out *o, char bracket) {
 void json_out_string(json_out *o, const char *key, const char *text) {
     put_key(o, key);
     put_quoted(o, text);
+}
+
+void json_out_text(json_out *o, const char *key, const char *text, size_t length) {
+    put_key(o, key);
+    put_text(o, "\"");
+    for (size_t i = 0; i < length;) {
+        size_t start = i, bytes = 1;
+        while (i < length && (bytes = utf8_bytes(text + i, length - i)) > 0) i += bytes;
+        put_escaped(o, text + start, i - start);
+        if (i == length) break;
+        put_text(o, "\xef\xbf\xbd");
+        i++;
+    }
+    put_text(o, "\"");
+}
+
+void json_out_value(json_out *o, const char *key, const json *document, const json_value *value) {
+    switch (value->kind) {
+    case JSON_NULL: json_out_null(o, key); break;
+    case JSON_FALSE:
+    case JSON_TRUE: json_out_bool(o, key, value->kind == JSON_TRUE); break;
+    case JSON_NUMBER: json_out_number(o, key, value->text); break;
+    case JSON_STRING: json_out_string(o, key, value->text); break;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        json_out_open(o, key, value->kind == JSON_ARRAY ? '[' : '{');
+        for (const json_value *v = json_first(document, value); v; v = json_next(document, v))
+            json_out_value(o, v->key, document, v);
+        json_out_close(o, value->kind == JSON_ARRAY ? ']' : '}');
+        break;
+    }
 }
 
 void json_out_u64(json_out *o, const char *key, uint64_t number) {

@@ -18,6 +18,8 @@ size_t engine_scratch_bytes(const engine *e) {
     return e->owned_bytes + e->scratch.bytes + e->product_scratch_bytes + e->attention_scratch_bytes;
 }
 
+size_t engine_copied_bytes(const engine *e) { return e->owned_bytes; }
+
 // --- start and end
 
 static braid_err check_settings(const engine *e, const engine_settings *s, braid_error *error) {
@@ -46,6 +48,7 @@ braid_err engine_new(const engine_source *source, const engine_settings *setting
     e->half_cache = settings->half_cache;
     e->narrow = settings->narrow;
     e->context = settings->context ? settings->context : c->context;
+    _Static_assert((int)ENGINE_PAGE_TOKENS == (int)CACHE_PAGE, "one page in both headers");
     braid_err err = model_config_check(c, error);
     if (!err) err = check_settings(e, settings, error);
     if (!err) {
@@ -67,6 +70,7 @@ void engine_free(engine *e) {
     free(e->scratch.memory);
     free(e->scratch.chosen);
     free(e->product_scratch);
+    cache_free_all(e);
     free(e->attention_scratch);
     free(e);
 }
@@ -158,15 +162,11 @@ static tensor_cache_attention attention_of(const engine *e, uint32_t layer, cons
                                     .scratch = e->attention_scratch};
 }
 
-static braid_err reserve_attention(engine *e, const sequence *s, uint32_t end, braid_error *error) {
+static braid_err reserve_attention(engine *e, uint32_t end, braid_error *error) {
+    tensor_cache cache = {.kv_heads = e->config.kv_heads, .width = e->width, .half = e->half_cache};
+    tensor_cache_attention a = {.cache = &cache, .heads = e->config.heads};
     if (e->layer_begin == e->layer_end) return BRAID_OK;
-    size_t bytes = 0;
-    for (uint32_t i = e->layer_begin; i < e->layer_end; i++) {
-        tensor_cache_attention a = attention_of(e, i, &s->layers[i - e->layer_begin]);
-        size_t floats = tensor_cache_scratch(e->pool, &a, end);
-        if (floats * sizeof(float) > bytes) bytes = floats * sizeof(float);
-    }
-    bytes = size_up(bytes, INFER_ALIGNMENT);
+    size_t bytes = size_up(tensor_cache_scratch(e->pool, &a, end) * sizeof(float), INFER_ALIGNMENT);
     if (bytes <= e->attention_scratch_bytes) return BRAID_OK;
     free(e->attention_scratch);
     e->attention_scratch = aligned_alloc(INFER_ALIGNMENT, bytes);
@@ -222,9 +222,17 @@ static braid_err reserve(engine *e, const chunk *c, braid_error *error) {
         uint32_t end = p->first + p->rows;
         err = cache_reserve(p->sequence, p->rows, error);
         if (!err) err = rotation_reach(e, end, error);
-        if (!err) err = reserve_attention(e, p->sequence, end, error);
+        if (!err) err = reserve_attention(e, end, error);
     }
     return err;
+}
+
+braid_err engine_reserve(engine *e, uint32_t rows, uint32_t tokens, braid_error *error) {
+    size_t most = size_least(rows, ENGINE_CHUNK_ROWS);
+    braid_err err = reserve_scratch(e, most, error);
+    if (!err) err = reserve_products(e, most, error);
+    if (!err) err = rotation_reach(e, tokens, error);
+    return err ? err : reserve_attention(e, tokens, error);
 }
 
 // Before anything is read.
@@ -232,7 +240,8 @@ static braid_err check_parts(const engine *e, const engine_part *parts, uint32_t
                              braid_error *error) {
     for (uint32_t i = 0; i < count; i++) {
         const engine_part *p = &parts[i];
-        BRAID_ASSERT(p->sequence->engine == e);
+        const sequence *s = p->sequence, *first = parts[0].sequence;
+        BRAID_ASSERT(s->engine == e && s->begin == first->begin && s->end == first->end);
         if (p->count > e->context - p->sequence->length)
             return braid_fail(error, BRAID_LIMIT,
                               "%u tokens after %u are more than the context of %u tokens; give a longer --context"
@@ -297,11 +306,11 @@ static void attend(engine *e, uint32_t layer, const chunk_part *p, size_t row) {
     const model_config *c = &e->config;
     engine_scratch *s = &e->scratch;
     size_t queries = c->heads * e->width, keys = c->kv_heads * e->width;
-    const tensor_cache *cache = &p->sequence->layers[layer - e->layer_begin];
+    tensor_cache cache = cache_layer(p->sequence, layer);
     rotation_job job = {e, layer, p, s->queries + row * queries, s->keys + row * keys};
     if (!e->row->learned_positions) tensor_pool_ranges(e->pool, p->rows, ROWS_PER_TASK, rotate_rows, &job);
-    tensor_cache_put(cache, p->first, p->rows, job.keys, s->values + row * keys, keys);
-    tensor_cache_attention a = attention_of(e, layer, cache);
+    tensor_cache_put(&cache, p->first, p->rows, job.keys, s->values + row * keys, keys);
+    tensor_cache_attention a = attention_of(e, layer, &cache);
     tensor_cache_attend(e->pool, &a, job.queries, queries, p->first, p->rows, s->attention + row * queries, queries);
 }
 
@@ -338,7 +347,8 @@ static void run_layer(engine *e, uint32_t layer, const chunk *c, float *x) {
 }
 
 static void run_layers(engine *e, const chunk *c, float *x) {
-    for (uint32_t i = e->layer_begin; i < e->layer_end; i++) run_layer(e, i, c, x);
+    const sequence *any = c->part[0].sequence;
+    for (uint32_t i = any->begin; i < any->end; i++) run_layer(e, i, c, x);
     for (uint32_t i = 0; i < c->parts; i++) c->part[i].sequence->length += c->part[i].rows;
 }
 
@@ -414,6 +424,18 @@ braid_err engine_embed(engine *e, const engine_part *parts, uint32_t count, floa
     return err;
 }
 
+braid_err engine_embed_at(engine *e, uint32_t first, const uint32_t *tokens, uint32_t count, float *x,
+                          braid_error *error) {
+    BRAID_ASSERT(e->ends && first <= e->context && count <= e->context - first);
+    for (uint32_t t = 0; t < count; t++, x += e->config.dim) {
+        if (tokens[t] >= e->config.vocab)
+            return braid_fail(error, BRAID_ARGUMENT, "token %u is not in the model's vocabulary of %u tokens",
+                              tokens[t], e->config.vocab);
+        embed(e, tokens[t], first + t, x);
+    }
+    return BRAID_OK;
+}
+
 braid_err engine_layers(engine *e, const engine_part *parts, uint32_t count, float *x, braid_error *error) {
     cursor at = {.parts = parts, .count = count};
     chunk c;
@@ -437,6 +459,17 @@ braid_err engine_logits(engine *e, const float *x, size_t rows, float *logits, b
         if (err) break;
         memcpy(e->scratch.x, x + first * c->dim, some * c->dim * sizeof *x);
         head(e, e->scratch.x, some, logits + first * c->vocab);
+    }
+    return err;
+}
+
+braid_err engine_final_norm(engine *e, float *x, size_t rows, braid_error *error) {
+    BRAID_ASSERT(e->ends);
+    size_t dim = e->config.dim;
+    braid_err err = reserve_scratch(e, size_least(rows, ENGINE_CHUNK_ROWS), error);
+    for (size_t first = 0; first < rows && !err; first += ENGINE_CHUNK_ROWS) {
+        size_t some = size_least(rows - first, ENGINE_CHUNK_ROWS);
+        norm(e, &e->norm, x + first * dim, some, dim, x + first * dim);
     }
     return err;
 }

@@ -21,6 +21,7 @@
 
 enum {
     ENGINE_CHUNK_ROWS = 256,  // tokens that pass through the layers together
+    ENGINE_PAGE_TOKENS = 64,  // keys and values have memory in pages of this many tokens
 };
 
 typedef struct engine engine;
@@ -59,19 +60,61 @@ uint32_t engine_context(const engine *e);
 tensor_pool *engine_pool(const engine *e);
 // Keys and values of one token in this engine's layers.
 size_t engine_token_bytes(const engine *e);
-// Memory of the engine besides the borrowed weights; and of its sequences.
+// Memory of the engine besides the borrowed weights; and of its sequences and pages.
 size_t engine_scratch_bytes(const engine *e);
+size_t engine_copied_bytes(const engine *e);  // the part of it with the engine's copies of weights
 size_t engine_cache_bytes(const engine *e);
+// Allocates all other memory of calls with up to `rows` tokens, in texts of up to `tokens`, so that
+// engine_scratch_bytes grows no more.
+braid_err engine_reserve(engine *e, uint32_t rows, uint32_t tokens, braid_error *error);
 
 // An empty sequence. Its memory grows as tokens are read.
 braid_err sequence_new(engine *e, sequence **out, braid_error *error);
-// A sequence that begins with the first `tokens` tokens of another one: a copy of their keys and
-// values costs far less than reading them again.
+// The same for rows that pass through layers [begin, end) alone, which are among the engine's. All
+// parts of one call have the same layers.
+braid_err sequence_new_of(engine *e, uint32_t begin, uint32_t end, sequence **out, braid_error *error);
+// A sequence that begins with the first `tokens` tokens of another one. They share the memory of
+// keys and values until one of them changes it.
 braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, braid_error *error);
 void sequence_free(sequence *s);
 uint32_t sequence_length(const sequence *s);  // tokens read
 // Forgets all tokens from `length` on; length <= sequence_length.
 void sequence_truncate(sequence *s, uint32_t length);
+
+// Keys and values of ENGINE_PAGE_TOKENS tokens in all layers of an engine. Their bits depend on
+// these tokens and on those before. A page is freed with its last reference.
+typedef struct cache_page cache_page;
+
+size_t engine_page_bytes(const engine *e);
+// All pages together at most, from now on; 0: no limit. BRAID_LIMIT: less than one page, or than is
+// in use.
+braid_err engine_limit_cache(engine *e, size_t bytes, braid_error *error);
+size_t engine_cache_limit(const engine *e);  // in whole pages; 0: none
+// That may still be used; SIZE_MAX: no limit.
+size_t engine_free_pages(const engine *e);
+// New pages that the next `tokens` tokens of a sequence need.
+uint32_t sequence_pages_needed(const sequence *s, uint32_t tokens);
+// The page with tokens index * ENGINE_PAGE_TOKENS and on, all of which were read; borrowed.
+cache_page *sequence_page(const sequence *s, uint32_t index);
+// Continues a sequence of whole pages with one that was read after the same tokens.
+braid_err sequence_add_page(sequence *s, cache_page *p, braid_error *error);
+void cache_page_hold(engine *e, cache_page *p);
+void cache_page_release(engine *e, cache_page *p);
+// The same for the one reference of a page for later texts.
+void cache_page_keep(engine *e, cache_page *p);
+void cache_page_drop(engine *e, cache_page *p);
+// Whether dropping the page frees its memory; and the number of these pages.
+bool cache_page_only_kept(const engine *e, cache_page *p);
+size_t engine_only_kept_pages(const engine *e);
+
+// Keys and values of one token in one layer.
+size_t sequence_layer_bytes(const engine *e);
+// Copies keys and values of positions [first, first + count) in layers [begin, end), which the
+// sequence has, to bytes[end - begin, 2, count, kv_heads, head_dim].
+void sequence_export(const sequence *s, uint32_t begin, uint32_t end, uint32_t first, uint32_t count, void *bytes);
+// Appends those of `count` positions in all layers of the sequence, exported by an engine with the
+// same `half_cache`.
+braid_err sequence_import(sequence *s, uint32_t count, const void *bytes, braid_error *error);
 
 // The next tokens of one sequence. A sequence occurs once in a call.
 typedef struct engine_part {
@@ -93,9 +136,14 @@ braid_err engine_read_all(engine *e, const engine_part *parts, uint32_t count, f
 //
 // The embedding of each token at its sequence's next positions. Sequences do not change.
 braid_err engine_embed(engine *e, const engine_part *parts, uint32_t count, float *x, braid_error *error);
+// The same for tokens at positions first .. first + count - 1 < context, without a sequence.
+braid_err engine_embed_at(engine *e, uint32_t first, const uint32_t *tokens, uint32_t count, float *x,
+                          braid_error *error);
 // x through this engine's layers, in place; the parts' sequences become longer.
 braid_err engine_layers(engine *e, const engine_part *parts, uint32_t count, float *x, braid_error *error);
 // logits[rows, vocab] = the head of the final norm of x[rows, dim].
 braid_err engine_logits(engine *e, const float *x, size_t rows, float *logits, braid_error *error);
+// x[rows, dim] is replaced by its final norm.
+braid_err engine_final_norm(engine *e, float *x, size_t rows, braid_error *error);
 
 #endif

@@ -9,7 +9,8 @@
 enum { BYTES = 256 };
 
 struct generation {
-    engine *engine;
+    engine *engine;  // NULL: without a sequence
+    uint32_t vocab, context;
     const tokenizer *tokenizer;
     generation_settings settings;
     sampler *sampler;
@@ -17,7 +18,8 @@ struct generation {
     char **stop_texts;
     tokenizer_stream *stream;
     sequence *sequence;
-    float *logits, *changed;  // [vocab]; changed: by the sampler, where the logits are needed later
+    float *logits;   // [vocab], with an engine
+    float *changed;  // [vocab], by the sampler, where the logits are needed later
     uint32_t *tokens;
     size_t count, capacity;
     size_t reused;
@@ -46,38 +48,58 @@ static braid_err begin_text(generation *g, braid_error *error) {
     g->stops = NULL;
     g->stream = NULL;
     g->drawn = 0;
-    braid_err err = sampler_new(&g->settings.sampler, engine_config(g->engine)->vocab, &g->sampler, error);
+    braid_err err = sampler_new(&g->settings.sampler, g->vocab, &g->sampler, error);
     if (!err) err = stop_filter_new(g->settings.stops, g->settings.stop_count, &g->stops, error);
     if (!err && g->tokenizer && !(g->stream = tokenizer_stream_new(g->tokenizer, !g->settings.show_special)))
         err = braid_fail(error, BRAID_MEMORY, "no memory for the text");
     return err;
 }
 
-braid_err generation_new(engine *e, const tokenizer *t, const generation_settings *settings, generation **out,
-                         braid_error *error) {
-    *out = NULL;
-    const model_config *c = engine_config(e);
-    if (!t && c->vocab < BYTES)
-        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d",
-                          c->vocab, BYTES);
+static braid_err check_settings(uint32_t vocab, const tokenizer *t, const generation_settings *settings,
+                                braid_error *error) {
+    if (!t && vocab < BYTES)
+        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d", vocab,
+                          BYTES);
     if (settings->top_logprobs > SAMPLER_MAX_TOP)
         return braid_fail(error, BRAID_CONFIG, "%u log-probabilities a token are too many: ask for at most %d",
                           settings->top_logprobs, SAMPLER_MAX_TOP);
+    return BRAID_OK;
+}
+
+braid_err generation_new_apart(uint32_t vocab, uint32_t context, const tokenizer *t,
+                               const generation_settings *settings, generation **out, braid_error *error) {
+    *out = NULL;
+    braid_err err = check_settings(vocab, t, settings, error);
+    if (err) return err;
     generation *g = calloc(1, sizeof *g);
     if (!g) return braid_fail(error, BRAID_MEMORY, "no memory for a text");
-    g->engine = e;
+    g->vocab = vocab;
+    g->context = context;
     g->tokenizer = t;
     g->settings = *settings;
-    g->logits = malloc(c->vocab * sizeof *g->logits);
-    g->changed = malloc(c->vocab * sizeof *g->changed);
-    braid_err err = g->logits && g->changed ? copy_stops(g, error)
-                                            : braid_fail(error, BRAID_MEMORY, "no memory for a text");
-    if (!err) err = sequence_new(e, &g->sequence, error);
+    if (settings->top_logprobs) g->changed = malloc(vocab * sizeof *g->changed);
+    err = !settings->top_logprobs || g->changed ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    if (!err) err = copy_stops(g, error);
     if (!err) err = begin_text(g, error);
     if (err)
         generation_free(g);
     else
         *out = g;
+    return err;
+}
+
+braid_err generation_new(engine *e, const tokenizer *t, const generation_settings *settings, generation **out,
+                         braid_error *error) {
+    braid_err err = generation_new_apart(engine_config(e)->vocab, engine_context(e), t, settings, out, error);
+    generation *g = *out;
+    if (err) return err;
+    g->engine = e;
+    g->logits = malloc(g->vocab * sizeof *g->logits);
+    err = g->logits ? sequence_new(e, &g->sequence, error) : braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    if (err) {
+        generation_free(g);
+        *out = NULL;
+    }
     return err;
 }
 
@@ -115,17 +137,17 @@ static bool reach(generation *g, size_t count) {
     return true;
 }
 
-// The sequence keeps the tokens that both have; at least one token is left to read, because its
+// Without a sequence, nothing. The sequence keeps the tokens that both have; at least one token is left to read, because its
 // logits are needed.
 static void keep_common(generation *g, const uint32_t *tokens, size_t count) {
-    size_t same = 0, read = sequence_length(g->sequence);
+    size_t same = 0, read = g->sequence ? sequence_length(g->sequence) : 0;
     while (same < read && same + 1 < count && g->tokens[same] == tokens[same]) same++;
-    sequence_truncate(g->sequence, (uint32_t)same);
+    if (g->sequence) sequence_truncate(g->sequence, (uint32_t)same);
     g->reused = same;
 }
 
 braid_err generation_prompt(generation *g, const uint32_t *tokens, size_t count, braid_error *error) {
-    uint32_t context = engine_context(g->engine), vocab = engine_config(g->engine)->vocab;
+    uint32_t context = g->context, vocab = g->vocab;
     if (count == 0) return braid_fail(error, BRAID_ARGUMENT, "the prompt is empty: give at least one token");
     for (size_t i = 0; i < count; i++)
         if (tokens[i] >= vocab)
@@ -152,7 +174,7 @@ braid_err generation_prompt(generation *g, const uint32_t *tokens, size_t count,
 }
 
 static void drop_older_half(generation *g) {
-    uint32_t context = engine_context(g->engine);
+    uint32_t context = g->context;
     size_t kept = context > 1 ? context / 2 : 1;
     memmove(g->tokens, g->tokens + g->count - kept, kept * sizeof *g->tokens);
     g->count = kept;
@@ -160,7 +182,8 @@ static void drop_older_half(generation *g) {
 }
 
 braid_err generation_unread(generation *g, engine_part *part, braid_error *error) {
-    if (g->count > engine_context(g->engine) && g->settings.shift) drop_older_half(g);
+    BRAID_ASSERT(g->engine);
+    if (g->count > g->context && g->settings.shift) drop_older_half(g);
     uint32_t read = sequence_length(g->sequence);
     if (g->count <= read) return braid_fail(error, BRAID_STATE, "a text needs a prompt before it can go on");
     *part = (engine_part){g->sequence, (uint32_t)(g->count - read), g->tokens + read};
@@ -227,14 +250,14 @@ static braid_err rest_of_text(generation *g, generation_step *step, braid_error 
 }
 
 static void log_probabilities(const generation *g, const float *logits, generation_step *step) {
-    uint32_t vocab = engine_config(g->engine)->vocab;
+    uint32_t vocab = g->vocab;
     step->logprob = sampler_logprob(logits, vocab, step->token);
     step->top_count = sampler_likeliest(logits, vocab, g->settings.top_logprobs, step->top);
 }
 
 // A byte-level model writes bytes only, whatever else is in its vocabulary.
 static uint32_t draw(generation *g, float *logits) {
-    uint32_t vocab = engine_config(g->engine)->vocab;
+    uint32_t vocab = g->vocab;
     for (uint32_t i = g->tokenizer ? vocab : BYTES; i < vocab; i++) logits[i] = -INFINITY;
     return sampler_next(g->sampler, logits);
 }
@@ -245,8 +268,7 @@ braid_err generation_draw(generation *g, float *logits, generation_step *step, b
     step->end = GENERATION_GOES_ON;
     if (!reach(g, g->count + 1)) return braid_fail(error, BRAID_MEMORY, "no memory for the text");
     float *changed = logits;
-    if (g->settings.top_logprobs)
-        memcpy(changed = g->changed, logits, engine_config(g->engine)->vocab * sizeof *logits);
+    if (g->settings.top_logprobs) memcpy(changed = g->changed, logits, g->vocab * sizeof *logits);
     step->token = draw(g, changed);
     if (g->settings.top_logprobs) log_probabilities(g, logits, step);
     sampler_accept(g->sampler, step->token);
@@ -258,7 +280,7 @@ braid_err generation_draw(generation *g, float *logits, generation_step *step, b
     else
         err = token_text(g, step->token, step, error);
     if (!step->end && g->drawn == g->settings.max_tokens) step->end = GENERATION_MAX_TOKENS;
-    if (!step->end && g->count > engine_context(g->engine) && !g->settings.shift) step->end = GENERATION_CONTEXT;
+    if (!step->end && g->count > g->context && !(g->settings.shift && g->engine)) step->end = GENERATION_CONTEXT;
     if (!err && step->end && step->end != GENERATION_STOP_STRING) err = rest_of_text(g, step, error);
     step->text = step->length ? g->last : "";
     return err;

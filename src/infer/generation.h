@@ -45,6 +45,11 @@ typedef struct generation_step {
 // of them. Both are borrowed. Free with generation_free.
 braid_err generation_new(engine *e, const tokenizer *t, const generation_settings *settings, generation **out,
                          braid_error *error);
+// Without an engine, for a caller that reads the tokens by itself: a model of `vocab` tokens and
+// texts of up to `context`. generation_prompt, generation_draw and generation_tokens work; with
+// `shift` a prompt is cut, but a text ends at the context.
+braid_err generation_new_apart(uint32_t vocab, uint32_t context, const tokenizer *t,
+                               const generation_settings *settings, generation **out, braid_error *error);
 void generation_free(generation *g);
 
 // Sets all tokens before the text that is to come. Of the tokens that were read before, the common

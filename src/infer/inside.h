@@ -46,8 +46,10 @@ typedef struct engine_rotation {
 
 struct sequence {
     engine *engine;
-    uint32_t length, capacity;  // positions
-    tensor_cache *layers;       // of this engine
+    uint32_t length;      // positions
+    uint32_t begin, end;  // layers through which its rows pass
+    uint32_t page_count, page_capacity;
+    cache_page **pages;  // [page_count], of the first page_count * CACHE_PAGE positions
 };
 
 // Memory of one call; grows with the largest chunk so far.
@@ -80,7 +82,8 @@ struct engine {
     void *product_scratch;
     float *attention_scratch;
     size_t product_scratch_bytes, attention_scratch_bytes;
-    size_t cached_positions;  // capacity of all sequences
+    size_t pages_used, page_limit, pages_only_kept;  // page_limit 0: none
+    cache_page *free_pages;
 };
 
 // --- weights.c
@@ -100,6 +103,10 @@ void rotation_apply(const engine *e, uint32_t layer, uint32_t position, bool pai
 // --- cache.c
 // Room for the next `tokens` tokens of a sequence.
 braid_err cache_reserve(sequence *s, uint32_t tokens, braid_error *error);
+// The cache of one layer, valid until the sequence gets other pages.
+tensor_cache cache_layer(const sequence *s, uint32_t layer);
+// At the end: the free pages.
+void cache_free_all(engine *e);
 
 // --- product.c
 typedef struct engine_product {

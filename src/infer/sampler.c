@@ -1,6 +1,7 @@
 #include "infer/sampler.h"
 
 #include "base/rng.h"
+#include "tensor/cpu/wide.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -128,10 +129,11 @@ static uint32_t largest(const float *logits, uint32_t count) {
 
 // --- selection
 
-// e^x for x <= 0 with additions and multiplications alone, so that the bits are the same
-// everywhere.
-static double power_of_e(double x) {
-    if (!(x > -700)) return 0;
+enum { LEAST_POWER = -700 };  // below it, e^x counts as 0
+
+// e^x for LEAST_POWER <= x <= 0 with additions and multiplications alone, so that the bits are the
+// same everywhere. Without branches, so that compilers can compute several at once.
+LANES_INLINE double power_in_range(double x) {
     static const double inverse[] = {1.0 / 6227020800,
                                      1.0 / 479001600,
                                      1.0 / 39916800,
@@ -148,11 +150,13 @@ static double power_of_e(double x) {
                                      1};  // 1 / 13!, ..., 1 / 0!
     int n = (int)(x * 1.44269504088896340736 - 0.5);
     double r = x - n * 0.693147180369123816490 - n * 1.90821492927058770002e-10, sum = inverse[0], scale;
-    for (size_t i = 1; i < sizeof inverse / sizeof *inverse; i++) sum = sum * r + inverse[i];
-    uint64_t bits = (uint64_t)(n + 1023) << 52;
+    _Pragma("GCC unroll 16") for (size_t i = 1; i < sizeof inverse / sizeof *inverse; i++) sum = sum * r + inverse[i];
+    int64_t bits = (int64_t)((uint64_t)(int64_t)(n + 1023) << 52);
     memcpy(&scale, &bits, sizeof scale);
     return sum * scale;
 }
+
+static double power_of_e(double x) { return x > LEAST_POWER ? power_in_range(x) : 0; }
 
 // Larger logits first, then lower tokens.
 static bool before(const choice *a, const choice *b) {
@@ -242,9 +246,35 @@ static uint32_t keep_min_p(const sampler *s, choice *c, uint32_t count, float to
     return kept;
 }
 
+LANES_INLINE uint64_t bits_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+LANES_INLINE double with_bits(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// weight_of each choice. The conditions compare bits, because compilers do not compute several
+// comparisons of numbers at once: of numbers <= 0, the least has the largest bits.
+TENSOR_WIDE
+static void compute_weights(double *weights, const choice *c, uint32_t count, float top, double temperature) {
+    const uint64_t least = bits_of(LEAST_POWER);
+    LANES_APART for (uint32_t i = 0; i < count; i++) {
+        uint64_t bits = bits_of(((double)c[i].logit - (double)top) / temperature);
+        uint64_t mask = bits < least ? ~UINT64_C(0) : 0;
+        double power = power_in_range(with_bits(bits < least ? bits : least));
+        weights[i] = with_bits(bits_of(power) & mask);
+    }
+}
+
 static uint32_t draw(sampler *s, const choice *c, uint32_t count, float top) {
     double sum = 0;
-    for (uint32_t i = 0; i < count; i++) sum += s->weights[i] = weight_of(s, c[i].logit, top);
+    compute_weights(s->weights, c, count, top, s->settings.temperature);
+    for (uint32_t i = 0; i < count; i++) sum += s->weights[i];
     double at = rng_unit(&s->random) * sum;
     uint32_t last = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -137,6 +137,9 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
     if (!told->description || told->description_bytes > sizeof n->description.text)
         return braid_fail(error, BRAID_FORMAT, "the leader sent no description of the run");
     braid_error why;
+    static const char serving[] = "{\"kind\":\"braid serving";
+    if (told->description_bytes >= sizeof serving && memcmp(told->description, serving, sizeof serving - 1) == 0)
+        return braid_fail(error, BRAID_ARGUMENT, "that peer serves a model and trains none; join it with its ticket, which begins with serve1., and --model FILE");
     if (run_config_from_description(told->description, told->description_bytes, &run, &data, &why))
         return braid_fail(error, BRAID_FORMAT, "the leader's description of the run cannot be read: %.400s", why.text);
     n->run_hash = run_config_hash(&run, &data);

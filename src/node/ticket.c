@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char ticket_prefix[] = "braid1.";
+static const char ticket_prefix[] = "braid1.", serving_prefix[] = "serve1.";
+_Static_assert(sizeof ticket_prefix == sizeof serving_prefix, "both kinds have the same length");
 enum { PREFIX = sizeof ticket_prefix - 1, ID_TEXT = 2 * BRAID_ID_BYTES, CHECK_BYTES = 4, CHECK_TEXT = 2 * CHECK_BYTES };
 
 static void ticket_check(const ticket *t, uint8_t check[CHECK_BYTES]) {
@@ -25,7 +26,7 @@ void ticket_format(const ticket *t, char text[TICKET_MAX_TEXT]) {
     ticket_check(t, check);
     id_hex(t->leader.bytes, BRAID_ID_BYTES, id);
     id_hex(check, CHECK_BYTES, check_text);
-    snprintf(text, TICKET_MAX_TEXT, "%s%s.%s@%s", ticket_prefix, id, check_text, t->address);
+    snprintf(text, TICKET_MAX_TEXT, "%s%s.%s@%s", t->serves ? serving_prefix : ticket_prefix, id, check_text, t->address);
 }
 
 static braid_err malformed(braid_error *error, const char *why) {
@@ -36,7 +37,8 @@ braid_err ticket_parse(const char *text, ticket *out, braid_error *error) {
     while (isspace((unsigned char)*text)) text++;
     size_t length = strlen(text);
     while (length && isspace((unsigned char)text[length - 1])) length--;
-    if (length < PREFIX || strncmp(text, ticket_prefix, PREFIX) != 0) {
+    out->serves = length >= PREFIX && strncmp(text, serving_prefix, PREFIX) == 0;
+    if (!out->serves && (length < PREFIX || strncmp(text, ticket_prefix, PREFIX) != 0)) {
         if (length > 5 && strncmp(text, "braid", 5) == 0 && isdigit((unsigned char)text[5]))
             return malformed(error, "it is of another version of braid");
         return malformed(error, "it does not begin with \"braid1.\"");

@@ -65,7 +65,7 @@ typedef struct service_text {
     service_constraint constraint;
     const char *model;     // name of the model or of an adapter, NULL: the model
     bool prompt_logprobs;  // with settings.top_logprobs alternatives each
-    bool prompt_only;      // no token is drawn
+    bool prompt_only;      // no token is drawn; the end is SERVICE_MAX_TOKENS
     bool embed;            // implies prompt_only
 } service_text;
 
@@ -104,6 +104,7 @@ typedef struct service_calls {
     // Free with free.
     char *(*swarm)(service *s);
     void (*free)(service *s);
+    void (*drain)(service *s);
 } service_calls;
 
 // Implementations begin with this.
@@ -126,6 +127,10 @@ static inline void service_cancel(service *s, service_job *job) { s->calls->canc
 static inline void service_release(service *s, service_job *job) { s->calls->release(s, job); }
 static inline void service_status_of(service *s, service_status *out) { s->calls->status(s, out); }
 static inline char *service_swarm(service *s) { return s->calls->swarm(s); }
+// Refuses new texts from now on (BRAID_BUSY); those that it has go on.
+static inline void service_drain(service *s) {
+    if (s->calls->drain) s->calls->drain(s);
+}
 // Cancels all texts and waits for the calls of their listeners.
 static inline void service_free(service *s) {
     if (s) s->calls->free(s);

@@ -15,20 +15,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Positions share a tile of keys, or a chain of values.
-enum { CACHE_TILE = 16, CACHE_BLOCK = 512 };
+// Positions share a tile of keys, a page of memory, or a chain of values.
+enum { CACHE_TILE = 16, CACHE_PAGE = 64, CACHE_BLOCK = 512 };
 
-// Keys and values of one layer, in memory of the caller. keys[kv_heads, positions / 16, width, 16]:
-// number i of position t is at [t / 16][i][t % 16], so that one vector holds 16 positions.
-// values[kv_heads, positions, width].
+// Keys and values of one layer, in pages of the caller. A page has keys[kv_heads, CACHE_PAGE / 16,
+// width, 16]: number i of position t is at [t / 16][i][t % 16], so that one vector holds 16
+// positions; and values[kv_heads, CACHE_PAGE, width].
 typedef struct tensor_cache {
     size_t kv_heads, width;
-    size_t positions;     // capacity, a multiple of CACHE_TILE
-    bool half;            // numbers are stored as fp16, rounded half to even; else fp32
-    void *keys, *values;  // tensor_cache_bytes each, aligned to 64
+    bool half;                  // numbers are stored as fp16, rounded half to even; else fp32
+    void *const *pages;         // position t is in pages[t / CACHE_PAGE]; each is aligned to 64
+    size_t keys_at, values_at;  // where the layer's keys and values are in a page, multiples of 64
 } tensor_cache;
 
-// Bytes of the keys, and of the values.
+// Bytes of the keys, and of the values, in a page; a multiple of 64.
 size_t tensor_cache_bytes(const tensor_cache *c);
 // Stores positions first .. first + count - 1. keys and values[count, kv_heads * width], with rows
 // `stride` apart, after any rotation.

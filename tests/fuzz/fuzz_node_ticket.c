@@ -12,7 +12,7 @@ enum { MAX_TEXT = 2 * TICKET_MAX_TEXT };
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     static const char *const addresses[] = {"127.0.0.1:4711", "[2001:db8::7]:1", "a-host.example:65535", "h:1"};
     rng r = {rng_seed(45, number)};
-    ticket t;
+    ticket t = {.serves = number % 2 == 1};
     char text[TICKET_MAX_TEXT];
     for (size_t i = 0; i < sizeof t.leader.bytes; i++) t.leader.bytes[i] = (uint8_t)rng_next(&r);
     snprintf(t.address, sizeof t.address, "%s", addresses[rng_below(&r, sizeof addresses / sizeof *addresses)]);
@@ -36,6 +36,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     ticket_format(&t, again);
     FUZZ_CHECK(ticket_parse(again, &same, NULL) == BRAID_OK);
-    FUZZ_CHECK(id_equal(&t.leader, &same.leader) && strcmp(t.address, same.address) == 0);
+    FUZZ_CHECK(id_equal(&t.leader, &same.leader) && t.serves == same.serves && strcmp(t.address, same.address) == 0);
     return 0;
 }

@@ -20,14 +20,16 @@ static ticket make(const char *address) {
 static void a_ticket_reads_back(void **state) {
     (void)state;
     const char *addresses[] = {"127.0.0.1:4711", "[2001:db8::7]:1", "a-host.example:65535"};
-    for (size_t i = 0; i < 3; i++) {
-        ticket given = make(addresses[i]), read;
+    for (size_t i = 0; i < 6; i++) {
+        ticket given = make(addresses[i % 3]), read;
+        given.serves = i >= 3;
         char text[TICKET_MAX_TEXT], padded[TICKET_MAX_TEXT + 8];
         ticket_format(&given, text);
         snprintf(padded, sizeof padded, "  %s \n", text);
         assert_int_equal(ticket_parse(padded, &read, NULL), BRAID_OK);
         assert_true(id_equal(&read.leader, &given.leader));
         assert_string_equal(read.address, given.address);
+        assert_int_equal(read.serves, given.serves);
     }
 }
 

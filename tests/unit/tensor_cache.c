@@ -26,6 +26,7 @@ typedef struct cache_case {
     float cap;
     bool half;
     tensor_cache cache;
+    void *pages[20];
     size_t kv_stride, stride;
     float *keys, *values, *queries;  // [count, ...]: all positions
 } cache_case;
@@ -41,19 +42,22 @@ static void open_case(cache_case *c) {
     c->kv_stride = c->kv_heads * c->width + GAP;
     c->stride = c->heads * c->width + GAP;
     c->cache = (tensor_cache){.kv_heads = c->kv_heads, .width = c->width, .half = c->half};
-    c->cache.positions = (c->count + 2 * CACHE_TILE) / CACHE_TILE * CACHE_TILE;
-    size_t bytes = (tensor_cache_bytes(&c->cache) + 63) / 64 * 64;
-    c->cache.keys = aligned_alloc(64, bytes);
-    c->cache.values = aligned_alloc(64, bytes);
-    assert_true(c->cache.keys && c->cache.values);
-    memset(c->cache.keys, 0xff, bytes);  // NaN where no position is
-    memset(c->cache.values, 0xff, bytes);
+    size_t bytes = tensor_cache_bytes(&c->cache), pages = c->count / CACHE_PAGE + 1;
+    assert_true(bytes % 64 == 0 && pages <= sizeof c->pages / sizeof *c->pages);
+    for (size_t i = 0; i < pages; i++) {  // in an order of memory that has nothing to do with the text's
+        void *page = c->pages[pages - 1 - i] = aligned_alloc(64, 2 * bytes + 128);
+        assert_non_null(page);
+        memset(page, 0xff, 2 * bytes + 128);  // NaN where no position is
+    }
+    c->cache.pages = c->pages;
+    c->cache.keys_at = 64 + bytes;
+    c->cache.values_at = 0;
     c->keys = any(c->count * c->kv_stride, 2), c->values = any(c->count * c->kv_stride, 1);
     c->queries = any(c->count * c->stride, 2);
 }
 
 static void close_case(cache_case *c) {
-    free(c->cache.keys), free(c->cache.values);
+    for (size_t i = 0; i < c->count / CACHE_PAGE + 1; i++) free(c->pages[i]);
     free(c->keys), free(c->values), free(c->queries);
 }
 

@@ -11,28 +11,32 @@
 #include <math.h>
 #include <string.h>
 
-size_t tensor_cache_bytes(const tensor_cache *c) {
-    return c->kv_heads * c->positions * c->width * (c->half ? sizeof(uint16_t) : sizeof(float));
+static size_t number_bytes(const tensor_cache *c) { return c->half ? sizeof(uint16_t) : sizeof(float); }
+
+size_t tensor_cache_bytes(const tensor_cache *c) { return c->kv_heads * CACHE_PAGE * c->width * number_bytes(c); }
+
+// Where numbers of a position are: the first of its keys, and of its values.
+static void *key_at(const tensor_cache *c, size_t head, size_t t) {
+    size_t tile = head * (CACHE_PAGE / CACHE_TILE) + t % CACHE_PAGE / CACHE_TILE;
+    size_t at = tile * c->width * CACHE_TILE + t % CACHE_TILE;
+    return (char *)c->pages[t / CACHE_PAGE] + c->keys_at + at * number_bytes(c);
 }
 
-// Where numbers of a position are: key number i, and the first of its values.
-static size_t key_at(const tensor_cache *c, size_t head, size_t t, size_t i) {
-    return ((head * (c->positions / CACHE_TILE) + t / CACHE_TILE) * c->width + i) * CACHE_TILE + t % CACHE_TILE;
+static void *value_at(const tensor_cache *c, size_t head, size_t t) {
+    size_t at = (head * CACHE_PAGE + t % CACHE_PAGE) * c->width;
+    return (char *)c->pages[t / CACHE_PAGE] + c->values_at + at * number_bytes(c);
 }
-
-static size_t value_at(const tensor_cache *c, size_t head, size_t t) { return (head * c->positions + t) * c->width; }
 
 static void put_halves(const tensor_cache *c, size_t head, size_t t, const float *key, const float *value) {
-    uint16_t *keys = (uint16_t *)c->keys + key_at(c, head, t, 0);
-    uint16_t *values = (uint16_t *)c->values + value_at(c, head, t);
+    uint16_t *keys = key_at(c, head, t), *values = value_at(c, head, t);
     for (size_t i = 0; i < c->width; i++) keys[i * CACHE_TILE] = q_to_half(key[i]);
     for (size_t i = 0; i < c->width; i++) values[i] = q_to_half(value[i]);
 }
 
 static void put_floats(const tensor_cache *c, size_t head, size_t t, const float *key, const float *value) {
-    float *keys = (float *)c->keys + key_at(c, head, t, 0);
+    float *keys = key_at(c, head, t);
     for (size_t i = 0; i < c->width; i++) keys[i * CACHE_TILE] = key[i];
-    memcpy((float *)c->values + value_at(c, head, t), value, c->width * sizeof *value);
+    memcpy(value_at(c, head, t), value, c->width * sizeof *value);
 }
 
 void tensor_cache_put(const tensor_cache *c, size_t first, size_t count, const float *keys, const float *values,
@@ -95,17 +99,22 @@ static group group_at(const attend_job *job, size_t head, size_t row, size_t row
     return g;
 }
 
+static size_t page_end(size_t t) { return (t / CACHE_PAGE + 1) * CACHE_PAGE; }
+
 // scores[row, t] for all t that any row sees, in whole tiles.
 static void compute_scores(const attend_job *job, const group *g) {
     const tensor_cache *c = job->call->a->cache;
-    size_t first = g->from[0] / CACHE_TILE, size = c->half ? sizeof(uint16_t) : sizeof(float);
+    size_t t = g->from[0] / CACHE_TILE * CACHE_TILE, end = g->end[g->rows - 1];
     for (size_t r = 0; r < CACHE_ROWS; r++)
         for (size_t i = 0; i < c->width; i++) g->packed[i * CACHE_ROWS + r] = r < g->rows ? g->queries[r][i] : 0;
     cache_scores s = {.rows = g->rows, .width = c->width, .queries = g->packed, .stride = job->score_stride};
-    s.tiles = size_pieces(g->end[g->rows - 1], CACHE_TILE) - first;
-    s.keys = (const char *)c->keys + key_at(c, g->kv_head, first * CACHE_TILE, 0) * size;
-    s.scores = g->scores + first * CACHE_TILE;
-    job->kernels->scores[c->half](&s);
+    for (size_t next; t < end; t = next) {
+        next = size_least(page_end(t), end);
+        s.tiles = size_pieces(next - t, CACHE_TILE);
+        s.keys = key_at(c, g->kv_head, t);
+        s.scores = g->scores + t;
+        job->kernels->scores[c->half](&s);
+    }
 }
 
 LANES_INLINE void soften(lanes *x, float cap) {
@@ -153,14 +162,15 @@ static float exponentials(float *scores, size_t from, size_t end, float scale, f
 // Continues the chains of rows [row, row + rows) with positions [from, end).
 static void continue_chains(const attend_job *job, const group *g, size_t row, size_t rows, size_t from, size_t end) {
     const tensor_cache *c = job->call->a->cache;
-    size_t size = c->half ? sizeof(uint16_t) : sizeof(float);
-    if (from >= end) return;
-    cache_values v = {.rows = rows, .width = c->width, .count = end - from, .stride = job->score_stride};
-    v.weights = g->scores + row * job->score_stride + from;
-    v.values = (const char *)c->values + value_at(c, g->kv_head, from) * size;
+    cache_values v = {.rows = rows, .width = c->width, .stride = job->score_stride, .sum_stride = job->sum_stride};
     v.sums = g->sums + row * job->sum_stride;
-    v.sum_stride = job->sum_stride;
-    job->kernels->values[c->half](&v);
+    for (size_t t = from, next; t < end; t = next) {
+        next = size_least(page_end(t), end);
+        v.count = next - t;
+        v.weights = g->scores + row * job->score_stride + t;
+        v.values = value_at(c, g->kv_head, t);
+        job->kernels->values[c->half](&v);
+    }
 }
 
 // Adds the chains of positions [block, stop): what only some rows see, row by row, before and after

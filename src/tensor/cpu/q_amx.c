@@ -21,7 +21,8 @@ enum {
     TILE_DATA = 18,               // the tile data component of the XSAVE state
     SUM_BYTES = Q_STRIP * sizeof(int32_t),
     RING = 4,  // blocks between a product of tiles and its use
-    FEW_ROWS = 4
+    HALF_ROWS = Q_ROWS / 2,
+    FEW_ROWS = 8
 };
 
 // Linux enables the tile registers only for processes that request them.
@@ -49,12 +50,12 @@ typedef struct tile_shapes {
     uint8_t lines[16];
 } tile_shapes;
 
-// Tile registers: 0 and 1 hold sums, 2 and 3 a block of activations and of weights, 4 and 5 half a
-// block of each.
+// Tile registers: 0 holds sums, 2 and 3 a block of activations and of weights, 4 and 5 half a block
+// of each. 1, 6 and 7 are as 0, 2 and 4 for HALF_ROWS rows, which take half the time.
 AMX static void begin(void) {
     tile_shapes shapes = {.palette = 1};
-    static const uint8_t lines[] = {Q_ROWS, Q_ROWS, Q_ROWS, Q_GROUPS, Q_ROWS, Q_GROUPS / 2};
-    static const uint16_t bytes[] = {SUM_BYTES, SUM_BYTES, Q_BLOCK, Q_LINE, Q_BLOCK / 2, Q_LINE};
+    static const uint8_t lines[] = {Q_ROWS, HALF_ROWS, Q_ROWS, Q_GROUPS, Q_ROWS, Q_GROUPS / 2, HALF_ROWS, HALF_ROWS};
+    static const uint16_t bytes[] = {SUM_BYTES, SUM_BYTES, Q_BLOCK, Q_LINE, Q_BLOCK / 2, Q_LINE, Q_BLOCK, Q_BLOCK / 2};
     for (size_t i = 0; i < sizeof lines; i++) {
         shapes.lines[i] = lines[i];
         shapes.line_bytes[i] = bytes[i];
@@ -65,86 +66,107 @@ AMX static void begin(void) {
 
 AMX static void end(void) { _tile_release(); }
 
-// sums[16, 16] of one block, or of half a block.
-AMX INLINE void multiply_block(const int8_t *x, const int8_t *w, int32_t *to) {
-    _tile_zero(0);
-    _tile_loadd(2, x, Q_BLOCK);
+// sums[rows, 16] of one block, or of half a block. `rows` is Q_ROWS or HALF_ROWS.
+AMX INLINE void multiply_block(const size_t rows, const int8_t *x, const int8_t *w, int32_t *to) {
     _tile_loadd(3, w, Q_LINE);
-    _tile_dpbssd(0, 2, 3);
-    _tile_stored(0, to, SUM_BYTES);
+    if (rows == Q_ROWS) {
+        _tile_zero(0);
+        _tile_loadd(2, x, Q_BLOCK);
+        _tile_dpbssd(0, 2, 3);
+        _tile_stored(0, to, SUM_BYTES);
+    } else {
+        _tile_zero(1);
+        _tile_loadd(6, x, Q_BLOCK);
+        _tile_dpbssd(1, 6, 3);
+        _tile_stored(1, to, SUM_BYTES);
+    }
 }
 
-AMX INLINE void multiply_half(const int8_t *x, const int8_t *w, int32_t *to) {
-    _tile_zero(0);
-    _tile_loadd(4, x, Q_BLOCK);
+AMX INLINE void multiply_half(const size_t rows, const int8_t *x, const int8_t *w, int32_t *to) {
     _tile_loadd(5, w, Q_LINE);
-    _tile_dpbssd(0, 4, 5);
-    _tile_stored(0, to, SUM_BYTES);
+    if (rows == Q_ROWS) {
+        _tile_zero(0);
+        _tile_loadd(4, x, Q_BLOCK);
+        _tile_dpbssd(0, 4, 5);
+        _tile_stored(0, to, SUM_BYTES);
+    } else {
+        _tile_zero(1);
+        _tile_loadd(7, x, Q_BLOCK);
+        _tile_dpbssd(1, 7, 5);
+        _tile_stored(1, to, SUM_BYTES);
+    }
 }
 
-AMX INLINE void add_block(const int32_t *from, __m512 scale, const float *scales, __m512 dots[Q_ROWS]) {
-    UNROLL for (int r = 0; r < Q_ROWS; r++) {
+AMX INLINE void add_block(const size_t rows, const int32_t *from, __m512 scale, const float *scales, __m512 *dots) {
+    UNROLL for (size_t r = 0; r < rows; r++) {
         __m512 dot = _mm512_cvtepi32_ps(_mm512_load_si512(from + r * Q_STRIP));
         dots[r] = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_set1_ps(scales[r])), dot, dots[r]);
     }
 }
 
-// The products of tiles run RING - 1 blocks ahead of their use. A tile has 16 rows in memory, also
-// where fewer exist.
-AMX INLINE void sum_dots(const q_rows *x, const q_panel *w, const size_t parts, __m512 dots[Q_ROWS]) {
+// The products of tiles run RING - 1 blocks ahead of their use. A tile has `rows` rows in memory,
+// also where fewer exist.
+AMX INLINE void sum_dots(const size_t rows, const q_rows *x, const q_panel *w, const size_t parts, __m512 *dots) {
     _Alignas(Q_LINE) int32_t ring[RING][Q_ROWS * Q_STRIP];
     const size_t steps = x->blocks * parts, ahead = RING - 1, bytes = Q_BLOCK / parts, row_bytes = x->rows * Q_BLOCK;
-    UNROLL for (int r = 0; r < Q_ROWS; r++) dots[r] = _mm512_setzero_ps();
+    UNROLL for (size_t r = 0; r < rows; r++) dots[r] = _mm512_setzero_ps();
     for (size_t i = 0; i < steps + ahead; i++) {
         if (i < steps) {
             const int8_t *values = x->values + i / parts * row_bytes + i % parts * bytes;
             const int8_t *weights = w->values + i * bytes * Q_STRIP;
             if (parts == 1)
-                multiply_block(values, weights, ring[i % RING]);
+                multiply_block(rows, values, weights, ring[i % RING]);
             else
-                multiply_half(values, weights, ring[i % RING]);
+                multiply_half(rows, values, weights, ring[i % RING]);
         }
         if (i < ahead) continue;
         size_t done = i - ahead;
-        add_block(ring[done % RING], _mm512_load_ps(w->scales + done * Q_STRIP), x->scales + done / parts * x->rows,
-                  dots);
+        add_block(rows, ring[done % RING], _mm512_load_ps(w->scales + done * Q_STRIP),
+                  x->scales + done / parts * x->rows, dots);
     }
 }
 
-AMX INLINE void sum_mins(const q_rows *x, const q_panel *w, __m512 mins[Q_ROWS]) {
-    UNROLL for (int r = 0; r < Q_ROWS; r++) mins[r] = _mm512_setzero_ps();
+AMX INLINE void sum_mins(const size_t rows, const q_rows *x, const q_panel *w, __m512 *mins) {
+    UNROLL for (size_t r = 0; r < rows; r++) mins[r] = _mm512_setzero_ps();
     for (size_t b = 0; b < x->blocks; b++) {
         __m512 minimum = _mm512_load_ps(w->minimums + b * Q_STRIP);
         const float *sums = x->sums + b * x->rows;
-        UNROLL for (int r = 0; r < Q_ROWS; r++) mins[r] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(sums[r]), mins[r]);
+        UNROLL for (size_t r = 0; r < rows; r++) mins[r] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(sums[r]), mins[r]);
     }
 }
 
-AMX INLINE void multiply(const size_t parts, const bool minimum, const q_rows *x, const q_panel *w, float *y,
-                         size_t y_stride) {
+AMX INLINE void multiply(const size_t rows, const size_t parts, const bool minimum, const q_rows *x, const q_panel *w,
+                         float *y, size_t y_stride) {
     _Alignas(Q_LINE) float minimums[Q_ROWS * Q_STRIP];
-    __m512 rows[Q_ROWS];
+    __m512 sums[Q_ROWS];
     if (minimum) {
-        sum_mins(x, w, rows);
-        UNROLL for (int r = 0; r < Q_ROWS; r++) _mm512_store_ps(minimums + r * Q_STRIP, rows[r]);
+        sum_mins(rows, x, w, sums);
+        UNROLL for (size_t r = 0; r < rows; r++) _mm512_store_ps(minimums + r * Q_STRIP, sums[r]);
     }
-    sum_dots(x, w, parts, rows);
-    UNROLL for (size_t r = 0; r < Q_ROWS; r++) {
+    sum_dots(rows, x, w, parts, sums);
+    UNROLL for (size_t r = 0; r < rows; r++) {
         if (r >= x->rows) break;
-        __m512 sum = minimum ? _mm512_add_ps(rows[r], _mm512_load_ps(minimums + r * Q_STRIP)) : rows[r];
+        __m512 sum = minimum ? _mm512_add_ps(sums[r], _mm512_load_ps(minimums + r * Q_STRIP)) : sums[r];
         _mm512_storeu_ps(y + r * y_stride, sum);
     }
+}
+
+AMX INLINE void multiply_rows(const size_t rows, const q_rows *x, const q_panel *w, float *y, size_t y_stride) {
+    if (w->format->parts == 2)
+        multiply(rows, 2, false, x, w, y, y_stride);
+    else if (w->minimums)
+        multiply(rows, 1, true, x, w, y, y_stride);
+    else
+        multiply(rows, 1, false, x, w, y, y_stride);
 }
 
 AMX static void amx_product(const q_rows *x, const q_panel *w, float *y, size_t y_stride) {
     if (x->rows <= FEW_ROWS)
         q_avx512_product(x, w, y, y_stride);
-    else if (w->format->parts == 2)
-        multiply(2, false, x, w, y, y_stride);
-    else if (w->minimums)
-        multiply(1, true, x, w, y, y_stride);
+    else if (x->rows <= HALF_ROWS)
+        multiply_rows(HALF_ROWS, x, w, y, y_stride);
     else
-        multiply(1, false, x, w, y, y_stride);
+        multiply_rows(Q_ROWS, x, w, y, y_stride);
 }
 
 const q_kernels q_amx = {

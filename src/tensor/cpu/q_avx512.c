@@ -12,7 +12,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-enum { LARGEST = 127, SIGNED_OFFSET = 128, LANES = 16, NIBBLE = 4, DIRECT_ROWS = 4, PRODUCT_ROWS = 8 };
+enum { LARGEST = 127, SIGNED_OFFSET = 128, LANES = 16, NIBBLE = 4, DIRECT_ROWS = 8, PRODUCT_ROWS = 8 };
 
 bool q_avx512_works(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -292,12 +292,18 @@ VNNI INLINE void direct(const kind k, const q_format *f, const q_rows *x, size_t
 
 VNNI void q_avx512_direct(const q_format *f, const q_rows *x, const uint8_t *strip, float *y, size_t y_stride) {
     size_t row = 0;
-#define DIRECT_ONE(...) direct((kind){__VA_ARGS__}, f, x, row, 1, strip, y, y_stride)
-#define DIRECT_TWO(...) direct((kind){__VA_ARGS__}, f, x, row, 2, strip, y, y_stride)
+#define DIRECT_ONE(...)   direct((kind){__VA_ARGS__}, f, x, row, 1, strip, y, y_stride)
+#define DIRECT_TWO(...)   direct((kind){__VA_ARGS__}, f, x, row, 2, strip, y, y_stride)
+#define DIRECT_FOUR(...)  direct((kind){__VA_ARGS__}, f, x, row, 4, strip, y, y_stride)
+#define DIRECT_EIGHT(...) direct((kind){__VA_ARGS__}, f, x, row, 8, strip, y, y_stride)
+    for (; row + 8 <= x->rows; row += 8) KINDS(DIRECT_EIGHT);
+    for (; row + 4 <= x->rows; row += 4) KINDS(DIRECT_FOUR);
     for (; row + 2 <= x->rows; row += 2) KINDS(DIRECT_TWO);
     for (; row < x->rows; row++) KINDS(DIRECT_ONE);
 #undef DIRECT_ONE
 #undef DIRECT_TWO
+#undef DIRECT_FOUR
+#undef DIRECT_EIGHT
 }
 
 // The unpacked integers of a block as unsigned bytes.

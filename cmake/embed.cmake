@@ -1,0 +1,13 @@
+# Writes FILES into the C file OUTPUT: an array of bytes for each, and the table page_files of their names.
+set(arrays)
+set(rows)
+set(number 0)
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(APPEND arrays "static const unsigned char page_file_${number}[] = {${bytes}};\n")
+  string(APPEND rows "    {\"${name}\", page_file_${number}, sizeof page_file_${number}},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+file(WRITE ${OUTPUT} "${arrays}static const page_file page_files[] = {\n${rows}};\n")

@@ -1,0 +1,121 @@
+// State and model: /health, /ready, /v1/models, /v1/swarm, /tokenizer_info.
+#include "http/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void handle_health(exchange *x) {
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "status", "ok");
+    json_out_close(&o, '}');
+    reply_json(x, 200, &o);
+}
+
+void handle_ready(exchange *x) {
+    service_status status = {0};
+    json_out o = {0};
+    service_status_of(x->server->service, &status);
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "status", status.ready ? "ready" : "not ready");
+    if (!status.ready) json_out_text(&o, "blocker", status.blocker, strlen(status.blocker));
+    json_out_close(&o, '}');
+    reply_json(x, status.ready ? 200 : 503, &o);
+}
+
+static void put_model(json_out *o, const char *key, const http_server *s) {
+    const service_model *m = s->model;
+    json_out_open(o, key, '{');
+    json_out_text(o, "id", m->name, strlen(m->name));
+    json_out_string(o, "object", "model");
+    json_out_u64(o, "created", m->created);
+    json_out_string(o, "owned_by", "braid");
+    json_out_u64(o, "max_model_len", m->context);
+    json_out_bool(o, "chat", s->template != NULL);
+    if (m->hash[0]) json_out_string(o, "sha256", m->hash);
+    json_out_close(o, '}');
+}
+
+void handle_models(exchange *x) {
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "object", "list");
+    json_out_open(&o, "data", '[');
+    put_model(&o, NULL, x->server);
+    json_out_close(&o, ']');
+    json_out_close(&o, '}');
+    reply_json(x, 200, &o);
+}
+
+void handle_model(exchange *x) {
+    const char *name = x->path + strlen("/v1/models/");
+    json_out o = {0};
+    if (strcmp(name, x->server->model->name) != 0) {
+        reply_error(x, 404, "model", "model_not_found", "there is no model '%.200s'; GET /v1/models lists them", name);
+        return;
+    }
+    put_model(&o, NULL, x->server);
+    reply_json(x, 200, &o);
+}
+
+static void put_status(json_out *o, const service_status *s) {
+    json_out_open(o, "service", '{');
+    json_out_bool(o, "ready", s->ready);
+    json_out_text(o, "blocker", s->blocker, strlen(s->blocker));
+    json_out_u64(o, "running", s->running);
+    json_out_u64(o, "queued", s->queued);
+    json_out_u64(o, "queue_limit", s->queue_limit);
+    json_out_u64(o, "texts", s->texts);
+    json_out_u64(o, "failed", s->failed);
+    json_out_u64(o, "prompt_tokens", s->prompt_tokens);
+    json_out_u64(o, "cached_tokens", s->cached_tokens);
+    json_out_u64(o, "drawn_tokens", s->drawn_tokens);
+    json_out_double(o, "tokens_per_second", s->tokens_per_second);
+    json_out_u64(o, "cache_bytes", s->cache_bytes);
+    json_out_u64(o, "cache_limit", s->cache_limit);
+    json_out_u64(o, "memory_limit", s->memory_limit);
+    json_out_close(o, '}');
+}
+
+void handle_swarm(exchange *x) {
+    service_status status = {0};
+    json_out o = {0};
+    json *doc = NULL;
+    braid_error error;
+    service_status_of(x->server->service, &status);
+    char *swarm = service_swarm(x->server->service);
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "version", BRAID_VERSION);
+    put_model(&o, "model", x->server);
+    put_status(&o, &status);
+    if (swarm && json_parse(swarm, strlen(swarm), &doc, &error) == BRAID_OK)
+        json_out_value(&o, "swarm", doc, json_root(doc));
+    else
+        json_out_null(&o, "swarm");
+    json_out_close(&o, '}');
+    json_free(doc);
+    free(swarm);
+    reply_json(x, 200, &o);
+}
+
+static void put_optional(json_out *o, const char *key, const char *text) {
+    if (text)
+        json_out_text(o, key, text, strlen(text));
+    else
+        json_out_null(o, key);
+}
+
+// As lm-eval asks for it.
+void handle_tokenizer_info(exchange *x) {
+    const http_server *s = x->server;
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "tokenizer_class", "braid");
+    put_optional(&o, "bos_token", s->bos);
+    put_optional(&o, "eos_token", s->eos);
+    put_optional(&o, "pad_token", s->eos);
+    put_optional(&o, "chat_template", s->template_source);
+    json_out_u64(&o, "model_max_length", s->model->context);
+    json_out_close(&o, '}');
+    reply_json(x, 200, &o);
+}

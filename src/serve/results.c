@@ -1,0 +1,199 @@
+// The results of an iteration: log-probabilities of prompts, means of hidden states, next tokens.
+#include "serve/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Texts that draw their next token together.
+typedef struct draws {
+    service_job *job[HEAD_ROWS];
+    const float *row[HEAD_ROWS];
+    braid_err err[HEAD_ROWS];
+    braid_error error[HEAD_ROWS];
+    uint32_t count;
+    scheduler *s;
+} draws;
+
+// --- rows of prompts
+
+static void tell_prompt_token(scheduler *s, service_job *job, uint32_t index, const float *logits) {
+    size_t count;
+    const uint32_t *tokens = generation_tokens(job->text, &count);
+    sampler_top top[SAMPLER_MAX_TOP];
+    service_prompt_token told = {.token = tokens[index], .top = top};
+    uint32_t vocab = s->model->config->vocab;
+    if (logits) {
+        told.logprob = sampler_logprob(logits, vocab, told.token);
+        told.top_count = sampler_likeliest(logits, vocab, job->top_logprobs, top);
+    }
+    if (job->listener.prompt) job->listener.prompt(job->listener.context, &told);
+}
+
+// Row `first + i` gives the log-probability of token first + i + 1.
+static braid_err use_prompt_rows(scheduler *s, service_job *job, uint32_t first, const float *x, uint32_t rows,
+                                 braid_error *error) {
+    size_t dim = s->model->config->dim, vocab = s->model->config->vocab;
+    for (uint32_t done = 0; done < rows;) {
+        uint32_t some = rows - done < HEAD_ROWS ? rows - done : HEAD_ROWS;
+        braid_err err = engine_logits(s->ends, x + done * dim, some, s->logits, error);
+        if (err) return err;
+        for (uint32_t i = 0; i < some; i++) tell_prompt_token(s, job, first + done + i + 1, s->logits + i * vocab);
+        done += some;
+    }
+    return BRAID_OK;
+}
+
+// The sum has one order, whatever the prompt was cut into.
+static braid_err use_embedded_rows(scheduler *s, service_job *job, float *x, uint32_t rows, braid_error *error) {
+    size_t dim = s->model->config->dim;
+    braid_err err = engine_final_norm(s->ends, x, rows, error);
+    for (uint32_t r = 0; r < rows && !err; r++)
+        for (size_t i = 0; i < dim; i++) job->sum[i] += (double)x[r * dim + i];
+    return err;
+}
+
+static void tell_embedding(scheduler *s, service_job *job) {
+    uint32_t dim = s->model->config->dim;
+    for (uint32_t i = 0; i < dim; i++) s->x[i] = (float)(job->sum[i] / (double)job->prompt);
+    if (job->listener.embedding) job->listener.embedding(job->listener.context, s->x, dim);
+}
+
+// The rows of a step that belong to the prompt, of which the last may be the row of the next token.
+static braid_err use_rows(scheduler *s, service_job *job, mail *m, braid_error *error) {
+    uint32_t wanted = job_rows_wanted(job), first = job->read - m->result.rows, rows = m->result.rows;
+    if (job->used >= wanted || rows == 0) return BRAID_OK;
+    if (first + rows > wanted) rows = wanted - first;
+    BRAID_ASSERT(first == job->used);
+    job->used += rows;
+    return job->embed ? use_embedded_rows(s, job, m->x, rows, error)
+                      : use_prompt_rows(s, job, first, m->x, rows, error);
+}
+
+// --- next tokens
+
+static void draw(void *context, size_t i) {
+    draws *d = context;
+    size_t vocab = d->s->model->config->vocab;
+    d->err[i] = generation_draw(d->job[i]->text, d->s->logits + i * vocab, &d->s->drawn[i], &d->error[i]);
+}
+
+static void after_draw(scheduler *s, service_job *job, const generation_step *step) {
+    static const service_end ends[] = {[GENERATION_STOP_ID] = SERVICE_STOP,
+                                       [GENERATION_STOP_STRING] = SERVICE_STOP,
+                                       [GENERATION_MAX_TOKENS] = SERVICE_MAX_TOKENS,
+                                       [GENERATION_CONTEXT] = SERVICE_CONTEXT};
+    job->drawn = true;
+    if (job->constraint.accept) job->constraint.accept(job->constraint.context, step->token);
+    if (job->listener.step) job->listener.step(job->listener.context, step);
+    if (step->end)
+        scheduler_finish(s, job, ends[step->end], NULL);
+    else
+        job->state = JOB_READY;
+}
+
+// Logits of all rows in one product, draws on all threads, then the listeners one after the other.
+static void draw_all(draws *d) {
+    scheduler *s = d->s;
+    size_t dim = s->model->config->dim, vocab = s->model->config->vocab;
+    braid_error error = {0};
+    if (d->count == 0) return;
+    for (uint32_t i = 0; i < d->count; i++) memcpy(s->x + i * dim, d->row[i], dim * sizeof *s->x);
+    braid_err err = engine_logits(s->ends, s->x, d->count, s->logits, &error);
+    for (uint32_t i = 0; i < d->count && !err; i++)
+        if (d->job[i]->constraint.mask)
+            d->job[i]->constraint.mask(d->job[i]->constraint.context, s->logits + i * vocab, (uint32_t)vocab);
+    if (!err) tensor_pool_run(engine_pool(s->ends), d->count, draw, d);
+    if (!err) scheduler_note_drawn(s, d->count);
+    for (uint32_t i = 0; i < d->count; i++) {
+        if (err || d->err[i])
+            scheduler_finish(s, d->job[i], SERVICE_FAILED, err ? &error : &d->error[i]);
+        else
+            after_draw(s, d->job[i], &s->drawn[i]);
+    }
+    d->count = 0;
+}
+
+// --- results
+
+static void use_began(scheduler *s, service_job *job, uint32_t cached) {
+    job->read = cached;
+    job->state = JOB_READY;
+    pthread_mutex_lock(&s->lock);
+    if (!job->started) {
+        s->status.prompt_tokens += job->prompt;
+        s->status.cached_tokens += cached;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!job->started && job->listener.started) job->listener.started(job->listener.context, job->prompt, cached);
+    if (!job->started && job->prompt_logprobs && !job->embed) tell_prompt_token(s, job, 0, NULL);
+    job->started = true;
+}
+
+static void end_prompt(scheduler *s, service_job *job) {
+    if (job->embed) tell_embedding(s, job);
+    scheduler_finish(s, job, SERVICE_MAX_TOKENS, NULL);
+}
+
+static void use_read(draws *d, service_job *job, mail *m) {
+    scheduler *s = d->s;
+    braid_error error = {0};
+    job->read += job->step_count;
+    job->state = JOB_READY;
+    if (m->result.rows != job->step_rows || use_rows(s, job, m, &error)) {
+        if (!error.code)
+            braid_fail(&error, BRAID_STATE, "the layers gave %u rows, not %u", m->result.rows, job->step_rows);
+        scheduler_finish(s, job, SERVICE_FAILED, &error);
+        return;
+    }
+    if (job->read < job_tokens(job)) return;
+    if (job->prompt_only) {
+        end_prompt(s, job);
+        return;
+    }
+    d->row[d->count] = m->x + (m->result.rows - 1) * s->model->config->dim;
+    d->job[d->count++] = job;
+}
+
+static void use_full(scheduler *s, service_job *job) {
+    if (job->state == JOB_BEGINNING) {
+        s->hold = true;
+        places_give_up(s, job, false);
+    } else {
+        job->state = JOB_READY;
+        places_preempt(s, job);
+    }
+}
+
+static void use(draws *d, mail *m) {
+    scheduler *s = d->s;
+    if (m->result.outcome == EXECUTOR_LOST || m->result.outcome == EXECUTOR_FAILED) draw_all(d);
+    service_job *job = places_find(s, m->result.session);
+    if (!job) return;
+    switch (m->result.outcome) {
+    case EXECUTOR_BEGAN: use_began(s, job, m->result.cached); break;
+    case EXECUTOR_READ: use_read(d, job, m); break;
+    case EXECUTOR_LOST: places_give_up(s, job, false); break;
+    case EXECUTOR_FAILED: scheduler_finish(s, job, SERVICE_FAILED, &m->error); break;
+    case EXECUTOR_FULL: use_full(s, job); break;
+    }
+}
+
+static void free_list(mail *list) {
+    for (mail *next; list; list = next) {
+        next = list->next;
+        free(list);
+    }
+}
+
+// Results without room come last: they may take the place of a text that has a result in the list.
+void results_use(scheduler *s, mail *list) {
+    draws d = {.s = s};
+    for (mail *m = list; m; m = m->next) {
+        if (d.count == HEAD_ROWS) draw_all(&d);
+        if (m->result.outcome != EXECUTOR_FULL) use(&d, m);
+    }
+    draw_all(&d);
+    for (mail *m = list; m; m = m->next)
+        if (m->result.outcome == EXECUTOR_FULL) use(&d, m);
+    free_list(list);
+}

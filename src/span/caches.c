@@ -1,0 +1,117 @@
+#include "span/caches.h"
+
+#include <stdlib.h>
+
+struct cached {
+    cached *next;
+    uint64_t session;
+    sequence *sequence;
+    uint32_t begin, end;
+};
+
+static cached **place_of(const caches *c, uint64_t session) {
+    // sessions may be counted or random
+    uint64_t mixed = session * UINT64_C(0x9e3779b97f4a7c15);
+    cached **at = (cached **)&c->bucket[mixed >> 56];
+    while (*at && (*at)->session != session) at = &(*at)->next;
+    return at;
+}
+
+void caches_open(caches *c, engine *e) { *c = (caches){.engine = e}; }
+
+static void drop(cached **at) {
+    cached *gone = *at;
+    *at = gone->next;
+    sequence_free(gone->sequence);
+    free(gone);
+}
+
+void caches_close(caches *c) {
+    for (uint32_t i = 0; i < CACHES_BUCKETS; i++)
+        while (c->bucket[i]) drop(&c->bucket[i]);
+}
+
+sequence *caches_find(const caches *c, uint64_t session) {
+    cached *found = *place_of(c, session);
+    return found ? found->sequence : NULL;
+}
+
+void caches_cut(caches *c, uint64_t session, uint32_t length) {
+    sequence *s = caches_find(c, session);
+    if (s && sequence_length(s) > length) sequence_truncate(s, length);
+}
+
+void caches_forget(caches *c, uint64_t session) {
+    cached **at = place_of(c, session);
+    if (*at) drop(at);
+}
+
+static braid_err begin_cache(caches *c, const work *one, cached **at, braid_error *error) {
+    cached *added = calloc(1, sizeof *added);
+    if (!added) return braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    braid_err err = sequence_new_of(c->engine, one->begin, one->end, &added->sequence, error);
+    if (err) {
+        free(added);
+        return err;
+    }
+    added->session = one->session;
+    added->begin = one->begin;
+    added->end = one->end;
+    *at = added;
+    return BRAID_OK;
+}
+
+static braid_err check_room(const caches *c, const sequence *s, uint32_t rows, braid_error *error) {
+    size_t wanted = sequence_pages_needed(s, rows), left = engine_free_pages(c->engine);
+    if (wanted <= left) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT,
+                      "keys and values hold %zu bytes of %zu, and %u more tokens of a text do not fit; give this peer "
+                      "more memory (--max-memory)",
+                      engine_cache_bytes(c->engine), engine_cache_limit(c->engine), rows);
+}
+
+static braid_err check_positions(const caches *c, const work *one, braid_error *error) {
+    uint32_t context = engine_context(c->engine);
+    if (one->first <= context && one->rows <= context - one->first) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "positions %u to %llu are beyond the context of %u tokens", one->first,
+                      (unsigned long long)one->first + one->rows, context);
+}
+
+// The session's cache, cut to `first`. It begins with the first rows.
+static braid_err reach_cache(caches *c, const work *one, sequence **out, braid_error *error) {
+    cached **at = place_of(c, one->session);
+    bool same = *at && (*at)->begin == one->begin && (*at)->end == one->end;
+    if (*at && !same && one->first == 0) drop(at);
+    braid_err err = *at ? BRAID_OK : begin_cache(c, one, at, error);
+    if (err) return err;
+    sequence *s = (*at)->sequence;
+    same = (*at)->begin == one->begin && (*at)->end == one->end;
+    if (!same || sequence_length(s) < one->first)
+        return braid_fail(error, BRAID_STATE, "the cache ends at position %u and the next rows begin at %u",
+                          sequence_length(s), one->first);
+    if (sequence_length(s) > one->first) sequence_truncate(s, one->first);
+    *out = s;
+    return BRAID_OK;
+}
+
+braid_err caches_prepare(caches *c, const work *one, sequence **out, braid_error *error) {
+    braid_err err = check_positions(c, one, error);
+    if (!err) err = reach_cache(c, one, out, error);
+    return err ? err : check_room(c, *out, one->rows, error);
+}
+
+braid_err caches_export(const caches *c, const work *one, braid_error *error) {
+    const cached *found = *place_of(c, one->session);
+    bool has = found && one->begin >= found->begin && one->end <= found->end;
+    uint64_t end = (uint64_t)one->first + one->rows;
+    if (!has || end > sequence_length(found->sequence))
+        return braid_fail(error, BRAID_STATE, "the cache has no positions up to %llu", (unsigned long long)end);
+    sequence_export(found->sequence, one->begin, one->end, one->first, one->rows, one->bytes);
+    return BRAID_OK;
+}
+
+braid_err caches_import(caches *c, const work *one, braid_error *error) {
+    sequence *s = NULL;
+    braid_err err = caches_prepare(c, one, &s, error);
+    return err ? err : sequence_import(s, one->rows, one->bytes, error);
+}
