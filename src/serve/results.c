@@ -115,6 +115,11 @@ static void draw_all(draws *d) {
 
 // --- results
 
+static void end_prompt(scheduler *s, service_job *job) {
+    if (job->embed) tell_embedding(s, job);
+    scheduler_finish(s, job, SERVICE_MAX_TOKENS, NULL);
+}
+
 static void use_began(scheduler *s, service_job *job, uint32_t cached) {
     job->read = cached;
     job->state = JOB_READY;
@@ -127,11 +132,7 @@ static void use_began(scheduler *s, service_job *job, uint32_t cached) {
     if (!job->started && job->listener.started) job->listener.started(job->listener.context, job->prompt, cached);
     if (!job->started && job->prompt_logprobs && !job->embed) tell_prompt_token(s, job, 0, NULL);
     job->started = true;
-}
-
-static void end_prompt(scheduler *s, service_job *job) {
-    if (job->embed) tell_embedding(s, job);
-    scheduler_finish(s, job, SERVICE_MAX_TOKENS, NULL);
+    if (job->prompt_only && job->read == job_tokens(job)) end_prompt(s, job);
 }
 
 static void use_read(draws *d, service_job *job, mail *m) {

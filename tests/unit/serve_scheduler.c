@@ -316,11 +316,22 @@ static void test_prefixes_are_read_once(void **state) {
     run_one(f, &longer, 3 * PAGE, wanted_longer);
     run_one(f, &longer, 3 * PAGE, wanted_longer);  // the last token is read for its row
     run_one(f, &whole_pages, 2 * PAGE, NULL);
+    recorded *prompt_alone = recorded_new();
+    service_text text = {
+        .tokens = longer.prompt, .count = 3 * PAGE, .settings = settings_of(&first), .prompt_only = true};
+    service_listener listener = recorded_listener(prompt_alone);
+    service_job *job;
+    assert_int_equal(service_submit(f->s, &text, &listener, &job, NULL), BRAID_OK);
+    service_release(f->s, job);
+    recorded_wait(prompt_alone);  // nothing is read
+    assert_int_equal(prompt_alone->cached, 3 * PAGE);
+    assert_int_equal(prompt_alone->end, SERVICE_MAX_TOKENS);
+    recorded_free(prompt_alone);
     first.prompt[PAGE] ^= 1;
     run_one(f, &first, PAGE, NULL);
     service_status status;
     service_status_of(f->s, &status);
-    assert_int_equal(status.cached_tokens, 12 * PAGE);
+    assert_int_equal(status.cached_tokens, 15 * PAGE);
     assert_true(status.cache_bytes > 0 && status.cache_bytes <= status.cache_limit);
     recorded_free(wanted);
     recorded_free(wanted_longer);
