@@ -1,0 +1,154 @@
+// The cheapest path of one session: dynamic programming over (layers done, peer of the last visit).
+#include "placement/inside.h"
+
+static double visit_us(const placement_problem *p, const placement_plan *plan, uint32_t i, uint32_t layers,
+                       placement_price price) {
+    if (price == PLACEMENT_ALONE) return layers * p->peer[i].layer_us;
+    return placement_busy_us(p, i, plan->load[i] + layers) - placement_busy_us(p, i, plan->load[i]);
+}
+
+// Layers that peer i holds when it takes [begin, end), too.
+static uint32_t hull(const placement_plan *plan, uint32_t i, uint32_t begin, uint32_t end) {
+    if (plan->begin[i] >= plan->end[i]) return end - begin;
+    if (plan->begin[i] < begin) begin = plan->begin[i];
+    if (plan->end[i] > end) end = plan->end[i];
+    return end - begin;
+}
+
+// Extends the walk at peer i, which enters it at layer `begin` after peer `before`, to every end.
+// More layers need more memory and time, so the first end that does not fit is the last.
+static void visit(const placement_problem *p, const placement_plan *plan, uint32_t i, uint32_t begin, double cost,
+                  uint32_t before, placement_price price, placement_work *w) {
+    for (uint32_t end = begin + 1; end <= w->high[i]; end++) {
+        w->steps++;
+        uint32_t layers = hull(plan, i, begin, end);
+        if (!placement_fits(p, i, layers, plan->load[i] + end - begin)) return;
+        double total = cost + visit_us(p, plan, i, end - begin, price);
+        if (total >= w->cost[end][i]) continue;
+        w->cost[end][i] = total;
+        w->entered[end][i] = (uint8_t)begin;
+        w->before[end][i] = (uint8_t)before;
+    }
+}
+
+// The cheapest way to enter peer i at this layer.
+static double enter(const placement_problem *p, uint32_t origin, uint32_t i, uint32_t layer, placement_work *w,
+                    uint32_t *before) {
+    *before = i;
+    if (layer == 0) return p->hop_us[origin][i];
+    double best = PLACEMENT_NEVER;
+    for (uint32_t j = 0; j < p->peers; j++) {
+        double cost = w->cost[layer][j] + p->hop_us[j][i];
+        if (j == i || cost >= best) continue;
+        best = cost;
+        *before = j;
+    }
+    w->steps += p->peers;
+    return best;
+}
+
+bool placement_read_path(const placement_problem *p, uint32_t origin, const placement_work *w, placement_path *out) {
+    uint32_t layer = p->layers, last = 0, hops = 0;
+    double best = PLACEMENT_NEVER;
+    for (uint32_t i = 0; i < p->peers; i++) {
+        double cost = w->cost[layer][i] + p->hop_us[i][origin];
+        if (cost >= best) continue;
+        best = cost;
+        last = i;
+    }
+    out->hops = 0;
+    if (best >= PLACEMENT_NEVER) return false;
+    for (uint32_t at = last, l = layer; l > 0; hops++) {
+        uint32_t next = w->before[l][at];
+        l = w->entered[l][at];
+        at = next;
+    }
+    if (hops > PLACEMENT_MAX_HOPS) return false;
+    out->hops = (uint8_t)hops;
+    for (uint32_t at = last; layer > 0;) {
+        uint32_t begin = w->entered[layer][at], next = w->before[layer][at];
+        out->visit[--hops] = (placement_visit){(uint8_t)at, (uint8_t)begin, (uint8_t)layer};
+        layer = begin;
+        at = next;
+    }
+    return true;
+}
+
+static bool search(const placement_problem *p, const placement_plan *plan, uint32_t session, placement_price price,
+                   placement_work *w, placement_path *out) {
+    uint32_t origin = p->origin[session];
+    for (uint32_t l = 0; l <= p->layers; l++)
+        for (uint32_t i = 0; i < p->peers; i++) w->cost[l][i] = PLACEMENT_NEVER;
+    for (uint32_t l = 0; l < p->layers; l++)
+        for (uint32_t i = 0; i < p->peers; i++) {
+            if (l < w->low[i] || l >= w->high[i]) continue;
+            uint32_t before;
+            double cost = enter(p, origin, i, l, w, &before);
+            if (cost < PLACEMENT_NEVER) visit(p, plan, i, l, cost, before, price, w);
+        }
+    return placement_read_path(p, origin, w, out);
+}
+
+// Of two visits to one peer the longer one is kept: the search is repeated without the other one.
+static bool forbid_second(const placement_path *path, placement_work *w) {
+    for (uint32_t h = 0; h < path->hops; h++)
+        for (uint32_t g = 0; g < h; g++) {
+            const placement_visit *a = &path->visit[g], *b = &path->visit[h];
+            if (a->peer != b->peer) continue;
+            const placement_visit *keep = b->end - b->begin > a->end - a->begin ? b : a;
+            w->low[keep->peer] = keep->begin;
+            w->high[keep->peer] = keep->end;
+            return true;
+        }
+    return false;
+}
+
+bool placement_route(const placement_problem *p, const placement_plan *plan, uint32_t session, placement_price price,
+                     bool may_place, placement_work *w, placement_path *out) {
+    for (uint32_t i = 0; i < p->peers; i++) {
+        w->low[i] = may_place ? 0 : plan->begin[i];
+        w->high[i] = may_place ? (uint8_t)p->layers : plan->end[i];
+    }
+    // each repetition restricts one more peer to one visit
+    for (uint32_t tries = 0; tries <= p->peers; tries++) {
+        if (!search(p, plan, session, price, w, out)) return false;
+        if (!forbid_second(out, w)) return true;
+    }
+    out->hops = 0;
+    return false;
+}
+
+static double path_us(const placement_problem *p, const placement_plan *plan, uint32_t session) {
+    const placement_path *path = &plan->path[session];
+    double total = 0;
+    uint32_t at = p->origin[session];
+    for (uint32_t h = 0; h < path->hops; h++) {
+        uint32_t i = path->visit[h].peer, layers = (uint32_t)(path->visit[h].end - path->visit[h].begin);
+        total += p->hop_us[at][i] + placement_busy_us(p, i, plan->load[i]) - placement_busy_us(p, i, plan->load[i] - layers);
+        at = i;
+    }
+    return total + p->hop_us[at][p->origin[session]];
+}
+
+// True if the session has another path now.
+static bool reroute(const placement_problem *p, placement_plan *plan, uint32_t s, placement_work *w) {
+    placement_path old = plan->path[s], path;
+    double before = old.hops > 0 ? path_us(p, plan, s) : PLACEMENT_NEVER;
+    placement_remove(plan, s);
+    bool found = placement_route(p, plan, s, PLACEMENT_MARGINAL, false, w, &path);
+    if (found) {
+        placement_add(plan, s, &path);
+        if (path_us(p, plan, s) < before * (1 - 1e-9)) return true;
+        placement_remove(plan, s);
+    }
+    placement_add(plan, s, &old);
+    return false;
+}
+
+void placement_route_all(const placement_problem *p, placement_plan *plan, uint32_t rounds, placement_work *w) {
+    bool changed = true;
+    for (uint32_t r = 0; r <= rounds && changed; r++) {
+        changed = false;
+        for (uint32_t s = 0; s < p->sessions; s++) changed |= reroute(p, plan, s, w);
+    }
+}
