@@ -27,22 +27,31 @@ static void hold_used(const placement_problem *p, placement_plan *plan) {
     for (uint32_t s = 0; s < p->sessions; s++) placement_hold(plan, &plan->path[s]);
 }
 
-static void insert(const placement_problem *p, placement_plan *plan, uint32_t session, placement_work *w) {
-    placement_path path;
-    if (!placement_route(p, plan, session, PLACEMENT_MARGINAL, true, w, &path)) return;
-    placement_add(plan, session, &path);
-    placement_hold(plan, &path);
+// Sessions of one origin without a path, from a random one on; at most `most`.
+static uint32_t find_missing(const placement_problem *p, const placement_plan *plan, uint32_t most, rng *r,
+                             uint16_t found[PLACEMENT_MAX_SESSIONS]) {
+    uint32_t count = 0, start = (uint32_t)rng_below(r, p->sessions);
+    for (uint32_t k = 0; k < p->sessions && count < most; k++) {
+        uint32_t s = (start + k) % p->sessions;
+        if (plan->path[s].hops == 0 && (count == 0 || p->origin[s] == p->origin[found[0]])) found[count++] = (uint16_t)s;
+    }
+    return count;
 }
 
+// Gives paths to sessions without one, bundle by bundle: a path has room for its whole bundle, so
+// peers keep memory for caches. A bundle that fits nowhere is halved.
 static void insert_missing(const placement_problem *p, placement_plan *plan, rng *r, placement_work *w) {
-    uint32_t count = 0;
-    for (uint32_t s = 0; s < p->sessions; s++) {
-        if (plan->path[s].hops == 0) w->order[count++] = (uint16_t)s;
-    }
-    for (uint32_t n = count; n > 0; n--) {
-        uint32_t k = (uint32_t)rng_below(r, n);
-        insert(p, plan, w->order[k], w);
-        w->order[k] = w->order[n - 1];
+    uint16_t session[PLACEMENT_MAX_SESSIONS];
+    uint32_t most = 1u << rng_below(r, 7), count;
+    while ((count = find_missing(p, plan, most, r, session)) > 0) {
+        placement_path path;
+        while (count > 0 && !placement_route_bundle(p, plan, session[0], count, PLACEMENT_MARGINAL, true, w, &path)) {
+            count /= 2;
+            most = count;
+        }
+        if (count == 0) return;
+        for (uint32_t k = 0; k < count; k++) placement_add(plan, session[k], &path);
+        placement_hold(plan, &path);
     }
 }
 
@@ -59,17 +68,15 @@ static void remove_peer(const placement_problem *p, placement_plan *plan, uint32
     }
 }
 
-// Removes the sessions of one to three peers, or some sessions alone.
+// Removes the sessions of a whole path's peers, of one to three peers, or some sessions alone.
 static void remove_part(const placement_problem *p, placement_plan *plan, rng *r) {
-    if (p->sessions > 1 && rng_below(r, 3) == 0) {
-        uint64_t count = 1 + rng_below(r, p->sessions / 4 + 1);
-        for (uint64_t k = 0; k < count; k++) placement_remove(plan, (uint32_t)rng_below(r, p->sessions));
-    } else {
-        uint64_t count = 1 + rng_below(r, 3);
-        for (uint64_t k = 0; k < count; k++) {
-            const placement_path *path = &plan->path[rng_below(r, p->sessions)];
-            if (path->hops > 0) remove_peer(p, plan, path->visit[rng_below(r, path->hops)].peer);
-        }
+    uint64_t kind = rng_below(r, 4), count = 1 + rng_below(r, kind == 0 ? p->sessions / 4 + 1 : 3);
+    for (uint64_t k = 0; k < count; k++) {
+        uint32_t s = (uint32_t)rng_below(r, p->sessions);
+        placement_path path = plan->path[s];
+        if (kind == 0) placement_remove(plan, s);
+        else if (kind == 1 && path.hops > 0) remove_peer(p, plan, path.visit[rng_below(r, path.hops)].peer);
+        for (uint32_t h = 0; kind > 1 && h < path.hops; h++) remove_peer(p, plan, path.visit[h].peer);
     }
     hold_used(p, plan);
 }
@@ -92,9 +99,13 @@ static void search(const placement_problem *p, double fetch_us, uint32_t effort,
         w->saved = *plan;
         remove_part(p, plan, &r);
         insert_missing(p, plan, &r, w);
+        if (n % 4 == 0) {
+            placement_route_all(p, plan, 0, w);
+            hold_used(p, plan);
+        }
         double next = objective(p, plan, fetch_us, &w->from);
         // record-to-record travel (Dueck 1993): a slightly worse plan may lead to a better one
-        double slack = 0.02 * (1 - (double)n / effort);
+        double slack = next < PLACEMENT_UNSERVED ? 0.02 * (1 - (double)n / effort) : 0;
         if (next > best * (1 + slack)) *plan = w->saved;
         if (next >= best) continue;
         best = next;

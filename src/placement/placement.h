@@ -60,7 +60,8 @@ typedef struct placement_work {
     uint8_t before[PLACEMENT_MAX_LAYERS + 1][PLACEMENT_MAX_PEERS];   // peer of the visit before, or the peer itself
     uint8_t low[PLACEMENT_MAX_PEERS], high[PLACEMENT_MAX_PEERS];     // layers that a search may use
     placement_plan saved, best, from;
-    uint16_t order[PLACEMENT_MAX_SESSIONS];
+    uint8_t reached[PLACEMENT_MAX_PEERS];  // peers with a walk to the layer at hand
+    uint32_t bundle;                       // sessions that take the searched path together
     uint64_t steps;  // examined hops and visits, summed over the calls: the cost of planning
 } placement_work;
 

@@ -1,10 +1,12 @@
 // The cheapest path of one session: dynamic programming over (layers done, peer of the last visit).
 #include "placement/inside.h"
 
+// Time of a visit by one of `bundle` sessions; layers: of one session.
 static double visit_us(const placement_problem *p, const placement_plan *plan, uint32_t i, uint32_t layers,
-                       placement_price price) {
+                       placement_price price, uint32_t bundle) {
     if (price == PLACEMENT_ALONE) return layers * p->peer[i].layer_us;
-    return placement_busy_us(p, i, plan->load[i] + layers) - placement_busy_us(p, i, plan->load[i]);
+    uint32_t load = plan->load[i];
+    return (placement_busy_us(p, i, load + bundle * layers) - placement_busy_us(p, i, load)) / bundle;
 }
 
 // Layers that peer i holds when it takes [begin, end), too.
@@ -22,8 +24,8 @@ static void visit(const placement_problem *p, const placement_plan *plan, uint32
     for (uint32_t end = begin + 1; end <= w->high[i]; end++) {
         w->steps++;
         uint32_t layers = hull(plan, i, begin, end);
-        if (!placement_fits(p, i, layers, plan->load[i] + end - begin)) return;
-        double total = cost + visit_us(p, plan, i, end - begin, price);
+        if (!placement_fits(p, i, layers, plan->load[i] + w->bundle * (end - begin))) return;
+        double total = cost + visit_us(p, plan, i, end - begin, price, w->bundle);
         if (total >= w->cost[end][i]) continue;
         w->cost[end][i] = total;
         w->entered[end][i] = (uint8_t)begin;
@@ -32,18 +34,19 @@ static void visit(const placement_problem *p, const placement_plan *plan, uint32
 }
 
 // The cheapest way to enter peer i at this layer.
-static double enter(const placement_problem *p, uint32_t origin, uint32_t i, uint32_t layer, placement_work *w,
-                    uint32_t *before) {
+static double enter(const placement_problem *p, uint32_t origin, uint32_t i, uint32_t layer, uint32_t reached,
+                    placement_work *w, uint32_t *before) {
     *before = i;
     if (layer == 0) return p->hop_us[origin][i];
     double best = PLACEMENT_NEVER;
-    for (uint32_t j = 0; j < p->peers; j++) {
+    for (uint32_t k = 0; k < reached; k++) {
+        uint32_t j = w->reached[k];
         double cost = w->cost[layer][j] + p->hop_us[j][i];
         if (j == i || cost >= best) continue;
         best = cost;
         *before = j;
     }
-    w->steps += p->peers;
+    w->steps += reached;
     return best;
 }
 
@@ -79,13 +82,18 @@ static bool search(const placement_problem *p, const placement_plan *plan, uint3
     uint32_t origin = p->origin[session];
     for (uint32_t l = 0; l <= p->layers; l++)
         for (uint32_t i = 0; i < p->peers; i++) w->cost[l][i] = PLACEMENT_NEVER;
-    for (uint32_t l = 0; l < p->layers; l++)
+    for (uint32_t l = 0; l < p->layers; l++) {
+        uint32_t reached = 0;
         for (uint32_t i = 0; i < p->peers; i++) {
+            if (w->cost[l][i] < PLACEMENT_NEVER) w->reached[reached++] = (uint8_t)i;
+        }
+        for (uint32_t i = 0; (l == 0 || reached > 0) && i < p->peers; i++) {
             if (l < w->low[i] || l >= w->high[i]) continue;
             uint32_t before;
-            double cost = enter(p, origin, i, l, w, &before);
+            double cost = enter(p, origin, i, l, reached, w, &before);
             if (cost < PLACEMENT_NEVER) visit(p, plan, i, l, cost, before, price, w);
         }
+    }
     return placement_read_path(p, origin, w, out);
 }
 
@@ -103,8 +111,9 @@ static bool forbid_second(const placement_path *path, placement_work *w) {
     return false;
 }
 
-bool placement_route(const placement_problem *p, const placement_plan *plan, uint32_t session, placement_price price,
-                     bool may_place, placement_work *w, placement_path *out) {
+bool placement_route_bundle(const placement_problem *p, const placement_plan *plan, uint32_t session, uint32_t bundle,
+                            placement_price price, bool may_place, placement_work *w, placement_path *out) {
+    w->bundle = bundle;
     for (uint32_t i = 0; i < p->peers; i++) {
         w->low[i] = may_place ? 0 : plan->begin[i];
         w->high[i] = may_place ? (uint8_t)p->layers : plan->end[i];
@@ -116,6 +125,11 @@ bool placement_route(const placement_problem *p, const placement_plan *plan, uin
     }
     out->hops = 0;
     return false;
+}
+
+bool placement_route(const placement_problem *p, const placement_plan *plan, uint32_t session, placement_price price,
+                     bool may_place, placement_work *w, placement_path *out) {
+    return placement_route_bundle(p, plan, session, 1, price, may_place, w, out);
 }
 
 static double path_us(const placement_problem *p, const placement_plan *plan, uint32_t session) {
