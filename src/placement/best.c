@@ -81,6 +81,32 @@ static void remove_part(const placement_problem *p, placement_plan *plan, rng *r
     hold_used(p, plan);
 }
 
+// Gives one peer another range at random, or moves one of its ends, and routes all sessions over the
+// layers that are held.
+static void shift_peer(const placement_problem *p, placement_plan *plan, rng *r, placement_work *w) {
+    uint32_t i = (uint32_t)rng_below(r, p->peers), most = 0;
+    while (most < p->layers && placement_fits(p, i, most + 1, 0)) most++;
+    if (most == 0) return;
+    uint32_t begin = plan->begin[i], end = plan->end[i];
+    uint32_t step = 1 + (uint32_t)rng_below(r, 4), kind = (uint32_t)rng_below(r, 6);
+    if (begin >= end || kind == 0) {
+        uint32_t layers = 1 + (uint32_t)rng_below(r, most);
+        begin = (uint32_t)rng_below(r, p->layers - layers + 1);
+        end = begin + layers;
+    } else {
+        if (kind == 1 || kind == 3) begin = begin > step ? begin - step : 0;
+        if (kind == 2 || kind == 4) begin += step;
+        if (kind == 1 || kind == 5) end = end > step ? end - step : 0;
+        if (kind == 2 || kind == 3) end = end + step < p->layers ? end + step : p->layers;
+    }
+    if (end > p->layers || end <= begin || end - begin > most) return;
+    for (uint32_t s = 0; s < p->sessions; s++) placement_remove(plan, s);
+    plan->begin[i] = (uint8_t)begin;
+    plan->end[i] = (uint8_t)end;
+    placement_route_all(p, plan, 1, w);
+    hold_used(p, plan);
+}
+
 // What the search makes small: token time of all sessions, and layers to fetch at `fetch_us` each.
 static double objective(const placement_problem *p, const placement_plan *plan, double fetch_us,
                         const placement_plan *from) {
@@ -97,7 +123,8 @@ static void search(const placement_problem *p, double fetch_us, uint32_t effort,
     w->best = *plan;
     for (uint32_t n = 0; n < effort; n++) {
         w->saved = *plan;
-        remove_part(p, plan, &r);
+        if (n % 2 == 1) shift_peer(p, plan, &r, w);
+        else remove_part(p, plan, &r);
         insert_missing(p, plan, &r, w);
         if (n % 4 == 0) {
             placement_route_all(p, plan, 0, w);
