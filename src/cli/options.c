@@ -191,11 +191,11 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 static const char *const all_flags[] = {
     "account", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell", "chaos",
     "check", "checkpoint-every", "choices", "close", "context", "continue", "costs", "crash", "data",
-    "delay", "delays", "demand", "details", "die-at", "dump", "exact", "first", "force",
+    "delay", "delays", "demand", "details", "die-at", "dump", "effort", "exact", "first", "force",
     "frequency-penalty", "from", "gather", "gossip-rounds", "hold", "hours", "identity", "ids",
     "ignore-end", "int8", "iterations", "join", "json", "kill", "late", "lazy", "lead", "limit-rounds",
     "link", "links", "listen", "listing", "log", "loss", "max-memory", "measure", "microbatches",
-    "min-p", "model", "most-tokens", "neighbours", "objective", "once", "out", "parameters",
+    "min-p", "model", "most-tokens", "neighbours", "objective", "once", "out", "parameters", "part",
     "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "presence-penalty", "probes",
     "products", "prompt", "prompt-file", "public-address", "recompute", "relays", "repeat-penalty",
     "repetitions", "reproducible", "reps", "resume", "run", "save", "seconds", "seed", "seeds",

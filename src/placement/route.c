@@ -33,7 +33,20 @@ static void visit(const placement_problem *p, const placement_plan *plan, uint32
     }
 }
 
-// The cheapest way to enter peer i at this layer.
+// True if the cheapest walk to (layer, j) has visited peer i.
+static bool has_visited(const placement_work *w, uint32_t layer, uint32_t j, uint32_t i) {
+    while (layer > 0) {
+        if (j == i) return true;
+        uint32_t next = w->before[layer][j];
+        layer = w->entered[layer][j];
+        j = next;
+    }
+    return false;
+}
+
+// The cheapest way to enter peer i at this layer. A walk that has visited the peer is left out, so
+// paths visit a peer once; of the walks to one (layer, peer) only the cheapest is known, so the result
+// can miss the optimum.
 static double enter(const placement_problem *p, uint32_t origin, uint32_t i, uint32_t layer, uint32_t reached,
                     placement_work *w, uint32_t *before) {
     *before = i;
@@ -42,7 +55,7 @@ static double enter(const placement_problem *p, uint32_t origin, uint32_t i, uin
     for (uint32_t k = 0; k < reached; k++) {
         uint32_t j = w->reached[k];
         double cost = w->cost[layer][j] + p->hop_us[j][i];
-        if (j == i || cost >= best) continue;
+        if (j == i || cost >= best || has_visited(w, layer, j, i)) continue;
         best = cost;
         *before = j;
     }
@@ -97,20 +110,6 @@ static bool search(const placement_problem *p, const placement_plan *plan, uint3
     return placement_read_path(p, origin, w, out);
 }
 
-// Of two visits to one peer the longer one is kept: the search is repeated without the other one.
-static bool forbid_second(const placement_path *path, placement_work *w) {
-    for (uint32_t h = 0; h < path->hops; h++)
-        for (uint32_t g = 0; g < h; g++) {
-            const placement_visit *a = &path->visit[g], *b = &path->visit[h];
-            if (a->peer != b->peer) continue;
-            const placement_visit *keep = b->end - b->begin > a->end - a->begin ? b : a;
-            w->low[keep->peer] = keep->begin;
-            w->high[keep->peer] = keep->end;
-            return true;
-        }
-    return false;
-}
-
 bool placement_route_bundle(const placement_problem *p, const placement_plan *plan, uint32_t session, uint32_t bundle,
                             placement_price price, bool may_place, placement_work *w, placement_path *out) {
     w->bundle = bundle;
@@ -118,13 +117,7 @@ bool placement_route_bundle(const placement_problem *p, const placement_plan *pl
         w->low[i] = may_place ? 0 : plan->begin[i];
         w->high[i] = may_place ? (uint8_t)p->layers : plan->end[i];
     }
-    // each repetition restricts one more peer to one visit
-    for (uint32_t tries = 0; tries <= p->peers; tries++) {
-        if (!search(p, plan, session, price, w, out)) return false;
-        if (!forbid_second(out, w)) return true;
-    }
-    out->hops = 0;
-    return false;
+    return search(p, plan, session, price, w, out);
 }
 
 bool placement_route(const placement_problem *p, const placement_plan *plan, uint32_t session, placement_price price,

@@ -24,7 +24,18 @@ static uint64_t visit_ns(const search *s, uint32_t i, uint32_t n) {
     return plus(plus(work, times(work, missing) / (q->ahead > 0 ? q->ahead : 1)), times(v->waiting_layers, v->layer_ns));
 }
 
-// The cheapest way to enter span i at this layer; NEVER: none.
+// True if the cheapest walk to (layer, j) has visited span i.
+static bool has_visited(const span_work *w, uint32_t layer, uint32_t j, uint32_t i) {
+    while (layer > 0) {
+        if (j == i) return true;
+        uint32_t next = w->before[layer][j];
+        layer = w->entered[layer][j];
+        j = next;
+    }
+    return false;
+}
+
+// The cheapest way to enter span i, which is not visited yet, at this layer; NEVER: none.
 static uint64_t enter(const search *s, uint32_t i, uint32_t layer, uint16_t *before) {
     *before = (uint16_t)i;
     if (layer == 0) return s->hop(s->context, s->count, i);
@@ -33,7 +44,7 @@ static uint64_t enter(const search *s, uint32_t i, uint32_t layer, uint16_t *bef
         uint64_t cost = s->w->cost[layer][j];
         if (j == i || cost >= best) continue;
         cost = plus(cost, s->hop(s->context, j, i));
-        if (cost >= best) continue;
+        if (cost >= best || has_visited(s->w, layer, j, i)) continue;
         best = cost;
         *before = (uint16_t)j;
     }
@@ -85,20 +96,6 @@ static bool read_path(const search *s, span_path *out, uint16_t *missing) {
     return true;
 }
 
-// True if a span was visited twice and is restricted now to the longer visit.
-static bool restrict_twice(const search *s, const span_path *path) {
-    for (uint32_t h = 0; h < path->count; h++)
-        for (uint32_t g = 0; g < h; g++) {
-            const span_visit *a = &path->visit[g], *b = &path->visit[h];
-            if (a->span != b->span) continue;
-            const span_visit *keep = b->end - b->begin > a->end - a->begin ? b : a;
-            s->w->low[keep->span] = keep->begin;
-            s->w->high[keep->span] = keep->end;
-            return true;
-        }
-    return false;
-}
-
 static void fill(const search *s) {
     uint32_t layers = s->query->layers;
     for (uint32_t l = 0; l <= layers; l++)
@@ -120,11 +117,6 @@ bool span_route(const span_view *span, uint32_t count, const span_query *query, 
         work->low[i] = usable ? span[i].begin : 0;
         work->high[i] = usable ? span[i].end : 0;
     }
-    for (uint32_t tries = 0; tries <= count; tries++) {
-        fill(&s);
-        if (!read_path(&s, out, missing)) return false;
-        if (!restrict_twice(&s, out)) return true;
-    }
-    out->count = 0;
-    return false;
+    fill(&s);
+    return read_path(&s, out, missing);
 }

@@ -48,9 +48,10 @@ typedef struct span_work {
 // Finds the path of least cost from layer 0 to the last layer and back to the origin. A span may be
 // entered and left at any of its layers, and is visited once. Cost of a visit of n layers:
 //     n * layer_ns * (1 + missing tokens / ahead) + waiting_layers * layer_ns.
-// The result is the optimum whenever the cheapest walk visits no span twice. Otherwise the shorter of
-// the two visits is forbidden and the search repeated. False: no path; then *missing is the first
-// layer that cannot be reached. Deterministic and pure: ties go to the lower index.
+// Among the walks to one (layer, span) only the cheapest is continued, and never into a span that it has
+// visited: the result is the optimum whenever the cheapest walk visits no span twice, and nearly always
+// otherwise (tests/unit/placement_spans.c compares with all paths). False: no path; then *missing is the
+// first layer that cannot be reached. Deterministic and pure: ties go to the lower index.
 bool span_route(const span_view *span, uint32_t count, const span_query *query, span_hop_ns hop, const void *context,
                 span_work *work, span_path *out, uint16_t *missing);
 
