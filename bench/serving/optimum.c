@@ -9,7 +9,6 @@
 
 #ifdef BRAID_HAVE_GLPK
 #include <glpk.h>
-#include <math.h>
 #include <stdlib.h>
 
 typedef struct program {
@@ -138,41 +137,65 @@ static void limit_peer(program *g, uint32_t i) {
     }
 }
 
-static void solve(program *g, uint32_t seconds, double known_us, serving_optimum *out) {
+// Keeps the solver's bound, which counts when the time limit strikes.
+static void keep_bound(glp_tree *tree, void *info) {
+    int node = glp_ios_best_node(tree);
+    if (node != 0) *(double *)info = glp_ios_node_bound(tree, node);
+}
+
+static void solve(program *g, uint32_t seconds, serving_optimum *out) {
     const placement_problem *p = g->p;
     glp_iocp integer;
     glp_init_iocp(&integer);
     integer.msg_lev = GLP_MSG_OFF;
-    integer.presolve = GLP_ON;
     integer.mir_cuts = GLP_ON;
     integer.tm_lim = (int)seconds * 1000;
-    (void)known_us;
+    double bound = 0;
+    integer.cb_func = keep_bound;
+    integer.cb_info = &bound;
     glp_smcp simplex;
     glp_init_smcp(&simplex);
     simplex.msg_lev = GLP_MSG_OFF;
     simplex.tm_lim = (int)seconds * 1000;
+    simplex.presolve = GLP_ON;
+    glp_scale_prob(g->glpk, GLP_SF_AUTO);
     out->ran = true;
     if (glp_simplex(g->glpk, &simplex) != 0 || glp_get_status(g->glpk) != GLP_OPT) return;
     out->bound_us = glp_get_obj_val(g->glpk) / p->sessions;
-    integer.presolve = GLP_OFF;
     int code = glp_intopt(g->glpk, &integer);
     int status = glp_mip_status(g->glpk);
     if (status == GLP_OPT || status == GLP_FEAS) out->mean_us = glp_mip_obj_val(g->glpk) / p->sessions;
+    if (bound / p->sessions > out->bound_us) out->bound_us = bound / p->sessions;
     out->proven = code == 0 && status == GLP_OPT;
     if (out->proven) out->bound_us = out->mean_us;
 }
 
-braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, double known_us, serving_optimum *out,
-                               braid_error *error) {
+static void find_origins(program *g) {
+    for (uint32_t i = 0; i < g->p->peers; i++) {
+        uint32_t from = 0;
+        for (uint32_t s = 0; s < g->p->sessions; s++) from += g->p->origin[s] == i;
+        if (from == 0) continue;
+        g->origin[g->origins] = i;
+        g->from[g->origins++] = from;
+    }
+}
+
+static void build(program *g) {
+    glp_term_out(GLP_OFF);
+    g->glpk = glp_create_prob();
+    glp_set_obj_dir(g->glpk, GLP_MIN);
+    add_columns(g);
+    for (uint32_t o = 0; o < g->origins; o++) conserve(g, o);
+    for (uint32_t i = 0; i < g->p->peers; i++) {
+        link_layers(g, i);
+        limit_peer(g, i);
+    }
+}
+
+braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, serving_optimum *out, braid_error *error) {
     *out = (serving_optimum){0};
     program g = {.p = p};
-    for (uint32_t i = 0; i < p->peers; i++) {
-        uint32_t from = 0;
-        for (uint32_t s = 0; s < p->sessions; s++) from += p->origin[s] == i;
-        if (from == 0) continue;
-        g.origin[g.origins] = i;
-        g.from[g.origins++] = from;
-    }
+    find_origins(&g);
     size_t spans = (size_t)p->peers * p->layers * (p->layers + 1), hops = (size_t)p->peers * p->peers * (p->layers + 1);
     size_t columns = (spans + hops) * (g.origins + 1) + PLACEMENT_MAX_PEERS;
     g.visit = calloc(spans * g.origins + 1, sizeof(int));
@@ -184,16 +207,8 @@ braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, dou
     if (g.visit == NULL || g.span == NULL || g.hop == NULL || g.row == NULL || g.value == NULL) {
         err = braid_fail(error, BRAID_MEMORY, "no memory for an integer program of %zu variables", columns);
     } else {
-        glp_term_out(GLP_OFF);
-        g.glpk = glp_create_prob();
-        glp_set_obj_dir(g.glpk, GLP_MIN);
-        add_columns(&g);
-        for (uint32_t o = 0; o < g.origins; o++) conserve(&g, o);
-        for (uint32_t i = 0; i < p->peers; i++) {
-            link_layers(&g, i);
-            limit_peer(&g, i);
-        }
-        solve(&g, seconds, known_us, out);
+        build(&g);
+        solve(&g, seconds, out);
         glp_delete_prob(g.glpk);
     }
     free(g.visit);
@@ -204,9 +219,8 @@ braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, dou
     return err;
 }
 #else
-braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, double known_us, serving_optimum *out,
-                               braid_error *error) {
-    (void)p, (void)seconds, (void)known_us, (void)error;
+braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, serving_optimum *out, braid_error *error) {
+    (void)p, (void)seconds, (void)error;
     *out = (serving_optimum){0};
     return BRAID_OK;
 }

@@ -56,8 +56,7 @@ typedef struct serving_optimum {
 } serving_optimum;
 
 // GLPK with a time limit. ran: false if braid-bench has no GLPK. BRAID_MEMORY.
-braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, double known_us, serving_optimum *out,
-                               braid_error *error);
+braid_err serving_optimum_find(const placement_problem *p, uint32_t seconds, serving_optimum *out, braid_error *error);
 
 // ---- growing swarms, planned in views of bounded size
 
