@@ -10,7 +10,7 @@ enum { BOUND_ROUNDS = 400, MOST_FOR_GLPK = 12 };
 static const char examples[] = "braid-bench serving\n"
                                "braid-bench serving --part table2\n"
                                "braid-bench serving --part scale --seeds 1\n"
-                               "braid-bench serving --seeds 10 --seconds 60 --json\n";
+                               "braid-bench serving --seeds 10 --peers 5 --layers 8 --seconds 60 --json\n";
 
 typedef struct memory {
     placement_problem p;
@@ -30,8 +30,8 @@ static void add_system(serving_row *row, const placement_problem *p, const place
 }
 
 // The reference is the larger one of the two bounds, or the proven optimum.
-static braid_err find_reference(const serving_bench *b, memory *m, double known_us, serving_rows *rows, double *reference,
-                                braid_error *error) {
+static braid_err find_reference(const serving_bench *b, memory *m, double known_us, serving_rows *rows,
+                                double *reference, braid_error *error) {
     *reference = placement_bound(&m->p, known_us, BOUND_ROUNDS, &m->work);
     if (b->seconds == 0 || m->p.peers > MOST_FOR_GLPK) return BRAID_OK;
     serving_optimum o;
@@ -45,7 +45,7 @@ static braid_err find_reference(const serving_bench *b, memory *m, double known_
 
 static braid_err run_seed(const serving_bench *b, uint64_t seed, memory *m, serving_rows *rows, braid_error *error) {
     placement_figures f[SERVING_SYSTEMS];
-    serving_make(seed, 0, &m->p);
+    serving_make(seed, (uint32_t)b->peers, (uint32_t)b->layers, &m->p);
     for (int s = 0; s < SERVING_SYSTEMS; s++) {
         serving_plan((serving_system)s, &m->p, (uint32_t)b->effort, seed, &m->plan[s], &m->work);
         braid_err err = placement_measure(&m->p, &m->plan[s], &f[s], error);
@@ -88,8 +88,11 @@ static braid_err run_table2(const serving_bench *b, memory *m, braid_error *erro
     serving_print_cases_head(b);
     for (uint32_t k = 0; k < 36 && !err; k++) {
         // Mixtral fits on no peer anyway
-        serving_n2 c = {.small_shares = k < 12, .model = k < 24 ? SERVING_LLAMA_3_8B : SERVING_MIXTRAL_8X7B,
-                        .slow_link = k / 6 % 2 == 1, .batch = batch[k / 2 % 3], .context = context[k % 2]};
+        serving_n2 c = {.small_shares = k < 12,
+                        .model = k < 24 ? SERVING_LLAMA_3_8B : SERVING_MIXTRAL_8X7B,
+                        .slow_link = k / 6 % 2 == 1,
+                        .batch = batch[k / 2 % 3],
+                        .context = context[k % 2]};
         err = run_case(b, &c, m, error);
     }
     return err;
@@ -120,22 +123,28 @@ static int run(const serving_bench *b, uint32_t part) {
 
 int bench_serving(int argc, char **argv) {
     static const char *const parts[] = {"routing", "table2", "scale"};
-    serving_bench b = {.seeds = 100, .effort = 2000};
+    serving_bench b = {.seeds = 100, .effort = 2000, .layers = SERVING_LAYERS};
     const char *part = "routing";
     option table[] = {
-        {"part", OPTION_TEXT, &part, .unit = "NAME", .help = "routing (random swarms against the optimum), table2 (Nesa's Table 2) or scale"},
+        {"part", OPTION_TEXT, &part, .unit = "NAME",
+         .help = "routing (random swarms against the optimum), table2 (Nesa's Table 2) or scale"},
         {"seeds", OPTION_COUNT, &b.seeds, .help = "random swarms", .min = 1, .max = 1e6},
         {"first", OPTION_COUNT, &b.first, .help = "the first seed", .max = 1e15},
         {"effort", OPTION_COUNT, &b.effort, .help = "steps of the search", .max = 1e7},
-        {"seconds", OPTION_COUNT, &b.seconds, .help = "time limit of each integer program, for swarms of up to 12 peers; 0: none is solved", .max = 86400},
+        {"peers", OPTION_COUNT, &b.peers, .help = "of each random swarm; 0: 6 to 60", .max = SERVING_MOST_PEERS},
+        {"layers", OPTION_COUNT, &b.layers, .help = "of the model of random swarms; memory is scaled with them",
+         .min = 1, .max = PLACEMENT_MAX_LAYERS},
+        {"seconds", OPTION_COUNT, &b.seconds,
+         .help = "time limit of each integer program, for swarms of up to 12 peers; 0: none is solved", .max = 86400},
         {"details", OPTION_SWITCH, &b.details, .help = "one line a swarm, too"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of a table"},
     };
-    options o = {.verb = "serving",
-                 .summary = "Compares placement and routing of serving sessions with the optimum, Nesa, Petals and Helix.",
-                 .examples = examples,
-                 .table = table,
-                 .count = sizeof table / sizeof *table};
+    options o = {
+        .verb = "serving",
+        .summary = "Compares placement and routing of serving sessions with the optimum, Nesa, Petals and Helix.",
+        .examples = examples,
+        .table = table,
+        .count = sizeof table / sizeof *table};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     uint32_t choice = 0;

@@ -8,7 +8,7 @@
 enum { SERVING_SHOWN = 3 };  // nesa, petals and braid in Table 2
 
 typedef struct serving_bench {
-    uint64_t seeds, first, effort, seconds;
+    uint64_t seeds, first, effort, seconds, peers, layers;
     bool json, details;
 } serving_bench;
 

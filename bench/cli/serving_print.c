@@ -7,7 +7,8 @@
 void serving_print_swarm(uint64_t seed, const placement_problem *p, const placement_figures *f, double reference) {
     printf("seed %" PRIu64 ": %u peers, reference %.2f ms;", seed, p->peers, reference / 1000);
     for (int s = 0; s < SERVING_SYSTEMS; s++)
-        printf(" %s %.2f ms (%u/%u)", serving_system_name((serving_system)s), f[s].mean_us / 1000, f[s].served, p->sessions);
+        printf(" %s %.2f ms (%u/%u)", serving_system_name((serving_system)s), f[s].mean_us / 1000, f[s].served,
+               p->sessions);
     printf("\n");
 }
 
@@ -33,8 +34,8 @@ static void print_json_row(const serving_bench *b, const serving_rows *rows, int
 }
 
 static void print_table_row(int s, const serving_row *r) {
-    printf("%-10s | %8.1f %6u | ", serving_system_name((serving_system)s),
-           figures_part(100.0 * r->served, r->sessions), r->whole);
+    printf("%-10s | %8.1f %6u | ", serving_system_name((serving_system)s), figures_part(100.0 * r->served, r->sessions),
+           r->whole);
     figures_print_mean(&r->mean_ms, 8, 2);
     figures_print_mean(&r->hops, 5, 2);
     printf("| ");
@@ -45,17 +46,23 @@ static void print_table_row(int s, const serving_row *r) {
 
 void serving_print_routing(const serving_bench *b, const serving_rows *rows) {
     if (!b->json) {
-        printf("%" PRIu64 " random swarms of %d to %d peers from seed %" PRIu64 ", %d layers; %" PRIu64 " steps of search\n",
-               b->seeds, SERVING_LEAST_PEERS, SERVING_MOST_PEERS, b->first, SERVING_LAYERS, b->effort);
+        uint64_t least = b->peers > 0 ? b->peers : SERVING_LEAST_PEERS,
+                 most = b->peers > 0 ? b->peers : SERVING_MOST_PEERS;
+        printf("%" PRIu64 " random swarms of %" PRIu64 " to %" PRIu64 " peers from seed %" PRIu64 ", %" PRIu64
+               " layers; %" PRIu64 " steps of search\n",
+               b->seeds, least, most, b->first, b->layers, b->effort);
         if (rows->programs > 0)
-            printf("%u integer programs with a limit of %" PRIu64 " s, %u solved to the end\n", rows->programs, b->seconds,
-                   rows->proven);
+            printf("%u integer programs with a limit of %" PRIu64 " s, %u solved to the end\n", rows->programs,
+                   b->seconds, rows->proven);
         printf("%-10s | %8s %6s | %8s %5s | %-23s\n", "", "sessions", "swarms", "a token", "", "over the bound");
-        printf("%-10s | %8s %6s | %8s %5s | %7s %7s %7s\n", "", "served %", "whole", "ms", "hops", "mean", "worst", "<= 1.03");
+        printf("%-10s | %8s %6s | %8s %5s | %7s %7s %7s\n", "", "served %", "whole", "ms", "hops", "mean", "worst",
+               "<= 1.03");
     }
     for (int s = 0; s < SERVING_SYSTEMS; s++) {
-        if (b->json) print_json_row(b, rows, s);
-        else print_table_row(s, &rows->row[s]);
+        if (b->json)
+            print_json_row(b, rows, s);
+        else
+            print_table_row(s, &rows->row[s]);
     }
 }
 
@@ -93,15 +100,18 @@ void serving_print_case(const serving_bench *b, const serving_n2 *c, const place
     printf("%-9s %-12s %-8s %5u %7u |", c->small_shares ? "10 layers" : "all", serving_model_name(c->model),
            c->slow_link ? "< 10 ms" : "< 5 ms", c->batch, c->context);
     for (int s = 0; s < SERVING_SHOWN; s++) {
-        if (f[s].served == 0) printf(" %7s %8s %5s |", "-", "-", "-");
-        else printf(" %7.2f %8.1f %5.0f |", 1e6 / f[s].mean_us, 1e6 * c->batch / f[s].mean_us, f[s].hops);
+        if (f[s].served == 0)
+            printf(" %7s %8s %5s |", "-", "-", "-");
+        else
+            printf(" %7.2f %8.1f %5.0f |", 1e6 / f[s].mean_us, 1e6 * c->batch / f[s].mean_us, f[s].hops);
     }
     printf("\n");
 }
 
 void serving_print_scale_head(const serving_bench *b) {
     if (b->json) return;
-    printf("growing swarms in views of at most %d peers; %" PRIu64 " steps of search a view\n", SERVING_VIEW, b->effort);
+    printf("growing swarms in views of at most %d peers; %" PRIu64 " steps of search a view\n", SERVING_VIEW,
+           b->effort);
     printf("%6s %6s | %6s | %8s | %8s | %12s\n", "peers", "seed", "views", "served %", "token ms", "steps a peer");
 }
 

@@ -52,8 +52,8 @@ static uint32_t next_arc(const helix *h, const placement_plan *plan, uint32_t no
         double weight = (double)arc->flow / (1 + h->sent[a]);
         if (arc->from != node || weight <= most) continue;
         uint32_t i = arc->to / 2;
-        if (i < h->p->peers && !placement_fits(h->p, i, (uint32_t)(plan->end[i] - plan->begin[i]),
-                                               plan->load[i] + plan->end[i] - layer))
+        if (i < h->p->peers &&
+            !placement_fits(h->p, i, (uint32_t)(plan->end[i] - plan->begin[i]), plan->load[i] + plan->end[i] - layer))
             continue;
         most = weight;
         best = a;
@@ -87,7 +87,8 @@ static void climb(helix *h, placement_plan *plan, uint32_t effort, rng *r) {
         plan->begin[i] = (uint8_t)rng_below(r, h->p->layers - layers + 1);
         plan->end[i] = (uint8_t)(plan->begin[i] + layers);
         int64_t next = flow(h, plan);
-        if (next >= best) best = next;
+        if (next >= best)
+            best = next;
         else {
             plan->begin[i] = begin;
             plan->end[i] = end;
@@ -95,7 +96,8 @@ static void climb(helix *h, placement_plan *plan, uint32_t effort, rng *r) {
     }
 }
 
-void serving_helix(const placement_problem *p, uint32_t effort, uint64_t seed, placement_plan *plan, placement_work *work) {
+void serving_helix(const placement_problem *p, uint32_t effort, uint64_t seed, placement_plan *plan,
+                   placement_work *work) {
     helix *h = calloc(1, sizeof *h);
     if (h != NULL) h->memory = malloc(plan_min_cost_bytes(MOST_NODES, MOST_ARCS));
     BRAID_ALLOCATED(h != NULL && h->memory != NULL, sizeof *h);

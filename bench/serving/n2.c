@@ -9,11 +9,13 @@
 #include <math.h>
 
 static const double attention = 41943040, expert = 176160768;  // parameters of a layer
-static const double token_cache = 4096;                         // bytes of a token in a layer: 8 heads of 128, twice
-static const double row = 8192;                                 // bytes between two spans
+static const double token_cache = 4096;                        // bytes of a token in a layer: 8 heads of 128, twice
+static const double row = 8192;                                // bytes between two spans
 static const double reached = 0.6, usable = 0.9, overhead_us = 50;
 
-const char *serving_model_name(serving_model model) { return model == SERVING_LLAMA_3_8B ? "Llama-3-8B" : "Mixtral-8x7B"; }
+const char *serving_model_name(serving_model model) {
+    return model == SERVING_LLAMA_3_8B ? "Llama-3-8B" : "Mixtral-8x7B";
+}
 
 static double weights(serving_model model) { return attention + (model == SERVING_LLAMA_3_8B ? 1 : 8) * expert; }
 
@@ -28,7 +30,10 @@ static double layer_us(const serving_n2 *c, double bytes_s, double flop_s) {
 
 void serving_n2_make(const serving_n2 *c, placement_problem *p) {
     enum { PEERS = 6, LENT_LAYERS = 10 };
-    *p = (placement_problem){.peers = PEERS + 1, .layers = 32, .sessions = 1, .layer_bytes = weights(c->model),
+    *p = (placement_problem){.peers = PEERS + 1,
+                             .layers = 32,
+                             .sessions = 1,
+                             .layer_bytes = weights(c->model),
                              .cache_bytes = (double)c->batch * c->context * token_cache};
     for (uint32_t i = 0; i <= PEERS; i++) {
         bool fast = i % 2 == 0;
@@ -38,8 +43,7 @@ void serving_n2_make(const serving_n2 *c, placement_problem *p) {
                                       .memory_bytes = c->small_shares && lent < memory ? lent : memory,
                                       .uptime = fast ? 0.99 : 0.9};
         double latency_us = c->slow_link ? 5000 : 2500, bits_us = c->slow_link ? 100 : 1000;
-        for (uint32_t j = 0; j <= PEERS; j++)
-            p->hop_us[i][j] = i == j ? 0 : latency_us + row * c->batch * 8 / bits_us;
+        for (uint32_t j = 0; j <= PEERS; j++) p->hop_us[i][j] = i == j ? 0 : latency_us + row * c->batch * 8 / bits_us;
     }
     p->origin[0] = PEERS;
 }

@@ -77,23 +77,26 @@ static void add_columns(program *g) {
         for (uint32_t a = 0; a < p->layers; a++)
             for (uint32_t b = a + 1; b <= p->layers && placement_fits(p, i, b - a, b - a); b++) {
                 *span_at(g, i, a, b) = add_column(g, GLP_BV, 1, 0);
-                for (uint32_t o = 0; o < g->origins; o++) *visit_at(g, o, i, a, b) = add_column(g, GLP_IV, g->from[o], 0);
+                for (uint32_t o = 0; o < g->origins; o++)
+                    *visit_at(g, o, i, a, b) = add_column(g, GLP_IV, g->from[o], 0);
             }
 }
 
-// Sessions that enter peer i at boundary l visit it from l on, and those whose visit ends there leave.
+// Sessions that enter peer i at boundary l visit it from l on. Sessions leave where their visit ends.
 static void conserve(program *g, uint32_t o) {
     const placement_problem *p = g->p;
     for (uint32_t i = 0; i < p->peers; i++)
         for (uint32_t l = 0; l <= p->layers; l++) {
             if (l < p->layers) {
-                for (uint32_t j = 0; j < p->peers; j++) put(g, l == 0 ? (j == 0 ? *hop_at(g, o, 0, i, 0) : 0) : *hop_at(g, o, l, j, i), 1);
+                for (uint32_t j = 0; j < p->peers; j++)
+                    put(g, l == 0 ? (j == 0 ? *hop_at(g, o, 0, i, 0) : 0) : *hop_at(g, o, l, j, i), 1);
                 for (uint32_t b = l + 1; b <= p->layers; b++) put(g, *visit_at(g, o, i, l, b), -1);
                 end_row(g, GLP_FX, 0, 0);
             }
             if (l == 0) continue;
             for (uint32_t a = 0; a < l; a++) put(g, *visit_at(g, o, i, a, l), 1);
-            for (uint32_t j = 0; j < p->peers; j++) put(g, l == p->layers ? (j == 0 ? *hop_at(g, o, l, i, 0) : 0) : *hop_at(g, o, l, i, j), -1);
+            for (uint32_t j = 0; j < p->peers; j++)
+                put(g, l == p->layers ? (j == 0 ? *hop_at(g, o, l, i, 0) : 0) : *hop_at(g, o, l, i, j), -1);
             end_row(g, GLP_FX, 0, 0);
         }
     for (uint32_t i = 0; i < p->peers; i++) put(g, *hop_at(g, o, 0, i, 0), 1);
@@ -123,7 +126,8 @@ static void limit_peer(program *g, uint32_t i) {
         for (uint32_t a = 0; a < p->layers; a++)
             for (uint32_t b = a + 1; b <= p->layers; b++) {
                 put(g, *span_at(g, i, a, b), kind == 0 ? 1 : (b - a) * p->layer_bytes);
-                for (uint32_t o = 0; kind == 1 && o < g->origins; o++) put(g, *visit_at(g, o, i, a, b), (b - a) * p->cache_bytes);
+                for (uint32_t o = 0; kind == 1 && o < g->origins; o++)
+                    put(g, *visit_at(g, o, i, a, b), (b - a) * p->cache_bytes);
             }
         end_row(g, GLP_UP, 0, kind == 0 ? 1 : p->peer[i].memory_bytes);
     }
@@ -131,7 +135,8 @@ static void limit_peer(program *g, uint32_t i) {
         double low = placement_busy_us(p, i, y), slope = y < most ? placement_busy_us(p, i, y + 1) - low : 0;
         for (uint32_t o = 0; o < g->origins; o++)
             for (uint32_t a = 0; a < p->layers; a++)
-                for (uint32_t b = a + 1; b <= p->layers; b++) put(g, *visit_at(g, o, i, a, b), y < most ? slope * (b - a) : b - a);
+                for (uint32_t b = a + 1; b <= p->layers; b++)
+                    put(g, *visit_at(g, o, i, a, b), y < most ? slope * (b - a) : b - a);
         if (y < most) put(g, time, -1);
         end_row(g, GLP_UP, 0, y < most ? slope * y - low : most);
     }

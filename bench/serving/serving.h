@@ -20,8 +20,9 @@ enum { SERVING_LAYERS = 32, SERVING_LEAST_PEERS = 6, SERVING_MOST_PEERS = 60 };
 // A random swarm of 6 to 60 peers: 2 to 4 sites up to 85 ms apart, peers of a site up to 8 ms; 32
 // layers; speeds within a factor of 16 (log-uniform); memory for 6 to 24 layers; as many sessions as
 // peers, at 1 origin and one more per 20 peers; caches at 1,024 tokens of Llama-3-8B in 8 bits (1/52
-// of a layer); an offered load of 5 to 35 % of what all peers compute. `peers` 0: random.
-void serving_make(uint64_t seed, uint32_t peers, placement_problem *p);
+// of a layer); an offered load of 5 to 35 % of what all peers compute. `peers` 0: random. Fewer layers
+// scale the memory down with them.
+void serving_make(uint64_t seed, uint32_t peers, uint32_t layers, placement_problem *p);
 
 // Plans and routes with a system. Sessions without a path stay unserved.
 void serving_plan(serving_system system, const placement_problem *p, uint32_t effort, uint64_t seed,
@@ -30,7 +31,8 @@ void serving_plan(serving_system system, const placement_problem *p, uint32_t ef
 void serving_nesa(const placement_problem *p, bool fixed, uint64_t seed, placement_plan *plan, placement_work *work);
 void serving_petals_place(const placement_problem *p, placement_plan *plan);
 void serving_petals(const placement_problem *p, placement_plan *plan, placement_work *work);
-void serving_helix(const placement_problem *p, uint32_t effort, uint64_t seed, placement_plan *plan, placement_work *work);
+void serving_helix(const placement_problem *p, uint32_t effort, uint64_t seed, placement_plan *plan,
+                   placement_work *work);
 
 // ---- Nesa's Table 2 (n2)
 

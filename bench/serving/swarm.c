@@ -36,18 +36,18 @@ static void make_peers(placement_problem *p, rng *r) {
         double speed = pow(4, rng_unit(r) * 2 - 1);
         p->peer[i] = (placement_peer){.layer_us = 1000 / speed,
                                       .row_us = 300 / speed,
-                                      .memory_bytes = 6 + (double)rng_below(r, 19),
+                                      .memory_bytes = (6 + (double)rng_below(r, 19)) * p->layers / SERVING_LAYERS,
                                       .uptime = 0.8 + 0.2 * rng_unit(r)};
         rows += 1 / p->peer[i].row_us;
     }
     p->rows_per_us = (0.05 + 0.3 * rng_unit(r)) * rows / (p->layers * (double)p->sessions);
 }
 
-void serving_make(uint64_t seed, uint32_t peers, placement_problem *p) {
+void serving_make(uint64_t seed, uint32_t peers, uint32_t layers, placement_problem *p) {
     rng r = {rng_seed(seed, 34)};
     uint32_t random = SERVING_LEAST_PEERS + (uint32_t)rng_below(&r, SERVING_MOST_PEERS - SERVING_LEAST_PEERS + 1);
-    *p = (placement_problem){.peers = peers > 0 ? peers : random, .layers = SERVING_LAYERS, .layer_bytes = 1,
-                             .cache_bytes = 1.0 / 52};
+    *p = (placement_problem){
+        .peers = peers > 0 ? peers : random, .layers = layers, .layer_bytes = 1, .cache_bytes = 1.0 / 52};
     p->sessions = p->peers;
     make_hops(p, &r);
     make_peers(p, &r);

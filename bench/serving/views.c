@@ -20,8 +20,8 @@ static int by_y(const void *a, const void *b) {
 }
 
 static void make_view(const place *at, uint32_t count, rng *r, placement_problem *p) {
-    *p = (placement_problem){.peers = count, .layers = SERVING_LAYERS, .sessions = count, .layer_bytes = 1,
-                             .cache_bytes = 1.0 / 52};
+    *p = (placement_problem){
+        .peers = count, .layers = SERVING_LAYERS, .sessions = count, .layer_bytes = 1, .cache_bytes = 1.0 / 52};
     double rows = 0;
     for (uint32_t i = 0; i < count; i++) {
         p->peer[i] = (placement_peer){1000 / at[i].speed, 300 / at[i].speed, at[i].memory, 1};
@@ -56,7 +56,8 @@ static void run_views(place *at, uint32_t peers, uint32_t effort, uint64_t seed,
     uint32_t views = (peers + SERVING_VIEW - 1) / SERVING_VIEW, columns = (uint32_t)sqrt(views);
     qsort(at, peers, sizeof *at, by_x);
     for (uint32_t c = 0; c < columns; c++) {
-        uint32_t begin = (uint32_t)((uint64_t)peers * c / columns), end = (uint32_t)((uint64_t)peers * (c + 1) / columns);
+        uint32_t begin = (uint32_t)((uint64_t)peers * c / columns),
+                 end = (uint32_t)((uint64_t)peers * (c + 1) / columns);
         qsort(at + begin, end - begin, sizeof *at, by_y);
         uint32_t rows = (end - begin + SERVING_VIEW - 1) / SERVING_VIEW;
         for (uint32_t k = 0; k < rows; k++) {

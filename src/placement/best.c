@@ -33,7 +33,8 @@ static uint32_t find_missing(const placement_problem *p, const placement_plan *p
     uint32_t count = 0, start = (uint32_t)rng_below(r, p->sessions);
     for (uint32_t k = 0; k < p->sessions && count < most; k++) {
         uint32_t s = (start + k) % p->sessions;
-        if (plan->path[s].hops == 0 && (count == 0 || p->origin[s] == p->origin[found[0]])) found[count++] = (uint16_t)s;
+        if (plan->path[s].hops == 0 && (count == 0 || p->origin[s] == p->origin[found[0]]))
+            found[count++] = (uint16_t)s;
     }
     return count;
 }
@@ -74,8 +75,10 @@ static void remove_part(const placement_problem *p, placement_plan *plan, rng *r
     for (uint64_t k = 0; k < count; k++) {
         uint32_t s = (uint32_t)rng_below(r, p->sessions);
         placement_path path = plan->path[s];
-        if (kind == 0) placement_remove(plan, s);
-        else if (kind == 1 && path.hops > 0) remove_peer(p, plan, path.visit[rng_below(r, path.hops)].peer);
+        if (kind == 0)
+            placement_remove(plan, s);
+        else if (kind == 1 && path.hops > 0)
+            remove_peer(p, plan, path.visit[rng_below(r, path.hops)].peer);
         for (uint32_t h = 0; kind > 1 && h < path.hops; h++) remove_peer(p, plan, path.visit[h].peer);
     }
     hold_used(p, plan);
@@ -107,7 +110,7 @@ static void shift_peer(const placement_problem *p, placement_plan *plan, rng *r,
     hold_used(p, plan);
 }
 
-// What the search makes small: token time of all sessions, and layers to fetch at `fetch_us` each.
+// The objective of the search: token time of all sessions, and layers to fetch at `fetch_us` each.
 static double objective(const placement_problem *p, const placement_plan *plan, double fetch_us,
                         const placement_plan *from) {
     double total = placement_total_us(p, plan);
@@ -123,8 +126,10 @@ static void search(const placement_problem *p, double fetch_us, uint32_t effort,
     w->best = *plan;
     for (uint32_t n = 0; n < effort; n++) {
         w->saved = *plan;
-        if (n % 2 == 1) shift_peer(p, plan, &r, w);
-        else remove_part(p, plan, &r);
+        if (n % 2 == 1)
+            shift_peer(p, plan, &r, w);
+        else
+            remove_part(p, plan, &r);
         insert_missing(p, plan, &r, w);
         if (n % 4 == 0) {
             placement_route_all(p, plan, 0, w);
@@ -151,8 +156,8 @@ void placement_plan_best(const placement_problem *p, uint32_t effort, uint64_t s
     hold_used(p, plan);
 }
 
-void placement_rebalance(const placement_problem *p, double fetch_us, uint32_t effort, uint64_t seed, placement_plan *plan,
-                         placement_work *w) {
+void placement_rebalance(const placement_problem *p, double fetch_us, uint32_t effort, uint64_t seed,
+                         placement_plan *plan, placement_work *w) {
     rng r = {seed};
     w->from = *plan;
     placement_route_all(p, plan, 3, w);

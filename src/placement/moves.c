@@ -12,7 +12,7 @@ uint32_t placement_fetched(const placement_plan *from, const placement_plan *to,
 typedef struct ordering {
     const placement_problem *p;
     const placement_plan *to;
-    placement_plan at;                     // the layers that are held now
+    placement_plan at;  // the layers that are held now
     uint32_t holders[PLACEMENT_MAX_LAYERS];
     placement_moves *out;
 } ordering;
@@ -83,14 +83,17 @@ void placement_order_moves(const placement_problem *p, const placement_plan *fro
     // a peer is widened at most once and reaches its goal once
     while (out->count < PLACEMENT_MAX_MOVES) {
         uint32_t i = next_move(&o);
-        if (i < PLACEMENT_MAX_PEERS) move(&o, i, to->begin[i], to->end[i]);
-        else if (!widen(&o)) break;
+        if (i < PLACEMENT_MAX_PEERS)
+            move(&o, i, to->begin[i], to->end[i]);
+        else if (!widen(&o))
+            break;
     }
     out->complete = true;
     for (uint32_t i = 0; i < p->peers; i++) out->complete &= is_done(&o, i);
 }
 
-uint32_t placement_choose_start(const placement_problem *p, const placement_plan *plan, uint32_t peer, uint32_t layers) {
+uint32_t placement_choose_start(const placement_problem *p, const placement_plan *plan, uint32_t peer,
+                                uint32_t layers) {
     double rate[PLACEMENT_MAX_LAYERS] = {0}, least = PLACEMENT_NEVER, least_sum = PLACEMENT_NEVER;
     uint32_t best = 0;
     for (uint32_t i = 0; i < p->peers; i++)

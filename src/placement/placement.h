@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 enum { PLACEMENT_MAX_PEERS = 64, PLACEMENT_MAX_LAYERS = 128, PLACEMENT_MAX_SESSIONS = 512, PLACEMENT_MAX_HOPS = 32 };
-#define PLACEMENT_MAX_BUSY 0.95  // largest utilisation of a peer
-#define PLACEMENT_MAX_VALUE 1e18 // largest time in microseconds and size in bytes
+#define PLACEMENT_MAX_BUSY  0.95  // largest utilisation of a peer
+#define PLACEMENT_MAX_VALUE 1e18  // largest time in microseconds and size in bytes
 
 typedef struct placement_peer {
     double layer_us;      // measured time of one row, alone, through one layer
@@ -49,7 +49,7 @@ typedef struct placement_path {
 
 typedef struct placement_plan {
     uint8_t begin[PLACEMENT_MAX_PEERS], end[PLACEMENT_MAX_PEERS];  // equal: the peer holds no layer
-    uint32_t load[PLACEMENT_MAX_PEERS];  // layers, summed over the sessions that visit
+    uint32_t load[PLACEMENT_MAX_PEERS];                            // layers, summed over the sessions that visit
     placement_path path[PLACEMENT_MAX_SESSIONS];
 } placement_plan;
 
@@ -62,7 +62,7 @@ typedef struct placement_work {
     placement_plan saved, best, from;
     uint8_t reached[PLACEMENT_MAX_PEERS];  // peers with a walk to the layer at hand
     uint32_t bundle;                       // sessions that take the searched path together
-    uint64_t steps;  // examined hops and visits, summed over the calls: the cost of planning
+    uint64_t steps;                        // examined hops and visits, summed over the calls: the cost of planning
 } placement_work;
 
 // Checks counts and that each figure is finite, not negative and within PLACEMENT_MAX_VALUE.
@@ -83,10 +83,10 @@ void placement_add(placement_plan *plan, uint32_t session, const placement_path 
 void placement_remove(placement_plan *plan, uint32_t session);
 
 typedef struct placement_figures {
-    uint32_t served;     // sessions with a path
-    double mean_us;      // of a token, over the served sessions; 0 if there is none
-    double hops;         // mean number of spans in a path
-    double busiest;      // largest utilisation
+    uint32_t served;  // sessions with a path
+    double mean_us;   // of a token, over the served sessions; 0 if there is none
+    double hops;      // mean number of spans in a path
+    double busiest;   // largest utilisation
 } placement_figures;
 
 // The figures of a plan. BRAID_STATE: the plan is not valid (a path does not cover all layers in
@@ -149,14 +149,14 @@ void placement_order_moves(const placement_problem *p, const placement_plan *fro
 
 // Plans again from `plan` when peers or the load have changed. Objective: the mean time of a token plus
 // `fetch_us` for each layer that a peer fetches, so a layer moves only where it saves more than that.
-void placement_rebalance(const placement_problem *p, double fetch_us, uint32_t effort, uint64_t seed, placement_plan *plan,
-                         placement_work *work);
+void placement_rebalance(const placement_problem *p, double fetch_us, uint32_t effort, uint64_t seed,
+                         placement_plan *plan, placement_work *work);
 
 // Layers that the peer holds in `to` and not in `from`.
 uint32_t placement_fetched(const placement_plan *from, const placement_plan *to, uint32_t peer);
 
-// The first of `layers` layers whose weakest layer is served at the lowest rate by the other peers; of
-// equal ones that with the lowest sum (the rule by which Petals' servers choose blocks).
+// Start of the range of `layers` layers with the weakest service: the lowest rate of its weakest layer
+// over the other peers, then the lowest sum of rates. Petals' servers choose blocks by this rule.
 uint32_t placement_choose_start(const placement_problem *p, const placement_plan *plan, uint32_t peer, uint32_t layers);
 
 // Peers that hold no layer take as many as fit, by placement_choose_start: substitutes for repair.

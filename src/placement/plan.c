@@ -9,10 +9,12 @@ static braid_err check_peer(const placement_problem *p, uint32_t i, braid_error 
     const placement_peer *peer = &p->peer[i];
     if (!is_size(peer->layer_us) || !is_size(peer->row_us) || !is_size(peer->memory_bytes) || !(peer->uptime >= 0) ||
         peer->uptime > 1)
-        return braid_fail(error, BRAID_ARGUMENT, "peer %u of the placement has a time, memory or uptime out of range", i);
+        return braid_fail(error, BRAID_ARGUMENT, "peer %u of the placement has a time, memory or uptime out of range",
+                          i);
     for (uint32_t j = 0; j < p->peers; j++) {
         if (!is_size(p->hop_us[i][j]))
-            return braid_fail(error, BRAID_ARGUMENT, "the time of the hop from peer %u to peer %u is out of range", i, j);
+            return braid_fail(error, BRAID_ARGUMENT, "the time of the hop from peer %u to peer %u is out of range", i,
+                              j);
     }
     return BRAID_OK;
 }
@@ -23,7 +25,8 @@ braid_err placement_check(const placement_problem *p, braid_error *error) {
         return braid_fail(error, BRAID_LIMIT, "a placement has 1 to %d peers, 1 to %d layers and at most %d sessions",
                           PLACEMENT_MAX_PEERS, PLACEMENT_MAX_LAYERS, PLACEMENT_MAX_SESSIONS);
     if (!is_size(p->layer_bytes) || !is_size(p->cache_bytes) || !is_size(p->rows_per_us))
-        return braid_fail(error, BRAID_ARGUMENT, "bytes of a layer, bytes of a cache or the rate of rows are out of range");
+        return braid_fail(error, BRAID_ARGUMENT,
+                          "bytes of a layer, bytes of a cache or the rate of rows are out of range");
     for (uint32_t s = 0; s < p->sessions; s++) {
         if (p->origin[s] >= p->peers)
             return braid_fail(error, BRAID_ARGUMENT, "session %u begins at peer %u of %u", s, p->origin[s], p->peers);
@@ -80,8 +83,8 @@ static braid_err measure_path(const placement_problem *p, const placement_plan *
         const placement_visit *v = &path->visit[h];
         if (v->peer >= p->peers || v->begin != layer || v->end <= v->begin || v->begin < plan->begin[v->peer] ||
             v->end > plan->end[v->peer])
-            return braid_fail(error, BRAID_STATE, "hop %u of session %u leads to layers that peer %u does not hold", h, s,
-                              v->peer);
+            return braid_fail(error, BRAID_STATE, "hop %u of session %u leads to layers that peer %u does not hold", h,
+                              s, v->peer);
         for (uint32_t g = 0; g < h; g++) {
             if (path->visit[g].peer == v->peer)
                 return braid_fail(error, BRAID_STATE, "session %u visits peer %u twice", s, v->peer);
@@ -96,8 +99,8 @@ static braid_err measure_path(const placement_problem *p, const placement_plan *
     return BRAID_OK;
 }
 
-static braid_err measure_peers(const placement_problem *p, const placement_plan *plan, const uint32_t *load, double *total,
-                               placement_figures *out, braid_error *error) {
+static braid_err measure_peers(const placement_problem *p, const placement_plan *plan, const uint32_t *load,
+                               double *total, placement_figures *out, braid_error *error) {
     for (uint32_t i = 0; i < p->peers; i++) {
         uint32_t layers = plan->end[i] > plan->begin[i] ? (uint32_t)(plan->end[i] - plan->begin[i]) : 0;
         if (plan->end[i] > p->layers || load[i] != plan->load[i] || !placement_fits(p, i, layers, load[i]))

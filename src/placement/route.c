@@ -131,7 +131,8 @@ static double path_us(const placement_problem *p, const placement_plan *plan, ui
     uint32_t at = p->origin[session];
     for (uint32_t h = 0; h < path->hops; h++) {
         uint32_t i = path->visit[h].peer, layers = (uint32_t)(path->visit[h].end - path->visit[h].begin);
-        total += p->hop_us[at][i] + placement_busy_us(p, i, plan->load[i]) - placement_busy_us(p, i, plan->load[i] - layers);
+        total += p->hop_us[at][i] + placement_busy_us(p, i, plan->load[i]) -
+                 placement_busy_us(p, i, plan->load[i] - layers);
         at = i;
     }
     return total + p->hop_us[at][p->origin[session]];

@@ -20,8 +20,10 @@ static uint64_t visit_ns(const search *s, uint32_t i, uint32_t n) {
     const span_view *v = &s->span[i];
     const span_query *q = s->query;
     if (times(q->room, n) > v->free_tokens) return NEVER;
-    uint64_t missing = q->tokens > v->cached_tokens ? q->tokens - v->cached_tokens : 0, work = (uint64_t)n * v->layer_ns;
-    return plus(plus(work, times(work, missing) / (q->ahead > 0 ? q->ahead : 1)), times(v->waiting_layers, v->layer_ns));
+    uint64_t missing = q->tokens > v->cached_tokens ? q->tokens - v->cached_tokens : 0,
+             work = (uint64_t)n * v->layer_ns;
+    return plus(plus(work, times(work, missing) / (q->ahead > 0 ? q->ahead : 1)),
+                times(v->waiting_layers, v->layer_ns));
 }
 
 // True if the cheapest walk to (layer, j) has visited span i.

@@ -9,12 +9,12 @@ enum { SPANS_MAX = 256, SPANS_MAX_LAYERS = 256, SPANS_MAX_HOPS = 64 };
 
 // One span of the view, from its newest report.
 typedef struct span_view {
-    uint16_t begin, end;     // layers [begin, end)
-    bool usable;             // false: dead, suspected, draining, of another model or avoided
-    uint32_t layer_ns;       // measured time of one row in one layer
-    uint32_t waiting_layers; // layers of rows that it computes before a new row, its mean queue
-    uint64_t free_tokens;    // room of its cache: tokens, times layers
-    uint32_t cached_tokens;  // of this session's beginning, in its prefix cache or from an older path
+    uint16_t begin, end;      // layers [begin, end)
+    bool usable;              // false: dead, suspected, draining, of another model or avoided
+    uint32_t layer_ns;        // measured time of one row in one layer
+    uint32_t waiting_layers;  // layers of rows that it computes before a new row, its mean queue
+    uint64_t free_tokens;     // room of its cache: tokens, times layers
+    uint32_t cached_tokens;   // of this session's beginning, in its prefix cache or from an older path
 } span_view;
 
 typedef struct span_query {

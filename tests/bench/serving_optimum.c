@@ -33,8 +33,8 @@ static placement_figures plan(memory *m, serving_system system, uint32_t effort,
 
 static void make_tiny(uint64_t seed, placement_problem *p) {
     rng r = {seed};
-    *p = (placement_problem){.peers = 3, .layers = 5, .sessions = 3, .layer_bytes = 1, .cache_bytes = 0.1,
-                             .rows_per_us = 1e-4};
+    *p = (placement_problem){
+        .peers = 3, .layers = 5, .sessions = 3, .layer_bytes = 1, .cache_bytes = 0.1, .rows_per_us = 1e-4};
     for (uint32_t i = 0; i < p->peers; i++) {
         double slow = 1 + rng_unit(&r) * 4;
         p->peer[i] = (placement_peer){400 * slow, 100 * slow, 2 + (double)rng_below(&r, 4), 1};
@@ -70,7 +70,7 @@ static void test_plans_beat_the_baselines(void **state) {
     (void)state;
     memory *m = memory_new();
     for (uint64_t seed = 0; seed < 4; seed++) {
-        serving_make(seed, 14, &m->p);
+        serving_make(seed, 14, SERVING_LAYERS, &m->p);
         placement_figures ours = plan(m, SERVING_BRAID, 150, seed);
         assert_int_equal(ours.served, m->p.sessions);
         ratio += ours.mean_us / placement_bound(&m->p, ours.mean_us, 100, &m->work) / 4;
@@ -89,8 +89,11 @@ static void test_table_2_keeps_its_order(void **state) {
     (void)state;
     memory *m = memory_new();
     for (uint32_t k = 0; k < 8; k++) {
-        serving_n2 c = {.model = SERVING_LLAMA_3_8B, .slow_link = k % 2 == 1, .small_shares = k / 2 % 2 == 1,
-                        .batch = 1, .context = k / 4 == 0 ? 64 : 1024};
+        serving_n2 c = {.model = SERVING_LLAMA_3_8B,
+                        .slow_link = k % 2 == 1,
+                        .small_shares = k / 2 % 2 == 1,
+                        .batch = 1,
+                        .context = k / 4 == 0 ? 64 : 1024};
         serving_n2_make(&c, &m->p);
         placement_figures ours = plan(m, SERVING_BRAID, 100, 1), petals = plan(m, SERVING_PETALS, 100, 1);
         assert_int_equal(ours.served, 1);

@@ -25,8 +25,12 @@ static memory *make(uint64_t seed, uint32_t peers, uint32_t layers, uint32_t ses
     memory *m = calloc(1, sizeof *m);
     assert_non_null(m);
     rng r = {seed};
-    m->p = (placement_problem){.peers = peers, .layers = layers, .sessions = sessions, .layer_bytes = 1,
-                               .cache_bytes = 0.02, .rows_per_us = 1e-5};
+    m->p = (placement_problem){.peers = peers,
+                               .layers = layers,
+                               .sessions = sessions,
+                               .layer_bytes = 1,
+                               .cache_bytes = 0.02,
+                               .rows_per_us = 1e-5};
     for (uint32_t i = 0; i < peers; i++) {
         double slow = 1 + rng_unit(&r) * 4;
         m->p.peer[i] = (placement_peer){400 * slow, 100 * slow, 2 + (double)rng_below(&r, most_memory - 1), 1};
@@ -47,7 +51,8 @@ static double try_all(const memory *m) {
         for (uint32_t cut = 1; cut <= p->layers; cut++) {
             uint32_t b = 1 - a, rest = p->layers - cut;
             if (!placement_fits(p, a, cut, cut) || (rest > 0 && !placement_fits(p, b, rest, rest))) continue;
-            double hops = rest == 0 ? p->hop_us[0][a] + p->hop_us[a][0] : p->hop_us[0][a] + p->hop_us[a][b] + p->hop_us[b][0];
+            double hops = rest == 0 ? p->hop_us[0][a] + p->hop_us[a][0]
+                                    : p->hop_us[0][a] + p->hop_us[a][b] + p->hop_us[b][0];
             double time = hops + placement_busy_us(p, a, cut) + placement_busy_us(p, b, rest);
             if (time < best) best = time;
         }
@@ -192,10 +197,8 @@ static void test_rebalancing_fetches_little(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiny_plans_are_optimal),
-        cmocka_unit_test(test_plans_are_valid_and_repeatable),
-        cmocka_unit_test(test_wrong_plans_are_noticed),
-        cmocka_unit_test(test_moves_keep_layers_covered),
+        cmocka_unit_test(test_tiny_plans_are_optimal),     cmocka_unit_test(test_plans_are_valid_and_repeatable),
+        cmocka_unit_test(test_wrong_plans_are_noticed),    cmocka_unit_test(test_moves_keep_layers_covered),
         cmocka_unit_test(test_rebalancing_fetches_little),
     };
     return cmocka_run_group_tests_name("placement_plan", tests, NULL, NULL);

@@ -37,7 +37,8 @@ static void make(uint64_t seed, view *v) {
                                  .cached_tokens = rng_below(&r, 3) == 0 ? 50 : 0};
     }
     for (uint32_t i = 0; i <= SPANS; i++)
-        for (uint32_t j = 0; j <= SPANS; j++) v->hop[i][j] = rng_below(&r, 20) == 0 ? UINT64_MAX : 1000 + rng_below(&r, 300000);
+        for (uint32_t j = 0; j <= SPANS; j++)
+            v->hop[i][j] = rng_below(&r, 20) == 0 ? UINT64_MAX : 1000 + rng_below(&r, 300000);
 }
 
 static uint64_t visit_ns(const view *v, uint32_t i, uint32_t layers) {
@@ -54,7 +55,8 @@ static uint64_t search(const view *v, uint32_t at, uint16_t layer, uint32_t used
     uint64_t best = UINT64_MAX;
     for (uint32_t i = 0; i < SPANS; i++) {
         const span_view *s = &v->span[i];
-        if ((used >> i & 1) != 0 || !s->usable || layer < s->begin || layer >= s->end || v->hop[at][i] == UINT64_MAX) continue;
+        if ((used >> i & 1) != 0 || !s->usable || layer < s->begin || layer >= s->end || v->hop[at][i] == UINT64_MAX)
+            continue;
         for (uint16_t end = (uint16_t)(layer + 1); end <= s->end; end++) {
             uint64_t here = visit_ns(v, i, (uint32_t)(end - layer)), rest = search(v, i, end, used | 1u << i);
             if (here == UINT64_MAX || rest == UINT64_MAX) continue;
