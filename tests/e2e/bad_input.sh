@@ -25,7 +25,7 @@ all_flags() {
             # shellcheck disable=SC2086 # a measurement is two words
             "$BRAID" $verb --help
         done
-        for verb in f7 churn t2 t3 t6 views scale repair keep; do "$BRAID_BENCH" $verb --help; done
+        for verb in f7 churn t2 t3 t6 views scale repair keep serving; do "$BRAID_BENCH" $verb --help; done
     } | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | sort -u | grep -vx -e help -e config
 }
 all_flags | sed 's/$/: 1/' >all.yaml
