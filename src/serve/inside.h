@@ -10,8 +10,8 @@
 #include <time.h>
 
 enum {
-    HEAD_ROWS = 32,     // logits in memory at once are those of so many rows
-    RATE_SECONDS = 10,  // of service_status.tokens_per_second
+    HEAD_ROWS = 32,       // logits in memory at once are those of so many rows
+    RATE_SECONDS = 10,    // of service_status.tokens_per_second
     UNREADY_SECONDS = 5,  // without a ready executor, until new texts are refused
 };
 

@@ -124,8 +124,10 @@ static void note_room(scheduler *s) {
     executor_room room;
     executor_room_of(s->executor, &room);
     pthread_mutex_lock(&s->lock);
-    if (room.ready) s->unready_since = 0;
-    else if (s->unready_since == 0) s->unready_since = second_now();
+    if (room.ready)
+        s->unready_since = 0;
+    else if (s->unready_since == 0)
+        s->unready_since = second_now();
     s->status.ready = room.ready;
     snprintf(s->status.blocker, sizeof s->status.blocker, "%s", room.blocker);
     s->status.cache_bytes = room.cache_bytes;

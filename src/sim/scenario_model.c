@@ -118,7 +118,8 @@ static braid_err read_shape(const scenario_reader *r, const yaml_node *node, mod
         code = yaml_read_choice(r->file, m->arch, "model.arch", archs, 2, &arch, r->error);
         if (code == BRAID_OK) c->arch = arch == 0 ? MODEL_LLAMA : MODEL_GPT;
     }
-    if (code == BRAID_OK && m->links != NULL) code = run_read_links(r->file, m->links, "model.links", &s->links, r->error);
+    if (code == BRAID_OK && m->links != NULL)
+        code = run_read_links(r->file, m->links, "model.links", &s->links, r->error);
     return code;
 }
 
@@ -163,7 +164,9 @@ static braid_err check_shape(const scenario_reader *r, const yaml_node *node) {
         return yaml_fail(r->file, node, r->error, "model.tokens is %u but the model's context is %u: lower it",
                          s->tokens, s->model.context);
     uint64_t rows = (uint64_t)s->sequences * s->tokens;
-    s->activation_bytes = (tensor_codec_bytes(s->links.forward, rows * s->model.dim) + tensor_codec_bytes(s->links.backward, rows * s->model.dim)) / 2;
+    s->activation_bytes = (tensor_codec_bytes(s->links.forward, rows * s->model.dim) +
+                           tensor_codec_bytes(s->links.backward, rows * s->model.dim)) /
+                          2;
     if (rows > STAGE_MAX_ROWS || s->activation_bytes > WIRE_MAX_PAYLOAD_BYTES)
         return yaml_fail(
             r->file, node, r->error,

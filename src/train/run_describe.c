@@ -62,7 +62,8 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     case FIELD_SCALING: put(w, "%s", run_scaling_names[*(const model_rope_kind *)place]); break;
     case FIELD_LAYERS: put_layers(w, place); break;
     case FIELD_LINKS:
-        put(w, "{forward: %s, backward: %s}", tensor_codec_names[run->links.forward], tensor_codec_names[run->links.backward]);
+        put(w, "{forward: %s, backward: %s}", tensor_codec_names[run->links.forward],
+            tensor_codec_names[run->links.backward]);
         break;
     case FIELD_HASH: put_hash(w, place); break;
     case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
