@@ -14,6 +14,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 SEQUENCES, TOKENS = 2, 7
+torch.cuda.is_current_stream_capturing = lambda: False  # crashes in a CUDA build without a GPU
 
 
 def llama():
@@ -25,7 +26,7 @@ def llama():
 
 def gpt():
     c = GPT2Config(n_embd=16, n_layer=2, n_head=4, vocab_size=37, n_positions=16, attn_pdrop=0, embd_pdrop=0,
-                   resid_pdrop=0)
+                   resid_pdrop=0, bos_token_id=0, eos_token_id=0)
     return 1, c, GPT2LMHeadModel(c), (16, 2, 4, 4, 64, 37, 16, 1), 10000.0, 1e-5
 
 

@@ -48,6 +48,7 @@ int cli_bench(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_convert(int argc, char **argv);
+int cli_merge(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 
 // "PROGRAM VERB: text" on stderr; returns `code`, so that `return cli_complain(...)` reads well.

@@ -26,6 +26,7 @@ struct model_file {
     expected_list expected;  // the same tensors as the model's shape lists them
     uint32_t count;
     float *owned;         // values of tensors that are not stored as the model uses them (Gemma's norms in GGUF)
+    float *merged;        // values of the matrices that an adapter changed (peft.h); NULL: none
     char *chat_template;  // NULL: none
 };
 

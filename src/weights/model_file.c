@@ -80,6 +80,7 @@ void model_file_close(model_file *f) {
     free(f->by_name);
     free(f->expected.tensor);
     free(f->owned);
+    free(f->merged);
     free(f->chat_template);
     free(f);
 }
