@@ -28,11 +28,12 @@ static bool is_empty(const json_value *v) {
 }
 
 static braid_err check_kind(const reading *r, const json *j) {
-    static const char *const refused[] = {"use_dora",        "modules_to_save", "alpha_pattern",     "rank_pattern",
-                                          "lora_bias",       "use_qalora",      "trainable_token_indices",
-                                          "target_parameters", "layer_replication"};
+    static const char *const refused[] = {
+        "use_dora",   "modules_to_save",         "alpha_pattern",     "rank_pattern",     "lora_bias",
+        "use_qalora", "trainable_token_indices", "target_parameters", "layer_replication"};
     const json_value *root = json_root(j);
-    const char *type = json_string(json_member(j, root, "peft_type")), *bias = json_string(json_member(j, root, "bias"));
+    const char *type = json_string(json_member(j, root, "peft_type")),
+               *bias = json_string(json_member(j, root, "bias"));
     if (!type || strcmp(type, "LORA") != 0)
         return braid_fail(r->error, BRAID_FORMAT, "%s/adapter_config.json: peft_type is %.40s; braid reads LORA",
                           r->directory, type ? type : "absent");
@@ -49,7 +50,8 @@ static braid_err check_kind(const reading *r, const json *j) {
 }
 
 static braid_err read_numbers(const reading *r, const json *j) {
-    const json_value *root = json_root(j), *rank = json_member(j, root, "r"), *alpha = json_member(j, root, "lora_alpha");
+    const json_value *root = json_root(j), *rank = json_member(j, root, "r"),
+                     *alpha = json_member(j, root, "lora_alpha");
     const json_value *stabilised = json_member(j, root, "use_rslora");
     uint64_t ranks = 8;  // both defaults are peft's
     double number = 8;
@@ -158,8 +160,7 @@ static braid_err read_tensors(reading *r) {
     braid_err err = mapped_open(path, &r->map, r->error);
     if (err) return err;
     uint64_t prefix = r->map.bytes < SAFETENSORS_LENGTH_BYTES ? 0 : safetensors_prefix_bytes(r->map.at, r->map.bytes);
-    if (!prefix)
-        return braid_fail(r->error, BRAID_FORMAT, "%s: this is no complete safetensors file", path);
+    if (!prefix) return braid_fail(r->error, BRAID_FORMAT, "%s: this is no complete safetensors file", path);
     err = safetensors_parse(r->map.at, (size_t)prefix, r->map.bytes, path, &r->header, r->error);
     for (uint32_t i = 0; i < model_file_count(r->model) && !err; i++) err = read_matrix(r, i);
     if (!err && r->used != safetensors_count(r->header)) err = refuse_rest(r);
@@ -173,7 +174,8 @@ braid_err peft_open(const char *directory, const model_file *model, peft_adapter
     *out = NULL;
     r.out = calloc(1, sizeof *r.out);
     if (r.out) r.out->matrix = calloc((size_t)model_file_count(model) + 1, sizeof *r.out->matrix);
-    braid_err err = r.out && r.out->matrix ? read_config(&r) : braid_fail(error, BRAID_MEMORY, "no memory for an adapter");
+    braid_err err = r.out && r.out->matrix ? read_config(&r)
+                                           : braid_fail(error, BRAID_MEMORY, "no memory for an adapter");
     if (!err) err = read_tensors(&r);
     safetensors_free(r.header);
     mapped_close(&r.map);
@@ -211,11 +213,11 @@ static void add_product(const peft_matrix *m, bool transposed, float *w) {
 
 braid_err peft_merge(const peft_adapter *p, model_file *f, braid_error *error) {
     size_t elements = 0;
-    if (f->merged) return braid_fail(error, BRAID_STATE, "an adapter was merged into this model already");
+    if (f->owned.merged) return braid_fail(error, BRAID_STATE, "an adapter was merged into this model already");
     for (uint32_t k = 0; k < p->count; k++) elements += (size_t)p->matrix[k].in * p->matrix[k].out;
-    f->merged = malloc(elements * sizeof *f->merged);
-    if (!f->merged) return braid_fail(error, BRAID_MEMORY, "no memory for %zu merged weights", elements);
-    float *at = f->merged;
+    f->owned.merged = malloc(elements * sizeof *f->owned.merged);
+    if (!f->owned.merged) return braid_fail(error, BRAID_MEMORY, "no memory for %zu merged weights", elements);
+    float *at = f->owned.merged;
     for (uint32_t i = 0, k = 0; i < f->count && k < p->count; i++) {
         model_file_tensor *t = &f->tensor[i];
         if (strcmp(t->name, p->matrix[k].name) != 0) continue;
