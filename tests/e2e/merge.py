@@ -104,6 +104,10 @@ def check_merged(path, scale):
                 return
 
 
+for old in ("model", "merged", "merged-stable", "merged-gguf", "x"):
+    shutil.rmtree(old, ignore_errors=True)
+if os.path.exists("model.gguf"):
+    os.remove("model.gguf")
 os.mkdir("model")
 write_json("model/config.json", CONFIG)
 write_tensors("model/model.safetensors", model())
