@@ -2,10 +2,12 @@
 // divided by sqrt(2 layers), as in GPT-2), norms are the identity, biases 0. Element e of a tensor
 // depends on (seed, name, e) alone, so no split changes it.
 #include "base/rng.h"
+#include "model/adapter.h"
 #include "model/stage_inner.h"
 #include "tensor/elementary.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ELEMENTS_PER_TASK = 1 << 14 };
 
@@ -38,6 +40,19 @@ static void init_normal(const void *context, size_t begin, size_t end) {
         normal_pair(job->seed, e / 2, &first, &second);
         job->values[e] = (float)first * job->deviation;
         if (e + 1 < end) job->values[e + 1] = (float)second * job->deviation;
+    }
+}
+
+void adapter_init(const adapter *a, float *parameters, uint64_t seed) {
+    const adapter_tensor *t = adapter_tensors(a);
+    memset(parameters, 0, adapter_parameters(a) * sizeof *parameters);
+    for (uint32_t i = 0; i < adapter_tensor_count(a); i++, t++) {
+        const char *name = adapter_tensor_name(a, i);
+        float bound = 1.0f / sqrtf((float)t->in);
+        for (size_t e = t->a; e < t->b; e++) {
+            rng r = {rng_seed(rng_seed(seed, name_hash(name)), e - t->a)};
+            parameters[e] = (float)(2 * rng_unit(&r) - 1) * bound;
+        }
     }
 }
 

@@ -242,7 +242,7 @@ static void weigh_ends(stage *s, const stash_view *v, const stage_sink *sink) {
 
 static bool has_loss(const stage *s, const stash_view *v) { return !s->shape.ends || v->header->lossy; }
 
-void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink) {
+stash_view stage_open_gradients(stage *s, void *stash) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(v.header->phase == PHASE_INPUT_GRADIENT_DONE && has_loss(s, &v));
     if (!body_holds(s, &v, PHASE_INPUT_GRADIENT_DONE)) {
@@ -250,6 +250,12 @@ void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink) {
         body_input_gradient(s, &v, v.dy, s->grad[0]);
         body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
     }
+    return v;
+}
+
+void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink) {
+    BRAID_ASSERT(!s->shape.frozen);
+    stash_view v = stage_open_gradients(s, stash);
     for (uint32_t end = s->layout.blocks, first; end > 0; end = first) {
         first = stage_blocks_from(s, end);
         weigh_blocks(s, &v, first, end, sink);
@@ -258,6 +264,7 @@ void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink) {
 }
 
 const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, const stage_sink *sink) {
+    BRAID_ASSERT(!s->shape.frozen);
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(v.header->phase == PHASE_FORWARD_DONE && has_loss(s, &v));
     body_restore(s, &v);

@@ -45,6 +45,7 @@ typedef struct stage_shape {
     bool recompute;                   // keep only the input; recompute the rest before the input gradient
     bool documents;  // attention ends where a token's document begins (stage_set_documents)
     stage_links links;
+    bool frozen;     // without weight gradients of its own, only those of an adapter (adapter.h)
     bool fastest;  // use the processor's fastest products; the bits may differ (tensor/gemm.h)
 } stage_shape;
 

@@ -229,6 +229,18 @@ size_t tiles_scratch_floats(const stage *s);
 void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink);
 void tiles_run_ends(stage *s, const stash_view *v, const stage_sink *sink);
 
+// The inputs x[rows, in] of a linear layer and the gradients dy[rows, out] of its outputs.
+typedef struct stage_operands {
+    const float *x, *dy;
+    size_t rows;
+} stage_operands;
+// Of a layer without experts, after its input gradient.
+stage_operands stage_linear_operands(const stage *s, const stash_view *v, uint32_t block, tile_source source);
+
+// stage.c
+// The stash after its input gradient, which is repeated if another microbatch has replaced it.
+stash_view stage_open_gradients(stage *s, void *stash);
+
 // head.c
 head_cut head_cut_of(const model_config *config, size_t rows);
 // Logits and loss of v->head_input[rows, dim] against v->targets; returns the sum of losses. With

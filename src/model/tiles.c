@@ -116,32 +116,31 @@ typedef struct tiles_job {
     size_t first;  // tile
 } tiles_job;
 
-// The inputs x[rows, in] of a linear layer and the gradients dy[rows, out] of its outputs.
-typedef struct tile_operands {
-    const float *x, *dy;
-    size_t rows;
-} tile_operands;
-
-static tile_operands operands_of(const stage *s, const block_memory *m, const gradient_tile *t) {
+static stage_operands operands_of(const stage *s, const block_memory *m, const gradient_tile *t) {
     switch (t->source) {
-    case SOURCE_QKV: return (tile_operands){m->normed1, m->qkv, s->rows};
-    case SOURCE_O: return (tile_operands){m->attention, m->post1 ? m->post1 : m->middle, s->rows};
-    case SOURCE_UP: return (tile_operands){m->normed2, m->up, s->rows};
-    case SOURCE_DOWN: return (tile_operands){m->act, m->post2 ? m->post2 : m->x, s->rows};
-    case SOURCE_ROUTER: return (tile_operands){m->normed2, m->router, s->rows};
+    case SOURCE_QKV: return (stage_operands){m->normed1, m->qkv, s->rows};
+    case SOURCE_O: return (stage_operands){m->attention, m->post1 ? m->post1 : m->middle, s->rows};
+    case SOURCE_UP: return (stage_operands){m->normed2, m->up, s->rows};
+    case SOURCE_DOWN: return (stage_operands){m->act, m->post2 ? m->post2 : m->x, s->rows};
+    case SOURCE_ROUTER: return (stage_operands){m->normed2, m->router, s->rows};
     default: break;
     }
     size_t first = m->begin[t->expert], rows = m->begin[t->expert + 1] - first;
     if (t->source == SOURCE_EXPERT_UP)
-        return (tile_operands){m->gathered + first * s->config.dim, m->up + first * s->up_dim, rows};
-    return (tile_operands){m->act + first * s->act_dim, m->gathered_dy + first * s->config.dim, rows};
+        return (stage_operands){m->gathered + first * s->config.dim, m->up + first * s->up_dim, rows};
+    return (stage_operands){m->act + first * s->act_dim, m->gathered_dy + first * s->config.dim, rows};
+}
+
+stage_operands stage_linear_operands(const stage *s, const stash_view *v, uint32_t block, tile_source source) {
+    block_memory m = stage_block_memory(s, &v->body, block);
+    return operands_of(s, &m, &(gradient_tile){.source = (uint8_t)source});
 }
 
 static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
     const stage *s = job->s;
     const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
     block_memory m = stage_block_memory(s, &job->v->body, t->block);
-    tile_operands o = operands_of(s, &m, t);
+    stage_operands o = operands_of(s, &m, t);
     tensor_gemm g = {.m = t->last - t->first, .k = o.rows, .c = gradient, .fastest = s->shape.fastest};
     if (l->conv1d) {
         g.a = tensor_transposed(o.x + t->first, l->in);

@@ -226,7 +226,7 @@ static braid_err shift_values(model_file *f, braid_error *error) {
     for (uint32_t i = 0; i < f->count; i++)
         total += gguf_shift(&f->config, f->expected.tensor[i].role) > 0 ? f->tensor[i].weights.cols : 0;
     if (total == 0) return BRAID_OK;
-    float *to = f->owned = malloc(total * sizeof *to);
+    float *to = f->owned.read = malloc(total * sizeof *to);
     if (!to) return braid_fail(error, BRAID_MEMORY, "no memory for the norms of %s", f->path);
     for (uint32_t i = 0; i < f->count; i++) {
         weight_matrix *w = &f->tensor[i].weights;

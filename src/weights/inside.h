@@ -25,7 +25,11 @@ struct model_file {
     const model_file_tensor **by_name;
     expected_list expected;  // the same tensors as the model's shape lists them
     uint32_t count;
-    float *owned;         // values of tensors that are not stored as the model uses them (Gemma's norms in GGUF)
+    // Values that are not the file's: of tensors that are not stored as the model uses them (Gemma's
+    // norms in GGUF), and of matrices that an adapter changed (peft.h). NULL: none.
+    struct {
+        float *read, *merged;
+    } owned;
     char *chat_template;  // NULL: none
 };
 

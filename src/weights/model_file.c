@@ -79,7 +79,8 @@ void model_file_close(model_file *f) {
     free(f->tensor);
     free(f->by_name);
     free(f->expected.tensor);
-    free(f->owned);
+    free(f->owned.read);
+    free(f->owned.merged);
     free(f->chat_template);
     free(f);
 }
