@@ -10,6 +10,8 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packed sums are little-endian");
 
 enum { CHUNK = 512, FLAG_OVERFLOW = 1, NORM_LANES = 16 };
+// An integer of up to 57 bits lies within the 8 bytes that begin at its first byte.
+enum { WORD_BITS = 64, MOST_NARROW = 57 };
 
 static const float limit = 0x1p20f;  // 2^SUM_RANGE_BITS
 static const double scale = 0x1p30;  // 2^SUM_SCALE_BITS
@@ -79,7 +81,8 @@ void sum_add_plain(float *sum, const float *gradient, size_t count, bool first) 
         tensor_add(sum, gradient, count);
 }
 
-// The bytes of the widest of these integers; 0 when all are zero.
+// The bits of the widest of these integers, with its sign; 0 when all are zero. Widths that a
+// word at any bit offset cannot hold become a whole word.
 static unsigned group_width(const int64_t *sum, size_t count) {
     uint64_t magnitude = 0, any = 0;
     for (size_t i = 0; i < count; i++) {
@@ -88,9 +91,11 @@ static unsigned group_width(const int64_t *sum, size_t count) {
         magnitude |= x ^ (uint64_t)(sum[i] >> 63);
     }
     if (any == 0) return 0;
-    unsigned bits = magnitude == 0 ? 0 : 64 - (unsigned)__builtin_clzll(magnitude);
-    return bits / 8 + 1;  // one more bit for the sign
+    unsigned bits = 1 + (magnitude == 0 ? 0 : 64 - (unsigned)__builtin_clzll(magnitude));
+    return bits > MOST_NARROW ? WORD_BITS : bits;
 }
+
+static size_t group_bytes(size_t count, unsigned width) { return (count * width + 7) / 8; }
 
 static size_t group_count(size_t count, size_t at) { return count - at < SUM_GROUP ? count - at : SUM_GROUP; }
 
@@ -99,46 +104,44 @@ size_t sum_packed_bytes(const int64_t *sum, size_t count, bool overflow) {
     if (overflow) return bytes;
     for (size_t at = 0; at < count; at += SUM_GROUP) {
         size_t n = group_count(count, at);
-        bytes += 1 + n * group_width(sum + at, n);
+        bytes += 1 + group_bytes(n, group_width(sum + at, n));
     }
     return bytes;
 }
 
-// With a constant width these loops compile to plain moves.
-static inline __attribute__((always_inline)) void put_group(const int64_t *sum, size_t count, unsigned width,
-                                                            uint8_t *out) {
-    for (size_t i = 0; i < count; i++) memcpy(out + i * width, &sum[i], width);
-}
-
-static inline __attribute__((always_inline)) void take_group(const uint8_t *bytes, size_t count, unsigned width,
-                                                             int64_t *out) {
-    unsigned unused = 64 - 8 * width;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t x = 0;
-        memcpy(&x, bytes + i * width, width);
-        out[i] = (int64_t)(x << unused) >> unused;
-    }
-}
-
-#define EACH_WIDTH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-
+// The integers follow each other without gaps, the low bit first.
 static void pack_group(const int64_t *sum, size_t count, unsigned width, uint8_t *out) {
-    switch (width) {
-#define X(w) \
-    case w: put_group(sum, count, w, out); break;
-        EACH_WIDTH(X)
-#undef X
-    default: break;
+    if (width == WORD_BITS) memcpy(out, sum, count * sizeof *sum);
+    if (width == 0 || width == WORD_BITS) return;
+    const uint64_t mask = ((uint64_t)1 << width) - 1;
+    uint64_t word = 0;
+    unsigned used = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t x = (uint64_t)sum[i] & mask;
+        word |= x << used;
+        used += width;
+        if (used < WORD_BITS) continue;
+        memcpy(out, &word, sizeof word);
+        out += sizeof word;
+        used -= WORD_BITS;
+        word = x >> (width - used);
     }
+    memcpy(out, &word, (used + 7) / 8);
 }
 
+// The copy has room behind it, so that a word can be read at each integer.
 static void unpack_group(const uint8_t *bytes, size_t count, unsigned width, int64_t *out) {
-    switch (width) {
-#define X(w) \
-    case w: take_group(bytes, count, w, out); break;
-        EACH_WIDTH(X)
-#undef X
-    default: memset(out, 0, count * sizeof *out); break;
+    if (width == 0) memset(out, 0, count * sizeof *out);
+    if (width == WORD_BITS) memcpy(out, bytes, count * sizeof *out);
+    if (width == 0 || width == WORD_BITS) return;
+    uint8_t copy[SUM_GROUP * MOST_NARROW / 8 + sizeof(uint64_t)] = {0};
+    memcpy(copy, bytes, group_bytes(count, width));
+    const unsigned unused = WORD_BITS - width;
+    for (size_t i = 0; i < count; i++) {
+        size_t bit = i * width;
+        uint64_t word;
+        memcpy(&word, copy + bit / 8, sizeof word);
+        out[i] = (int64_t)((word >> (bit % 8)) << unused) >> unused;
     }
 }
 
@@ -150,18 +153,20 @@ size_t sum_pack(const int64_t *sum, size_t count, bool overflow, uint8_t *out) {
         unsigned width = group_width(sum + at, n);
         *at_byte++ = (uint8_t)width;
         pack_group(sum + at, n, width, at_byte);
-        at_byte += n * width;
+        at_byte += group_bytes(n, width);
     }
     return (size_t)(at_byte - out);
 }
+
+static bool width_is_valid(uint8_t width) { return width <= MOST_NARROW || width == WORD_BITS; }
 
 size_t sum_packed_length(const uint8_t *bytes, size_t left, size_t count) {
     if (left == 0 || bytes[0] > FLAG_OVERFLOW) return 0;
     size_t used = 1;
     if (bytes[0] == FLAG_OVERFLOW) return used;
     for (size_t at = 0; at < count; at += SUM_GROUP) {
-        if (used == left || bytes[used] > sizeof(int64_t)) return 0;
-        size_t need = group_count(count, at) * bytes[used];
+        if (used == left || !width_is_valid(bytes[used])) return 0;
+        size_t need = group_bytes(group_count(count, at), bytes[used]);
         used++;
         if (need > left - used) return 0;
         used += need;
@@ -173,7 +178,7 @@ size_t sum_packed_length(const uint8_t *bytes, size_t left, size_t count) {
 static void next_group(const uint8_t **bytes, size_t count, int64_t *out) {
     unsigned width = **bytes;
     unpack_group(*bytes + 1, count, width, out);
-    *bytes += 1 + count * width;
+    *bytes += 1 + group_bytes(count, width);
 }
 
 bool sum_unpack(const uint8_t *bytes, size_t count, int64_t *out) {

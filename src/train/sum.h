@@ -7,8 +7,8 @@
 // wrap. Fast mode: fp32, added in the given order.
 //
 // Packed form of a block's integers: one byte of flags (1: overflow, nothing follows), then for
-// each group of 128 elements one width byte 0 .. 8 and that many bytes each, little-endian two's
-// complement. Lossless.
+// each group of 128 elements one byte with a width in bits, 0 .. 57 or 64, and the integers of that
+// width in two's complement without gaps, the low bit first, up to a whole byte. Lossless.
 #ifndef BRAID_TRAIN_SUM_H
 #define BRAID_TRAIN_SUM_H
 
