@@ -1,4 +1,4 @@
-// What this peer knows of others: cards, links, silence.
+// This peer's knowledge of others: cards, links, silence.
 //
 // Each peer raises its card's version with each heartbeat. A card reaches linked peers directly and
 // others by gossip; the higher version wins. So after changes have ended, all peers of a connected
@@ -144,7 +144,7 @@ static void adopt(session_peer *p, const session_card *card) {
     if (i == SESSION_MAX_PEERS) return;
     session_card *old = &p->known[i].card;
     if (card->version <= old->version) return;
-    if (i == 0) {  // of an earlier incarnation whose clock was ahead
+    if (i == 0) {  // of an earlier incarnation with a clock that was ahead
         old->version = card->version + 1;
         return;
     }

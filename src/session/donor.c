@@ -4,7 +4,7 @@
 
 enum { USUAL_KIB_S = 12500 };  // 100 Mbit/s, where a rate is not known
 
-// Compares the times of transferring the cache and of replaying the rows, whose computation comes
+// Compares the times of transferring the cache and of replaying the rows; their computation comes
 // on top.
 static bool cheaper(const session_peer *p, const session_message_open *open) {
     const session_span *span = &p->config.span;

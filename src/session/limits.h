@@ -13,7 +13,7 @@ enum {
     SESSION_MAX_CARDS = 8,          // in one message
     SESSION_MAX_CARD_HOPS = 16,     // measured links in a card
     SESSION_MAX_HELD = 64,          // sessions in one HELD or KEPT
-    SESSION_MAX_SLOTS = 4096,       // sessions of other origins and its own whose layers a peer runs
+    SESSION_MAX_SLOTS = 4096,       // sessions, of other origins and its own, that a peer computes for
     SESSION_MAX_OWN = 4096,         // sessions of which a peer is the origin
     SESSION_MAX_ROWS = 4096,        // rows in one ROWS message, tokens in one CACHE message
     SESSION_QUEUE = 16,             // ROWS messages that wait for the computation, a session

@@ -39,7 +39,7 @@ typedef struct session_card_hop {
     uint32_t one_way_us;   // half of a round trip
 } session_card_hop;
 
-// What a peer says about itself. The card with the higher `version` replaces the other one.
+// A peer's description of itself. The card with the higher `version` replaces the other one.
 typedef struct session_card {
     braid_id id;
     uint64_t incarnation;  // random, another one after each restart

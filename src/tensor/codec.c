@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// A block whose largest value is smaller is sent as zeros: 127 divided by it might overflow.
+// A block without a larger value is sent as zeros: 127 divided by its largest might overflow.
 static const float smallest_block = 1e-30f;
 
 enum {

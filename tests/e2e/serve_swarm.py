@@ -39,7 +39,7 @@ def check(name, condition, seen=""):
 
 
 class Process:
-    """A process whose lines of output can be waited for."""
+    """A process; its lines of output can be waited for."""
 
     def __init__(self, *arguments):
         self.lines, self.seen = queue.Queue(), []

@@ -161,7 +161,7 @@ static void test_zeros_and_small_values(void **state) {
         }
 }
 
-// Whatever another peer sends, decoding ends and writes `count` values.
+// Decoding ends and writes `count` values for any bytes of another peer.
 static void test_any_bytes_can_be_decoded(void **state) {
     (void)state;
     rng r = {77};
