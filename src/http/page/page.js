@@ -231,28 +231,60 @@ function row(cells) {
   return tr;
 }
 
-function ago(since) {
-  if (!since) return "";
-  const s = Math.max(0, Math.round(Date.now() / 1000 - since));
-  return s < 120 ? s + " s" : s < 7200 ? Math.round(s / 60) + " min" : Math.round(s / 3600) + " h";
+// The state of the whole: what it waits for, for how long, and what follows.
+function waiting(swarm) {
+  if (!swarm || swarm.ready) return "";
+  const parts = [swarm.blocker, swarm.waiting_for && "waiting for " + swarm.waiting_for, swarm.since_s && "since " + swarm.since_s.toFixed(0) + " s", swarm.next_step && "next: " + swarm.next_step];
+  return parts.filter(Boolean).join("; ");
+}
+
+function repairs(swarm) {
+  if (!swarm || !swarm.repairs) return "";
+  return swarm.repairs + " repairs, " + swarm.mean_repair_ms.toFixed(0) + " ms on average, " + swarm.longest_repair_ms.toFixed(0) + " ms at most";
 }
 
 function layers(p) {
-  return p.layers ? (p.layers === 1 ? String(p.first_layer) : p.first_layer + "–" + (p.first_layer + p.layers - 1)) : "";
+  return p.last_layer === undefined ? "" : p.first_layer === p.last_layer ? String(p.first_layer) : p.first_layer + "–" + p.last_layer;
+}
+
+function label(p) {
+  return p.id.slice(0, 8) + (p.api ? " (this API)" : "");
+}
+
+// A bar of the model's layers with those of one peer marked.
+function map(p, all) {
+  const bar = element("span");
+  bar.className = "map";
+  if (p.last_layer !== undefined && all > 0) {
+    const part = element("span");
+    part.style.marginLeft = (100 * p.first_layer) / all + "%";
+    part.style.width = (100 * (p.last_layer - p.first_layer + 1)) / all + "%";
+    bar.append(part);
+  }
+  const cell = element("td");
+  cell.append(bar);
+  return cell;
+}
+
+function peerRow(p, all) {
+  const ms = (us) => (us === undefined ? "" : (us / 1000).toFixed(2) + " ms");
+  const room = p.cache_tokens ? p.free_tokens + " of " + p.cache_tokens : "";
+  const tr = row([label(p), layers(p), p.state, ms(p.hop_us), ms(p.layer_us), room]);
+  tr.insertBefore(map(p, all), tr.children[2]);
+  return tr;
+}
+
+function byLayers(a, b) {
+  return (a.first_layer === undefined ? -1 : a.first_layer) - (b.first_layer === undefined ? -1 : b.first_layer);
 }
 
 function showSwarm(swarm) {
-  const peers = (swarm && swarm.peers) || [];
-  const links = (swarm && swarm.links) || [];
+  const peers = ((swarm && swarm.peers) || []).slice().sort(byLayers);
   $("alone").hidden = peers.length > 0;
   $("peers").hidden = peers.length === 0;
-  $("links").hidden = links.length === 0;
-  $("peers").tBodies[0].replaceChildren(
-    ...peers.map((p) => row([p.label || p.id, layers(p), p.state, p.blocker, p.waits_for, ago(p.since), p.next_step])),
-  );
-  $("links").tBodies[0].replaceChildren(
-    ...links.map((l) => row([l.from, l.to, l.ms === undefined ? "" : l.ms.toFixed(1) + " ms", l.bytes_per_second ? bytes(l.bytes_per_second) + "/s" : ""])),
-  );
+  $("peers").tBodies[0].replaceChildren(...peers.map((p) => peerRow(p, swarm.layers)));
+  $("waiting").textContent = waiting(swarm);
+  $("repairs").textContent = repairs(swarm);
 }
 
 function showState(text, kind) {
