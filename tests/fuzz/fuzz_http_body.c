@@ -11,17 +11,17 @@
 #include <string.h>
 
 static const char *const examples[] = {
-    "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"max_tokens\":5,\"temperature\":0.5,\"stop\":[\"x\"],\"logit_bias\":{"
-    "\"5\":-100},"
-    "\"seed\":-3,\"n\":2}",
+    ("{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"max_tokens\":5,\"temperature\":0.5,\"stop\":[\"x\"],\"logit_bias\":{"
+     "\"5\":-100},"
+     "\"seed\":-3,\"n\":2}"),
     "{\"prompt\":[[1,2],[3]],\"top_p\":0,\"top_k\":5.0,\"stream\":true}",
-    "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"assistant\","
-    "\"content\":null,"
-    "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}],\"tools\":[{\"type\":"
-    "\"function\","
-    "\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}],\"tool_choice\":\"required\"}",
-    "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": [1, \"]\"]}}</tool_call><tool_call>{\"name\": "
-    "\"g\"}</tool_call>",
+    ("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"assistant\","
+     "\"content\":null,"
+     "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}],\"tools\":[{\"type\":"
+     "\"function\","
+     "\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}],\"tool_choice\":\"required\"}"),
+    ("<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": [1, \"]\"]}}</tool_call><tool_call>{\"name\": "
+     "\"g\"}</tool_call>"),
     "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}}]",
 };
 

@@ -148,14 +148,15 @@ static void test_stream(void **state) {
                               "\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(a.status, 200);
     assert_non_null(strcasestr(a.head, "content-type: text/event-stream"));
-    static const char *const parts[] = {"\"object\":\"chat.completion.chunk\"",
-                                        "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                                        "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-                                        "\"delta\":{\"content\":\"h\"}",
-                                        "\"delta\":{\"content\":\"\xc3\xa9\"}",
-                                        "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n",
-                                        "\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":4,",
-                                        "data: [DONE]\n\n"};
+    static const char *const parts[] = {
+        "\"object\":\"chat.completion.chunk\"",
+        ("\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+         "\"logprobs\":null,\"finish_reason\":null}]}\n\n"),
+        "\"delta\":{\"content\":\"h\"}",
+        "\"delta\":{\"content\":\"\xc3\xa9\"}",
+        "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n",
+        "\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":4,",
+        "data: [DONE]\n\n"};
     const char *at = a.body;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const char *found = strstr(at, parts[i]);
