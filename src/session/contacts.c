@@ -48,7 +48,8 @@ bool contact_linked(const session_peer *p, const braid_id *id) {
 
 static void dial(session_peer *p, uint32_t i) {
     contact *c = &p->contact[i];
-    if (i == 0 || p->known[i].linked || c->dialing || p->now_ns < c->dial_ns || p->known[i].card.address[0] == '\0') return;
+    if (i == 0 || p->known[i].linked || c->dialing || p->now_ns < c->dial_ns || p->known[i].card.address[0] == '\0')
+        return;
     c->dialing = true;
     session_effect *e = effect_add(p, SESSION_EFFECT_DIAL);
     e->id = p->known[i].card.id;
@@ -149,8 +150,8 @@ static void adopt(session_peer *p, const session_card *card) {
         return;
     }
     bool drains = card->draining && !old->draining;
-    p->view_changed |= old->serves != card->serves || old->layer_begin != card->layer_begin || old->layer_end != card->layer_end ||
-                       old->free_tokens < card->free_tokens;
+    p->view_changed |= old->serves != card->serves || old->layer_begin != card->layer_begin ||
+                       old->layer_end != card->layer_end || old->free_tokens < card->free_tokens;
     *old = *card;
     p->contact[i].fresh_ns = p->now_ns;
     if (!p->known[i].linked && !p->contact[i].refused && p->contact[i].failures == 0) trust(p, i);
@@ -161,7 +162,8 @@ static void adopt(session_peer *p, const session_card *card) {
 static void end_older_sessions(session_peer *p, const session_card *card) {
     for (uint32_t s = 0; s < p->config.slots; s++) {
         const slot *o = &p->slots[s];
-        if (o->used && !o->closing && id_equal(&o->origin, &card->id) && o->id.incarnation != card->incarnation) slot_close(p, s);
+        if (o->used && !o->closing && id_equal(&o->origin, &card->id) && o->id.incarnation != card->incarnation)
+            slot_close(p, s);
     }
 }
 

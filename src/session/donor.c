@@ -10,7 +10,8 @@ static bool cheaper(const session_peer *p, const session_message_open *open) {
     const session_span *span = &p->config.span;
     uint32_t donor = contact_find(p, &open->donor), up = contact_find(p, &open->upstream);
     uint64_t layers = (uint64_t)open->layer_end - open->layer_begin;
-    uint64_t donor_rate = donor < p->count ? p->known[donor].card.upload_kib_s : 0, up_rate = up < p->count ? p->known[up].card.upload_kib_s : 0;
+    uint64_t donor_rate = donor < p->count ? p->known[donor].card.upload_kib_s : 0,
+             up_rate = up < p->count ? p->known[up].card.upload_kib_s : 0;
     if (donor_rate == 0) donor_rate = USUAL_KIB_S;
     if (up_rate == 0) up_rate = USUAL_KIB_S;
     // nanoseconds a token; 1 KiB at 1 KiB/s is 10^9 ns
@@ -49,7 +50,8 @@ void donor_pump(session_peer *p, uint32_t i) {
 
 void donor_get_cache(session_peer *p, const braid_id *from, const session_message_get_cache *get) {
     session_message_cache *cache = &message_new(p, SESSION_MESSAGE_CACHE)->cache;
-    *cache = (session_message_cache){.session = get->session, .position = get->position, .total = SESSION_MAX_TOKENS, .layer_end = 1};
+    *cache = (session_message_cache){
+        .session = get->session, .position = get->position, .total = SESSION_MAX_TOKENS, .layer_end = 1};
     uint32_t i = slot_find(p, get->session);
     if (i < p->config.slots && !p->slots[i].fetching) {
         const slot *s = &p->slots[i];
@@ -82,7 +84,8 @@ static bool import(session_peer *p, uint32_t i, const session_message_cache *cac
         slot_truncate(p, i, 0, false);
         return false;
     }
-    if (blob == 0 || cache->count == 0 || cache->position != s->have || cache->position + cache->count > s->room) return false;
+    if (blob == 0 || cache->count == 0 || cache->position != s->have || cache->position + cache->count > s->room)
+        return false;
     s->home = cache->home;
     s->fetch_total = cache->total;
     s->running = s->importing = true;

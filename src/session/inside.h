@@ -18,14 +18,14 @@
 #include "session/session.h"
 
 enum {
-    EFFECTS = 1024,             // in the queue: a TELL for each peer, and some more
-    EFFECT_BYTES = 96 * 1024,   // of their messages
-    CUT_PAIRS = 16,             // pairs of peers that cannot reach each other, as reported
-    EXCLUDED = 4,               // peers that one session avoids
-    FEW_PEERS = 16,             // up to so many known peers, all are linked
-    SOME_LINKS = 8,             // links for gossip in a larger swarm
-    GOSSIP_BEATS = 4,           // every so many heartbeats carry cards of others
-    FORGET_BEATS = 240,         // heartbeats without news until an unlinked peer is forgotten
+    EFFECTS = 1024,            // in the queue: a TELL for each peer, and some more
+    EFFECT_BYTES = 96 * 1024,  // of their messages
+    CUT_PAIRS = 16,            // pairs of peers that cannot reach each other, as reported
+    EXCLUDED = 4,              // peers that one session avoids
+    FEW_PEERS = 16,            // up to so many known peers, all are linked
+    SOME_LINKS = 8,            // links for gossip in a larger swarm
+    GOSSIP_BEATS = 4,          // every so many heartbeats carry cards of others
+    FORGET_BEATS = 240,        // heartbeats without news until an unlinked peer is forgotten
 };
 
 // ---- truncations (cuts.c)
@@ -36,7 +36,9 @@ typedef struct cut_list {
     uint32_t now;
     uint32_t known_from;  // about truncations up to this one nothing is known
     uint32_t count;
-    struct { uint32_t cut, at; } entry[SESSION_CUTS];
+    struct {
+        uint32_t cut, at;
+    } entry[SESSION_CUTS];
 } cut_list;
 
 void cuts_add(cut_list *c, uint32_t cut, uint32_t at);
@@ -48,9 +50,9 @@ uint32_t cuts_valid(const cut_list *c, uint32_t since);
 // ---- rows to the next peer (stream.c)
 
 typedef struct sender {
-    bool active;        // a WANT of this epoch has come
-    bool compare;       // `sent` is not yet lowered to what the receiver's truncation allows
-    bool owes;          // the receiver may not know the newest truncation
+    bool active;   // a WANT of this epoch has come
+    bool compare;  // `sent` is not yet lowered to what the receiver's truncation allows
+    bool owes;     // the receiver may not know the newest truncation
     uint32_t ask, want_cut;
     uint64_t incarnation;
     uint32_t sent, limit, top;  // top: sent at most so far
@@ -80,13 +82,13 @@ typedef struct receiver {
 
 typedef struct contact {
     bool dialing, wanted, refused;
-    uint8_t failures;                // dials in a row
+    uint8_t failures;  // dials in a row
     uint64_t heard_ns, down_ns, dial_ns;
-    uint64_t fresh_ns;               // its card's version rose
-    uint64_t stamp, stamp_ns;        // sent_ns of its newest CARDS, and when it came
-    uint64_t avoid_ns, full_ns;      // not chosen until then
-    bool beat;                       // CARDS is due
-    bool gossip;                     // with cards of others
+    uint64_t fresh_ns;           // its card's version rose
+    uint64_t stamp, stamp_ns;    // sent_ns of its newest CARDS, and when it came
+    uint64_t avoid_ns, full_ns;  // not chosen until then
+    bool beat;                   // CARDS is due
+    bool gossip;                 // with cards of others
 } contact;
 
 typedef struct cut_pair {
@@ -104,18 +106,18 @@ typedef struct slot {
     uint16_t layer_begin, layer_end;
     bool last;
     bool send_ready, send_opened;
-    bool lost_up, lost_down;      // reported in this epoch
-    bool refused;                 // a REFUSE is due, then it is freed
+    bool lost_up, lost_down;  // reported in this epoch
+    bool refused;             // a REFUSE is due, then it is freed
     uint8_t refusal;
     receiver in;
     sender out;
     cut_list cuts;
     uint32_t home;
-    uint32_t have, kept_from;     // cache [0, have), kept rows [kept_from, have)
+    uint32_t have, kept_from;  // cache [0, have), kept rows [kept_from, have)
     bool running, importing;
     uint64_t ticket, since_ns;
     uint32_t run_position, run_count, run_valid;
-    session_blob run_blob;        // to release after the job; 0: its rows are needed further
+    session_blob run_blob;  // to release after the job; 0: its rows are needed further
     bool fetching, fetch_due, fetch_sent;
     braid_id donor;
     uint32_t fetch_total;
@@ -129,7 +131,7 @@ typedef struct own_hop {
     bool opened, open_due;
     bool has_donor;
     braid_id donor;
-    bool status;          // answered the newest probe
+    bool status;  // answered the newest probe
     bool running;
     uint32_t have, next, running_ms;
 } own_hop;
@@ -178,7 +180,7 @@ struct session_peer {
     uint32_t beats;
     bool draining, drained;
     bool view_changed;
-    uint32_t count;                 // known peers; 0 is this one
+    uint32_t count;  // known peers; 0 is this one
     session_known known[SESSION_MAX_PEERS];
     contact contact[SESSION_MAX_PEERS];
     cut_pair pair[CUT_PAIRS];
@@ -186,10 +188,10 @@ struct session_peer {
     uint64_t slot_dirty[BITSET_WORDS(SESSION_MAX_SLOTS)];
     uint64_t own_dirty[BITSET_WORDS(SESSION_MAX_OWN)];
     session_totals totals;
-    session_message message;        // being composed
+    session_message message;  // being composed
     effect_queue queue;
-    slot *slots;                    // [config.slots]
-    own *owns;                      // [config.own]
+    slot *slots;  // [config.slots]
+    own *owns;    // [config.own]
 };
 
 static inline bool peer_mutates(const session_peer *p, session_mutant m) { return (p->config.mutants >> m) & 1; }
@@ -241,6 +243,8 @@ void slot_give_up(session_peer *p, uint32_t i, session_refusal reason);
 // Rows from `t` on are void: by a truncation of the text (`history`), or because they are computed
 // again.
 void slot_truncate(session_peer *p, uint32_t i, uint32_t t, bool history);
+// The next row for the receiver: the origin needs none before `home`.
+uint32_t slot_next_sent(const slot *s);
 void slots_link(session_peer *p, const braid_id *id, bool up);
 void slots_beat(session_peer *p);
 void slot_pump(session_peer *p, uint32_t i);

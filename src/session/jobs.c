@@ -5,7 +5,7 @@ void jobs_start(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
     if (s->running || s->fetching || s->in.queued == 0) return;
     // back-pressure: rows wait here rather than as outputs
-    if (s->out.active && s->have > s->out.sent && s->have - s->out.sent >= p->config.window_rows && !(s->last && s->have < s->home)) return;
+    if (s->out.active && s->have > slot_next_sent(s) && s->have - slot_next_sent(s) >= p->config.window_rows) return;
     queued_rows *q = &s->in.queue[0];
     uint32_t count = q->count < p->config.chunk_rows ? q->count : p->config.chunk_rows;
     s->running = true;
@@ -63,12 +63,13 @@ void jobs_done(session_peer *p, const session_event *e) {
     if (s->importing) donor_imported(p, e->slot);
 }
 
-// Rows that the next span has received; a dropped row must be computed again if that span dies.
-static uint32_t droppable(const slot *s, bool all) {
-    if (!s->used || s->closing) return 0;
-    uint32_t until = s->have;
-    if (s->out.active && until > s->out.sent) until = s->out.sent;
-    if (!s->out.active && !all) return 0;
+// Rows that may be dropped: those that the next span has received. As a last resort (`all`) also
+// those of a span that waits for a replay; it computes them again, as many at a time as its window
+// allows.
+static uint32_t droppable(const session_peer *p, const slot *s, bool all) {
+    if (!s->used || s->closing || s->have <= s->kept_from) return 0;
+    uint32_t next = s->out.active ? slot_next_sent(s) : 0, until = next < s->have ? next : s->have;
+    if (all && (!s->out.active || s->have - until > p->config.window_rows + p->config.chunk_rows)) until = s->have;
     return until > s->kept_from ? until - s->kept_from : 0;
 }
 
@@ -80,9 +81,9 @@ void jobs_bound_kept(session_peer *p) {
         while (rows > most && p->queue.count < EFFECTS / 2) {
             uint32_t best = 0;
             for (uint32_t i = 1; i < p->config.slots; i++) {
-                if (droppable(&p->slots[i], pass > 0) > droppable(&p->slots[best], pass > 0)) best = i;
+                if (droppable(p, &p->slots[i], pass > 0) > droppable(p, &p->slots[best], pass > 0)) best = i;
             }
-            uint32_t drop = p->config.slots > 0 ? droppable(&p->slots[best], pass > 0) : 0;
+            uint32_t drop = p->config.slots > 0 ? droppable(p, &p->slots[best], pass > 0) : 0;
             if (drop == 0) break;
             p->slots[best].kept_from += drop;
             rows -= drop;

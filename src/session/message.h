@@ -20,23 +20,24 @@ static inline bool session_id_equal(session_id a, session_id b) {
 }
 
 // X(KIND, body)
-#define SESSION_MESSAGES(X)                                                                             \
-    X(CARDS, cards) X(OPEN, open) X(OPENED, opened) X(REFUSE, refuse) X(READY, ready) X(WANT, want)     \
-    X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) X(PROBE, probe)             \
-    X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache)
+#define SESSION_MESSAGES(X)                                                                                     \
+    X(CARDS, cards)                                                                                             \
+    X(OPEN, open) X(OPENED, opened) X(REFUSE, refuse) X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) \
+        X(CLOSE, close) X(HELD, held) X(KEPT, kept) X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache)   \
+            X(CACHE, cache)
 
 typedef enum session_message_kind {
     SESSION_MESSAGE_NONE,
 #define X(upper, lower) SESSION_MESSAGE_##upper,
     SESSION_MESSAGES(X)
 #undef X
-    SESSION_MESSAGE_KINDS
+        SESSION_MESSAGE_KINDS
 } session_message_kind;
 
 // The measured time of a link from the card's peer.
 typedef struct session_card_hop {
-    uint64_t to;           // the first 8 bytes of the other peer's id, little-endian
-    uint32_t one_way_us;   // half of a round trip
+    uint64_t to;          // the first 8 bytes of the other peer's id, little-endian
+    uint32_t one_way_us;  // half of a round trip
 } session_card_hop;
 
 // A peer's description of itself. The card with the higher `version` replaces the other one.
@@ -44,23 +45,23 @@ typedef struct session_card {
     braid_id id;
     uint64_t incarnation;  // random, another one after each restart
     uint64_t version;
-    char address[WIRE_MAX_ADDRESS];  // "": cannot be dialed
-    bool serves;           // has a span: the fields below
-    bool draining;         // takes no new session and hands over those that it has
-    braid_hash model, kernels;       // hash of the weights; kernel class
+    char address[WIRE_MAX_ADDRESS];           // "": cannot be dialed
+    bool serves;                              // has a span: the fields below
+    bool draining;                            // takes no new session and hands over those that it has
+    braid_hash model, kernels;                // hash of the weights; kernel class
     uint16_t layer_begin, layer_end, layers;  // its span [begin, end) of the model's `layers`
-    uint32_t cache_tokens, free_tokens;  // room for keys and values of the whole span
-    uint32_t layer_ns;     // measured computing time of one row in one layer
-    uint32_t upload_kib_s; // measured rate of its line, 0: unknown
+    uint32_t cache_tokens, free_tokens;       // room for keys and values of the whole span
+    uint32_t layer_ns;                        // measured computing time of one row in one layer
+    uint32_t upload_kib_s;                    // measured rate of its line, 0: unknown
     uint16_t hops;
     session_card_hop hop[SESSION_MAX_CARD_HOPS];
 } session_card;
 
 // Heartbeat and gossip: card[0] is the sender's own.
 typedef struct session_message_cards {
-    uint64_t sent_ns;   // the sender's clock
-    uint64_t echo_ns;   // `sent_ns` of the newest CARDS from the receiver, 0: none
-    uint64_t held_ns;   // time since that one arrived
+    uint64_t sent_ns;  // the sender's clock
+    uint64_t echo_ns;  // `sent_ns` of the newest CARDS from the receiver, 0: none
+    uint64_t held_ns;  // time since that one arrived
     uint16_t count;
     session_card card[SESSION_MAX_CARDS];
 } session_message_cards;
@@ -76,7 +77,7 @@ typedef struct session_message_open {
     bool last;                        // downstream is the origin
     braid_id upstream, downstream;    // the origin at both ends of the path
     char upstream_address[WIRE_MAX_ADDRESS], downstream_address[WIRE_MAX_ADDRESS];
-    bool has_donor;                   // a draining peer that ran the same layers and still has the cache
+    bool has_donor;  // a draining peer that ran the same layers and still has the cache
     braid_id donor;
 } session_message_open;
 
@@ -84,12 +85,12 @@ typedef struct session_message_open {
 typedef struct session_message_opened {
     session_id session;
     uint32_t epoch;
-    uint32_t have;   // tokens in its cache
-    bool fetching;   // from the donor; another OPENED follows
+    uint32_t have;  // tokens in its cache
+    bool fetching;  // from the donor; another OPENED follows
 } session_message_opened;
 
 typedef enum session_refusal {
-    SESSION_FULL,      // no room in the cache, or no free slot
+    SESSION_FULL,  // no room in the cache, or no free slot
     SESSION_DRAINING,
     SESSION_NOT_HERE,  // other layers, another model or kernel class; given up after it was open
     SESSION_REFUSALS
@@ -98,7 +99,7 @@ typedef enum session_refusal {
 typedef struct session_message_refuse {
     session_id session;
     uint32_t epoch;
-    uint8_t reason;       // session_refusal
+    uint8_t reason;  // session_refusal
     uint32_t free_tokens;
 } session_message_refuse;
 
@@ -116,9 +117,9 @@ typedef struct session_message_want {
     session_id session;
     uint32_t epoch, ask;
     uint64_t incarnation;
-    uint32_t cut;         // newest truncation that the receiver has seen
+    uint32_t cut;  // newest truncation that the receiver has seen
     uint32_t from, limit;
-    bool to_origin;       // from the first span
+    bool to_origin;  // from the first span
 } session_message_want;
 
 // Sender -> its downstream. Payload: rows [position, position + count); none if count is 0. Rows of
@@ -127,8 +128,8 @@ typedef struct session_message_rows {
     session_id session;
     uint32_t epoch, cut;
     uint32_t position, count;
-    uint32_t home;        // the origin needs no output before this position
-    bool to_origin;       // from the last span
+    uint32_t home;   // the origin needs no output before this position
+    bool to_origin;  // from the last span
 } session_message_rows;
 
 // Span -> origin: no link to the neighbour.
@@ -161,7 +162,7 @@ typedef struct session_message_probe {
 
 typedef struct session_message_status {
     session_id session;
-    uint32_t epoch;       // the receiver's of the PROBE; 0: it does not hold the session
+    uint32_t epoch;             // the receiver's of the PROBE; 0: it does not hold the session
     uint32_t have, next, sent;  // tokens in the cache; accepted from upstream; sent downstream
     bool running, fetching;
     uint32_t running_ms;

@@ -34,7 +34,9 @@ uint32_t own_hop_of(const own *o, const braid_id *id) {
 
 // The span that receives the origin's rows, or sends to it.
 static bool is_first(const own *o, const braid_id *id) { return o->path.count > 0 && id_equal(&o->path.hop[0].id, id); }
-static bool is_last(const own *o, const braid_id *id) { return o->path.count > 0 && id_equal(&o->path.hop[o->path.count - 1].id, id); }
+static bool is_last(const own *o, const braid_id *id) {
+    return o->path.count > 0 && id_equal(&o->path.hop[o->path.count - 1].id, id);
+}
 
 // ---- the host's events
 
@@ -59,9 +61,9 @@ void own_step(session_peer *p, const session_event *e) {
     uint32_t i = own_find(p, e->number);
     if (i == p->config.own || e->count == 0 || e->count > SESSION_MAX_TOKENS - e->position) return;
     own *o = &p->owns[i];
-    if (e->position > o->length || e->home < e->position || e->home >= e->position + e->count) return;
-    uint32_t outstanding = o->length < e->position ? o->length : e->position;
-    if (o->need >= outstanding) o->need = e->home;
+    uint32_t first = o->need < e->position ? o->need : e->position;
+    if (e->position > o->length || e->home < first || e->home >= e->position + e->count) return;
+    o->need = e->home;
     if (e->position < o->length) {
         cuts_add(&o->cuts, o->cuts.now + 1, e->position);
         sender_cut(&o->out, peer_mutates(p, SESSION_MUTANT_FORGETS_CUTS) ? UINT32_MAX : e->position);
@@ -119,7 +121,8 @@ static void avoid_peers(const session_peer *p, const own *o, uint64_t *avoid) {
         const braid_id *id = &p->known[k].card.id;
         bool held = own_hop_of(o, id) < SESSION_MAX_HOPS;
         bool bad = contact_gone(p, k) || c->avoid_ns > p->now_ns || (c->full_ns > p->now_ns && !held);
-        for (uint32_t x = 0; x < EXCLUDED; x++) bad |= o->out_of[x].until_ns > p->now_ns && id_equal(&o->out_of[x].id, id);
+        for (uint32_t x = 0; x < EXCLUDED; x++)
+            bad |= o->out_of[x].until_ns > p->now_ns && id_equal(&o->out_of[x].id, id);
         if (bad) bitset_add(avoid, k);
     }
 }
@@ -129,7 +132,8 @@ static bool covers(const session_peer *p, const own *o, const session_path *path
     uint16_t layer = 0;
     for (uint32_t h = 0; h < path->count; h++) {
         const session_hop *hop = &path->hop[h];
-        if (hop->layer_begin != layer || hop->layer_end <= layer || contact_find(p, &hop->id) == SESSION_MAX_PEERS) return false;
+        if (hop->layer_begin != layer || hop->layer_end <= layer || contact_find(p, &hop->id) == SESSION_MAX_PEERS)
+            return false;
         for (uint32_t k = 0; k < h; k++) {
             if (id_equal(&path->hop[k].id, &hop->id)) return false;
         }
@@ -141,8 +145,15 @@ static bool covers(const session_peer *p, const own *o, const session_path *path
 static bool find_path(session_peer *p, const own *o, uint32_t room, session_path *path, uint16_t *missing) {
     uint64_t avoid[BITSET_WORDS(SESSION_MAX_PEERS)] = {0};
     avoid_peers(p, o, avoid);
-    session_route_query query = {.model = o->open.model, .kernels = o->open.kernels, .layers = o->open.layers, .room = room,
-                                 .tokens = o->length, .old = &o->path, .avoid = avoid, .cut_off = contacts_are_cut_off, .cut_off_context = p};
+    session_route_query query = {.model = o->open.model,
+                                 .kernels = o->open.kernels,
+                                 .layers = o->open.layers,
+                                 .room = room,
+                                 .tokens = o->length,
+                                 .old = &o->path,
+                                 .avoid = avoid,
+                                 .cut_off = contacts_are_cut_off,
+                                 .cut_off_context = p};
     session_view view;
     session_peer_view(p, &view);
     session_route route = p->config.route ? p->config.route : session_route_shortest;
@@ -164,7 +175,8 @@ static bool find_donor(const session_peer *p, const own *o, const session_path *
     const session_hop *hop = &path->hop[h];
     for (uint32_t k = 0; k < o->path.count; k++) {
         const session_hop *old = &o->path.hop[k];
-        if (old->layer_begin != hop->layer_begin || old->layer_end != hop->layer_end || id_equal(&old->id, &hop->id)) continue;
+        if (old->layer_begin != hop->layer_begin || old->layer_end != hop->layer_end || id_equal(&old->id, &hop->id))
+            continue;
         uint32_t c = contact_find(p, &old->id);
         bool alive = c < p->count && p->known[c].linked && !contact_gone(p, c);
         for (uint32_t n = 0; n < path->count; n++) alive &= !id_equal(&path->hop[n].id, &old->id);
@@ -195,7 +207,8 @@ static void adopt_path(session_peer *p, uint32_t i, const session_path *path) {
         }
     }
     for (uint32_t k = 0; k < o->path.count; k++) {
-        if (!in_path(path, hops, &o->path.hop[k].id) || peer_mutates(p, SESSION_MUTANT_FREES_EARLY)) send_close(p, o, &o->path.hop[k].id);
+        if (!in_path(path, hops, &o->path.hop[k].id) || peer_mutates(p, SESSION_MUTANT_FREES_EARLY))
+            send_close(p, o, &o->path.hop[k].id);
         if (o->hop[k].has_donor && !in_path(path, hops, &o->hop[k].donor)) send_close(p, o, &o->hop[k].donor);
     }
     o->path = *path;
@@ -225,7 +238,9 @@ static void wait_for_path(session_peer *p, uint32_t i, uint16_t missing, bool fu
 }
 
 // The path as it is remains usable while a better one is looked for.
-static bool may_stay(const own *o) { return o->repair_due && o->repair_reason >= SESSION_REASON_DRAINING && !o->waiting; }
+static bool may_stay(const own *o) {
+    return o->repair_due && o->repair_reason >= SESSION_REASON_DRAINING && !o->waiting;
+}
 
 void own_try_path(session_peer *p, uint32_t i) {
     own *o = &p->owns[i];
@@ -282,11 +297,13 @@ void own_opened(session_peer *p, const braid_id *from, const session_message_ope
 
 void own_refuse(session_peer *p, const braid_id *from, const session_message_refuse *refuse) {
     uint32_t i = own_of(p, refuse->session);
-    if (i == p->config.own || refuse->epoch != p->owns[i].epoch || own_hop_of(&p->owns[i], from) == SESSION_MAX_HOPS) return;
+    if (i == p->config.own || refuse->epoch != p->owns[i].epoch || own_hop_of(&p->owns[i], from) == SESSION_MAX_HOPS)
+        return;
     uint32_t k = contact_find(p, from);
     if (k < p->count && refuse->reason == SESSION_FULL) {
         p->contact[k].full_ns = p->now_ns + 2 * p->config.heartbeat_ns;
-        if (refuse->free_tokens < p->known[k].card.free_tokens && k > 0) p->known[k].card.free_tokens = refuse->free_tokens;
+        if (refuse->free_tokens < p->known[k].card.free_tokens && k > 0)
+            p->known[k].card.free_tokens = refuse->free_tokens;
     }
     own_exclude(p, i, from, refuse->reason == SESSION_FULL ? 2 * p->config.heartbeat_ns : p->config.dead_ns);
     own_repair(p, i, from, SESSION_REASON_REFUSED);
@@ -350,7 +367,8 @@ void own_rows(session_peer *p, const braid_id *from, const session_message_rows 
 
 void own_lost(session_peer *p, const braid_id *from, const session_message_lost *lost) {
     uint32_t i = own_of(p, lost->session);
-    if (i == p->config.own || lost->epoch != p->owns[i].epoch || own_hop_of(&p->owns[i], from) == SESSION_MAX_HOPS) return;
+    if (i == p->config.own || lost->epoch != p->owns[i].epoch || own_hop_of(&p->owns[i], from) == SESSION_MAX_HOPS)
+        return;
     uint32_t k = contact_find(p, &lost->peer);
     bool gone = k == SESSION_MAX_PEERS || contact_gone(p, k);
     if (!gone) contacts_cut_off(p, from, &lost->peer);
@@ -379,9 +397,17 @@ static void send_open(session_peer *p, const own *o, uint32_t h) {
     const session_hop *hop = &o->path.hop[h];
     bool last = h + 1 == o->path.count;
     session_message_open *open = &message_new(p, SESSION_MESSAGE_OPEN)->open;
-    *open = (session_message_open){.session = own_id(p, o), .epoch = o->epoch, .model = o->open.model, .kernels = o->open.kernels,
-                                   .layer_begin = hop->layer_begin, .layer_end = hop->layer_end, .room = o->open.room,
-                                   .tokens = o->length, .last = last, .has_donor = o->hop[h].has_donor, .donor = o->hop[h].donor};
+    *open = (session_message_open){.session = own_id(p, o),
+                                   .epoch = o->epoch,
+                                   .model = o->open.model,
+                                   .kernels = o->open.kernels,
+                                   .layer_begin = hop->layer_begin,
+                                   .layer_end = hop->layer_end,
+                                   .room = o->open.room,
+                                   .tokens = o->length,
+                                   .last = last,
+                                   .has_donor = o->hop[h].has_donor,
+                                   .donor = o->hop[h].donor};
     open->upstream = h == 0 ? p->config.self : o->path.hop[h - 1].id;
     open->downstream = last ? p->config.self : o->path.hop[h + 1].id;
     snprintf(open->upstream_address, WIRE_MAX_ADDRESS, "%s", address_of(p, &open->upstream));
@@ -403,7 +429,8 @@ static void pump_probe(session_peer *p, own *o) {
     o->probe_due = false;
     for (uint32_t h = 0; h < o->path.count; h++) {
         o->hop[h].status = false;
-        message_new(p, SESSION_MESSAGE_PROBE)->probe = (session_message_probe){.session = own_id(p, o), .epoch = o->epoch};
+        message_new(p, SESSION_MESSAGE_PROBE)->probe =
+            (session_message_probe){.session = own_id(p, o), .epoch = o->epoch};
         message_send(p, &o->path.hop[h].id);
     }
 }
@@ -414,7 +441,8 @@ static void pump_want(session_peer *p, own *o) {
     o->ask += o->want_new;
     o->want_new = o->want_more = false;
     session_message_want *want = &message_new(p, SESSION_MESSAGE_WANT)->want;
-    *want = (session_message_want){.session = own_id(p, o), .epoch = o->epoch, .ask = o->ask, .incarnation = p->config.incarnation};
+    *want = (session_message_want){
+        .session = own_id(p, o), .epoch = o->epoch, .ask = o->ask, .incarnation = p->config.incarnation};
     want->cut = o->cuts.now;
     want->from = o->need;
     want->limit = UINT32_MAX;
@@ -430,7 +458,12 @@ static void pump_rows(session_peer *p, uint32_t i) {
     uint32_t count = start < end ? end - start : 0;
     if (count > p->config.chunk_rows) count = p->config.chunk_rows;
     session_message_rows *rows = &message_new(p, SESSION_MESSAGE_ROWS)->rows;
-    *rows = (session_message_rows){.session = own_id(p, o), .epoch = o->epoch, .cut = o->cuts.now, .position = start, .count = count, .home = o->need};
+    *rows = (session_message_rows){.session = own_id(p, o),
+                                   .epoch = o->epoch,
+                                   .cut = o->cuts.now,
+                                   .position = start,
+                                   .count = count,
+                                   .home = o->need};
     session_effect *e = message_send(p, first);
     o->out.owes = false;
     if (!e || count == 0) return;
@@ -438,7 +471,8 @@ static void pump_rows(session_peer *p, uint32_t i) {
     e->number = o->number;
     e->position = start;
     e->count = count;
-    if (o->out.top > start) p->totals.replayed_rows += (o->out.top < start + count ? o->out.top : start + count) - start;
+    if (o->out.top > start)
+        p->totals.replayed_rows += (o->out.top < start + count ? o->out.top : start + count) - start;
     o->out.sent = start + count;
     if (o->out.top < o->out.sent) o->out.top = o->out.sent;
     own_mark(p, i);

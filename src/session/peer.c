@@ -53,8 +53,10 @@ session_peer *session_peer_init(void *memory, const session_config *config, uint
 // ROWS from itself as origin to that span have the same sender; `to_origin` tells them apart.
 static void route_rows(session_peer *p, const session_event *e) {
     const session_message_rows *rows = &e->msg->rows;
-    if (rows->to_origin) own_rows(p, &e->id, rows, e->blob);
-    else slot_rows(p, &e->id, rows, e->blob);
+    if (rows->to_origin)
+        own_rows(p, &e->id, rows, e->blob);
+    else
+        slot_rows(p, &e->id, rows, e->blob);
 }
 
 static void on_message(session_peer *p, const session_event *e) {
@@ -66,12 +68,16 @@ static void on_message(session_peer *p, const session_event *e) {
     case SESSION_MESSAGE_OPENED: own_opened(p, &e->id, &m->opened); break;
     case SESSION_MESSAGE_REFUSE: own_refuse(p, &e->id, &m->refuse); break;
     case SESSION_MESSAGE_READY:
-        if (m->ready.to_origin) own_ready(p, &e->id, &m->ready);
-        else slot_ready(p, &e->id, &m->ready);
+        if (m->ready.to_origin)
+            own_ready(p, &e->id, &m->ready);
+        else
+            slot_ready(p, &e->id, &m->ready);
         break;
     case SESSION_MESSAGE_WANT:
-        if (m->want.to_origin) own_want(p, &e->id, &m->want);
-        else slot_want(p, &e->id, &m->want);
+        if (m->want.to_origin)
+            own_want(p, &e->id, &m->want);
+        else
+            slot_want(p, &e->id, &m->want);
         break;
     case SESSION_MESSAGE_LOST: own_lost(p, &e->id, &m->lost); break;
     case SESSION_MESSAGE_CLOSE: slot_close_message(p, &e->id, &m->close); break;
@@ -82,9 +88,12 @@ static void on_message(session_peer *p, const session_event *e) {
     case SESSION_MESSAGE_GET_CACHE: donor_get_cache(p, &e->id, &m->get_cache); break;
     default: break;
     }
-    if (m->kind == SESSION_MESSAGE_CACHE) donor_cache(p, &e->id, &m->cache, e->blob);
-    else if (m->kind == SESSION_MESSAGE_ROWS) route_rows(p, e);
-    else effect_release(p, e->blob);
+    if (m->kind == SESSION_MESSAGE_CACHE)
+        donor_cache(p, &e->id, &m->cache, e->blob);
+    else if (m->kind == SESSION_MESSAGE_ROWS)
+        route_rows(p, e);
+    else
+        effect_release(p, e->blob);
 }
 
 static void change_span(session_peer *p, const session_span *span) {
@@ -166,23 +175,39 @@ uint32_t session_own_room(const session_peer *p) {
     return room;
 }
 
-void session_peer_view(const session_peer *p, session_view *out) { *out = (session_view){.count = p->count, .peer = p->known}; }
+void session_peer_view(const session_peer *p, session_view *out) {
+    *out = (session_view){.count = p->count, .peer = p->known};
+}
 
 void session_look_own(const session_peer *p, uint64_t number, session_own_view *out) {
     *out = (session_own_view){0};
     uint32_t i = own_find(p, number);
     if (i == p->config.own) return;
     const own *o = &p->owns[i];
-    *out = (session_own_view){.exists = true, .epoch = o->epoch, .length = o->length, .need = o->need, .waiting = o->waiting, .path = &o->path};
+    *out = (session_own_view){.exists = true,
+                              .epoch = o->epoch,
+                              .length = o->length,
+                              .need = o->need,
+                              .waiting = o->waiting,
+                              .path = &o->path};
 }
 
 void session_look_slot(const session_peer *p, uint32_t i, session_slot_view *out) {
     *out = (session_slot_view){0};
     if (i >= p->config.slots || !p->slots[i].used) return;
     const slot *s = &p->slots[i];
-    *out = (session_slot_view){.exists = true, .session = s->id, .origin = s->origin, .epoch = s->epoch, .have = s->have,
-                               .kept_from = s->kept_from, .sent = s->out.sent, .layer_begin = s->layer_begin, .layer_end = s->layer_end,
-                               .room = s->room, .running = s->running, .closing = s->closing};
+    *out = (session_slot_view){.exists = true,
+                               .session = s->id,
+                               .origin = s->origin,
+                               .epoch = s->epoch,
+                               .have = s->have,
+                               .kept_from = s->kept_from,
+                               .sent = s->out.sent,
+                               .layer_begin = s->layer_begin,
+                               .layer_end = s->layer_end,
+                               .room = s->room,
+                               .running = s->running,
+                               .closing = s->closing};
 }
 
 void session_look(const session_peer *p, session_totals *out) {
@@ -194,7 +219,9 @@ void session_look(const session_peer *p, session_totals *out) {
     out->kept_rows = slots_kept_rows(p);
     out->kept_bytes = out->kept_rows * p->config.span.row_bytes;
     out->room_used = slots_room_used(p);
-    out->room = p->config.serves ? (uint64_t)p->config.span.cache_tokens * (p->config.span.layer_end - p->config.span.layer_begin) : 0;
+    out->room = p->config.serves
+                    ? (uint64_t)p->config.span.cache_tokens * (p->config.span.layer_end - p->config.span.layer_begin)
+                    : 0;
 }
 
 const char *session_reason_name(uint8_t reason) {

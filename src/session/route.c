@@ -5,7 +5,7 @@
 // needs no queue.
 #include "session/inside.h"
 
-enum { USUAL_HOP_US = 20000 };  // where no end has measured the link
+enum { USUAL_HOP_US = 20000 };                     // where no end has measured the link
 static const uint64_t draining_ns = 10000000000u;  // a draining span is the last resort
 
 static uint32_t measured(const session_card *card, uint64_t to) {
@@ -28,9 +28,9 @@ uint32_t session_hop_us(const session_view *view, uint32_t from, uint32_t to, ui
 typedef struct search {
     const session_view *view;
     const session_route_query *query;
-    uint32_t count;                     // usable peers, by the ends of their spans
+    uint32_t count;  // usable peers, by the ends of their spans
     uint16_t peer[SESSION_MAX_PEERS];
-    uint64_t cost[SESSION_MAX_PEERS];   // until the end of its span; UINT64_MAX: not reached
+    uint64_t cost[SESSION_MAX_PEERS];  // until the end of its span; UINT64_MAX: not reached
     uint16_t entry[SESSION_MAX_PEERS], before[SESSION_MAX_PEERS];
 } search;
 
@@ -109,8 +109,8 @@ static bool write_path(const search *s, uint32_t last, session_path *out) {
     return true;
 }
 
-bool session_route_shortest(void *context, const session_view *view, const session_route_query *query, session_path *out,
-                            uint16_t *missing) {
+bool session_route_shortest(void *context, const session_view *view, const session_route_query *query,
+                            session_path *out, uint16_t *missing) {
     (void)context;
     search s = {.view = view, .query = query};
     sort_usable(&s);

@@ -46,8 +46,8 @@ typedef uint64_t session_blob;  // bytes held by the host under a number; 0: non
 typedef struct session_known {
     session_card card;
     bool linked;
-    bool suspected;         // silent, refused or lost: not used for new paths
-    uint32_t one_way_us;    // from this peer; 0: not measured
+    bool suspected;       // silent, refused or lost: not used for new paths
+    uint32_t one_way_us;  // from this peer; 0: not measured
 } session_known;
 
 typedef struct session_view {
@@ -73,9 +73,9 @@ typedef struct session_path {
 typedef struct session_route_query {
     braid_hash model, kernels;
     uint16_t layers;
-    uint32_t room;           // tokens that the session may need
-    uint32_t tokens;         // that it has: a span without them has to compute them again
-    const session_path *old; // spans that have the session's state; count 0: none
+    uint32_t room;            // tokens that the session may need
+    uint32_t tokens;          // that it has: a span without them has to compute them again
+    const session_path *old;  // spans that have the session's state; count 0: none
     // Peers that refused, were lost or were too slow a moment ago. Bit i: view->peer[i].
     const uint64_t *avoid;
     // True if peers a and b cannot reach each other. May be NULL.
@@ -100,55 +100,56 @@ bool session_route_shortest(void *context, const session_view *view, const sessi
 typedef struct session_span {
     braid_hash model, kernels;
     uint16_t layer_begin, layer_end, layers;
-    uint32_t cache_tokens;      // room for so many tokens of the whole span; a session that uses half of its layers takes half
-    uint32_t row_bytes;         // of one kept row in memory
-    uint32_t token_layer_bytes; // keys and values of one token in one layer
-    uint32_t layer_ns;          // measured or estimated time of one row in one layer
-    uint32_t upload_kib_s;      // of this machine's line, 0: unknown
+    uint32_t
+        cache_tokens;    // room for so many tokens of the whole span; a session that uses half of its layers takes half
+    uint32_t row_bytes;  // of one kept row in memory
+    uint32_t token_layer_bytes;  // keys and values of one token in one layer
+    uint32_t layer_ns;           // measured or estimated time of one row in one layer
+    uint32_t upload_kib_s;       // of this machine's line, 0: unknown
 } session_span;
 
 // Mutation testing: each breaks one rule, and the simulator must notice.
 typedef enum session_mutant {
-    SESSION_MUTANT_ANY_EPOCH,        // rows of an older path are accepted
-    SESSION_MUTANT_ANY_CUT,          // rows from before a truncation are accepted
-    SESSION_MUTANT_APPENDS_TWICE,    // repeated rows are appended again
-    SESSION_MUTANT_SKIPS_GAPS,       // rows after a gap are appended
-    SESSION_MUTANT_KEEPS_VOID_RUN,   // the result of a run that a truncation overtook counts
-    SESSION_MUTANT_NO_REWIND,        // a substitute is sent new rows only
-    SESSION_MUTANT_SENDS_DROPPED,    // kept rows that were dropped are sent as if they were there
-    SESSION_MUTANT_NO_LEASE,         // a session whose origin is gone is held for ever
-    SESSION_MUTANT_NO_BOUND,         // kept rows have no bound
-    SESSION_MUTANT_FREES_EARLY,      // a donor is freed before its cache was fetched
-    SESSION_MUTANT_OVERFILLS,        // a session is admitted without room
-    SESSION_MUTANT_NO_REPAIR,        // a lost span is not replaced
-    SESSION_MUTANT_STALE_CACHE,      // a donor's cache is taken for one of the newest truncation
-    SESSION_MUTANT_FORGETS_CUTS,     // after a truncation only the newest rows are sent
+    SESSION_MUTANT_ANY_EPOCH,       // rows of an older path are accepted
+    SESSION_MUTANT_ANY_CUT,         // rows from before a truncation are accepted
+    SESSION_MUTANT_APPENDS_TWICE,   // repeated rows are appended again
+    SESSION_MUTANT_SKIPS_GAPS,      // rows after a gap are appended
+    SESSION_MUTANT_KEEPS_VOID_RUN,  // the result of a run that a truncation overtook counts
+    SESSION_MUTANT_NO_REWIND,       // a substitute is sent new rows only
+    SESSION_MUTANT_SENDS_DROPPED,   // kept rows that were dropped are sent as if they were there
+    SESSION_MUTANT_NO_LEASE,        // a session is held for ever after its origin is gone
+    SESSION_MUTANT_NO_BOUND,        // kept rows have no bound
+    SESSION_MUTANT_FREES_EARLY,     // a donor is freed before its cache was fetched
+    SESSION_MUTANT_OVERFILLS,       // a session is admitted without room
+    SESSION_MUTANT_NO_REPAIR,       // a lost span is not replaced
+    SESSION_MUTANT_STALE_CACHE,     // a donor's cache is taken for one of the newest truncation
+    SESSION_MUTANT_FORGETS_CUTS,    // after a truncation only the newest rows are sent
     SESSION_MUTANTS
 } session_mutant;
 
 typedef struct session_config {
     braid_id self;
     char address[WIRE_MAX_ADDRESS];  // at which others dial this peer; "": none
-    uint64_t incarnation;       // random and not 0, another one after each start
-    uint64_t version;           // of the first card: Unix time in ms, so that it exceeds those of earlier incarnations
+    uint64_t incarnation;            // random and not 0, another one after each start
+    uint64_t version;  // of the first card: Unix time in ms, so that it exceeds those of earlier incarnations
     bool serves;
-    session_span span;          // if `serves`
-    uint16_t slots;             // sessions whose layers it runs at once, at most SESSION_MAX_SLOTS
-    uint16_t own;               // sessions of which it is the origin, at most SESSION_MAX_OWN
-    uint64_t kept_bytes;        // bound of kept rows, all sessions; 0: none are kept beyond what waits to be sent
-    uint32_t chunk_rows;        // most rows of one ROWS message and one RUN; 0: 256
-    uint32_t window_rows;       // rows under way to a span; 0: 4 chunks
-    uint32_t cache_chunk;       // tokens of one CACHE message; 0: 64
-    uint64_t heartbeat_ns;      // 0: 250 ms
-    uint64_t dead_ns;           // silence after which a peer is replaced; 0: 1 s
-    uint64_t stall_ns;          // time without progress after which a path is probed; 0: 2 s
-    uint64_t slow_ns;           // longest time of one job; 0: 20 s
-    uint64_t lease_ns;          // a span frees a session that its origin did not confirm for so long; 0: 30 s
-    uint64_t avoid_ns;          // time for which a span that failed is not chosen; 0: 5 s
+    session_span span;      // if `serves`
+    uint16_t slots;         // sessions that it computes for at once, at most SESSION_MAX_SLOTS
+    uint16_t own;           // sessions of which it is the origin, at most SESSION_MAX_OWN
+    uint64_t kept_bytes;    // bound of kept rows, all sessions; 0: none are kept beyond what waits to be sent
+    uint32_t chunk_rows;    // most rows of one ROWS message and one RUN; 0: 256
+    uint32_t window_rows;   // rows under way to a span; 0: 4 chunks
+    uint32_t cache_chunk;   // tokens of one CACHE message; 0: 64
+    uint64_t heartbeat_ns;  // 0: 250 ms
+    uint64_t dead_ns;       // silence after which a peer is replaced; 0: 1 s
+    uint64_t stall_ns;      // time without progress after which a path is probed; 0: 2 s
+    uint64_t slow_ns;       // longest time of one job; 0: 20 s
+    uint64_t lease_ns;      // a span frees a session that its origin did not confirm for so long; 0: 30 s
+    uint64_t avoid_ns;      // time for which a span that failed is not chosen; 0: 5 s
     uint64_t random_seed;
-    session_route route;        // NULL: session_route_shortest
+    session_route route;  // NULL: session_route_shortest
     void *route_context;
-    uint64_t mutants;           // bit i: session_mutant i; 0 outside of tests
+    uint64_t mutants;  // bit i: session_mutant i; 0 outside of tests
 } session_config;
 
 // ---- events
@@ -160,23 +161,24 @@ typedef enum session_event_kind {
     SESSION_EVENT_MESSAGE,    // id, msg, blob
     SESSION_EVENT_DONE,       // slot, ticket, failed, cost_ns: a RUN or IMPORT has ended
     SESSION_EVENT_JOIN,       // id, address: a peer of the swarm to begin with. id all zero is not allowed
-    SESSION_EVENT_SPAN,       // span: the layers that are held from now on; sessions of the older span are given up. NULL: none
-    SESSION_EVENT_DRAIN,      // take no new sessions, hand over those that are here; DRAINED follows
+    SESSION_EVENT_SPAN,  // span: the layers that are held from now on; sessions of the older span are given up. NULL: none
+    SESSION_EVENT_DRAIN,  // take no new sessions, hand over those that are here; DRAINED follows
     // ---- of an origin
-    SESSION_EVENT_OPEN,       // number, open: begins a session; ignored without room (session_own_room)
+    SESSION_EVENT_OPEN,  // number, open: begins a session; ignored without room (session_own_room)
     // The session's rows [position, position + count), of tokens that the host has. position may be
     // less than the tokens given so far: those from `position` on are taken back (a refused draft).
-    // Outputs from `home` on are wanted, position <= home < position + count.
+    // Outputs from `home` on are wanted, home < position + count; earlier ones that have not come
+    // are not wanted any more.
     SESSION_EVENT_STEP,
-    SESSION_EVENT_END,        // number: the text is complete or cancelled; its spans are freed
-    SESSION_EVENT_REROUTE,    // number: look for a better path; it changes between tokens
+    SESSION_EVENT_END,      // number: the text is complete or cancelled; its spans are freed
+    SESSION_EVENT_REROUTE,  // number: look for a better path; it changes between tokens
     SESSION_EVENTS
 } session_event_kind;
 
 typedef struct session_open {
     braid_hash model, kernels;
     uint16_t layers;
-    uint32_t room;            // tokens that it may have; a later STEP may exceed it, if the spans have room
+    uint32_t room;  // tokens that it may have; a later STEP may exceed it, if the spans have room
 } session_open;
 
 typedef struct session_event {
@@ -197,8 +199,8 @@ typedef struct session_event {
 // ---- effects
 
 typedef enum session_effect_kind {
-    SESSION_EFFECT_SEND,     // `bytes` to `id`, with the payload that `source` names
-    SESSION_EFFECT_DIAL,     // connect to `id` at `address`; LINK_UP or LINK_DOWN follows
+    SESSION_EFFECT_SEND,  // `bytes` to `id`, with the payload that `source` names
+    SESSION_EFFECT_DIAL,  // connect to `id` at `address`; LINK_UP or LINK_DOWN follows
     // Rows [position, position + count) of `slot` through layers [layer_begin, layer_end). Input:
     // rows first_row .. of `blob`. The host truncates the cache to `position` first; it is never
     // shorter. Outputs are kept rows `position` .. of the slot.
@@ -219,29 +221,29 @@ typedef enum session_source {
     SESSION_SOURCE_NONE,
     SESSION_SOURCE_TOKENS,  // embeddings of tokens [position, position + count) of own session `number`
     SESSION_SOURCE_KEPT,    // kept rows [position, position + count) of `slot`
-    SESSION_SOURCE_CACHE,   // keys and values of tokens [position, position + count) of `slot`, layers [layer_begin, layer_end)
+    SESSION_SOURCE_CACHE,  // keys and values of tokens [position, position + count) of `slot`, layers [layer_begin, layer_end)
 } session_source;
 
 // Notifications for the user.
 typedef enum session_tell_kind {
-    SESSION_TELL_PATH,      // number, path, epoch: the session's path
-    SESSION_TELL_WAITING,   // number, layer: no path; the first layer without a usable peer
-    SESSION_TELL_FULL,      // number: every path lacks room
-    SESSION_TELL_REPLACED,  // number, id, reason: that span is replaced
-    SESSION_TELL_REPAIRED,  // number, ns: the first output after a replacement, since it was noticed
-    SESSION_TELL_PEER_UP,   // id: became known
-    SESSION_TELL_PEER_DOWN, // id: is not usable any more
+    SESSION_TELL_PATH,       // number, path, epoch: the session's path
+    SESSION_TELL_WAITING,    // number, layer: no path; the first layer without a usable peer
+    SESSION_TELL_FULL,       // number: every path lacks room
+    SESSION_TELL_REPLACED,   // number, id, reason: that span is replaced
+    SESSION_TELL_REPAIRED,   // number, ns: the first output after a replacement, since it was noticed
+    SESSION_TELL_PEER_UP,    // id: became known
+    SESSION_TELL_PEER_DOWN,  // id: is not usable any more
     SESSION_TELLS
 } session_tell_kind;
 
 typedef enum session_reason {
-    SESSION_REASON_DEAD,     // its port refuses connections
+    SESSION_REASON_DEAD,  // its port refuses connections
     SESSION_REASON_SILENT,
-    SESSION_REASON_SLOW,     // no progress
+    SESSION_REASON_SLOW,  // no progress
     SESSION_REASON_REFUSED,
     SESSION_REASON_CUT_OFF,  // it and a neighbour in the path cannot reach each other
     SESSION_REASON_DRAINING,
-    SESSION_REASON_BETTER,   // REROUTE
+    SESSION_REASON_BETTER,  // REROUTE
     SESSION_REASONS
 } session_reason;
 
@@ -264,9 +266,9 @@ typedef struct session_effect {
     size_t byte_count;
     uint8_t message_kind;  // session_message_kind of `bytes`
     session_source source;
-    uint64_t number;       // of an own session
+    uint64_t number;  // of an own session
     uint32_t slot;
-    uint64_t ticket;       // of a job; never 0
+    uint64_t ticket;  // of a job; never 0
     uint16_t layer_begin, layer_end;
     uint32_t position, count;
     session_blob blob;
@@ -297,9 +299,9 @@ void session_peer_view(const session_peer *p, session_view *out);
 typedef struct session_own_view {
     bool exists;
     uint32_t epoch;
-    uint32_t length;    // tokens given
-    uint32_t need;      // outputs before this position are there or not wanted
-    bool waiting;       // for a path
+    uint32_t length;  // tokens given
+    uint32_t need;    // outputs before this position are there or not wanted
+    bool waiting;     // for a path
     const session_path *path;
 } session_own_view;
 void session_look_own(const session_peer *p, uint64_t number, session_own_view *out);
@@ -318,10 +320,10 @@ void session_look_slot(const session_peer *p, uint32_t slot, session_slot_view *
 typedef struct session_totals {
     uint32_t own, held, linked, known;
     uint64_t kept_rows, kept_bytes;
-    uint64_t room_used, room;      // token-layers that are reserved, of how many
-    uint64_t replayed_rows;        // rows sent again to a substitute
-    uint64_t recomputed_rows;      // rows that this peer computed again, because their outputs were dropped
-    uint64_t repairs, refused;     // paths replaced as origin; sessions refused as span
+    uint64_t room_used, room;   // token-layers that are reserved, of how many
+    uint64_t replayed_rows;     // rows sent again to a substitute
+    uint64_t recomputed_rows;   // rows that this peer computed again, because their outputs were dropped
+    uint64_t repairs, refused;  // paths replaced as origin; sessions refused as span
 } session_totals;
 void session_look(const session_peer *p, session_totals *out);
 

@@ -37,7 +37,8 @@ uint64_t slots_kept_rows(const session_peer *p) {
 
 static void refuse(session_peer *p, const braid_id *to, session_id id, uint32_t epoch, session_refusal reason) {
     session_message_refuse *refusal = &message_new(p, SESSION_MESSAGE_REFUSE)->refuse;
-    *refusal = (session_message_refuse){.session = id, .epoch = epoch, .reason = (uint8_t)reason, .free_tokens = p->known[0].card.free_tokens};
+    *refusal = (session_message_refuse){
+        .session = id, .epoch = epoch, .reason = (uint8_t)reason, .free_tokens = p->known[0].card.free_tokens};
     message_send(p, to);
     p->totals.refused++;
 }
@@ -93,14 +94,19 @@ void slot_open(session_peer *p, const braid_id *from, const session_message_open
     }
     bool same = old && old->layer_begin == open->layer_begin && old->layer_end == open->layer_end;
     uint32_t room = same && old->room > open->room ? old->room : open->room;
-    if ((room > (same ? old->room : 0) && !fits(p, open, same ? old : NULL)) || (!same && free_slot(p) == p->config.slots)) {
+    if ((room > (same ? old->room : 0) && !fits(p, open, same ? old : NULL)) ||
+        (!same && free_slot(p) == p->config.slots)) {
         refuse(p, from, open->session, open->epoch, SESSION_FULL);
         return;
     }
     if (!same) {
         if (old) slot_close(p, i);
         i = free_slot(p);
-        p->slots[i] = (slot){.used = true, .id = open->session, .origin = *from, .layer_begin = open->layer_begin, .layer_end = open->layer_end};
+        p->slots[i] = (slot){.used = true,
+                             .id = open->session,
+                             .origin = *from,
+                             .layer_begin = open->layer_begin,
+                             .layer_end = open->layer_end};
     }
     slot *s = &p->slots[i];
     s->room = room;
@@ -159,8 +165,10 @@ void slot_kept(session_peer *p, const braid_id *from, const session_message_kept
     for (uint32_t k = 0; k < kept->count; k++) {
         uint32_t i = slot_find(p, kept->session[k]);
         if (i == p->config.slots || !id_equal(&p->slots[i].origin, from)) continue;
-        if (kept->keep[k]) p->slots[i].confirmed_ns = p->now_ns;
-        else slot_close(p, i);
+        if (kept->keep[k])
+            p->slots[i].confirmed_ns = p->now_ns;
+        else
+            slot_close(p, i);
     }
 }
 
@@ -178,9 +186,10 @@ void slot_truncate(session_peer *p, uint32_t i, uint32_t t, bool history) {
     if (s->kept_from > s->have) s->kept_from = s->have;
 }
 
-// Rows are missing before those that came.
+// Rows are missing before those that came. Those that were dropped for want of room are asked for
+// once there is room.
 static void rewind_upstream(slot *s) {
-    if (s->in.rewinding) return;
+    if (s->in.rewinding || s->in.overflowed) return;
     s->in.rewinding = true;
     s->in.want_new = true;
 }
@@ -221,7 +230,8 @@ static bool take_rows(session_peer *p, uint32_t i, const session_message_rows *r
         return false;
     }
     uint32_t skip = s->in.next - position, count = rows->count - skip;
-    s->in.queue[s->in.queued++] = (queued_rows){.position = s->in.next, .count = count, .first_row = skip, .blob = blob};
+    s->in.queue[s->in.queued++] =
+        (queued_rows){.position = s->in.next, .count = count, .first_row = skip, .blob = blob};
     s->in.next += count;
     if (s->in.limit < s->in.next + p->config.window_rows / 2) s->in.want_more = true;
     return true;
@@ -233,7 +243,8 @@ void slot_rows(session_peer *p, const braid_id *from, const session_message_rows
     if (i < p->config.slots) {
         slot *s = &p->slots[i];
         bool mine = (id_equal(&s->up, from) && rows->epoch == s->epoch) || peer_mutates(p, SESSION_MUTANT_ANY_EPOCH);
-        if (mine && !s->fetching && take_cut(p, i, rows) && rows->count > 0 && blob != 0) taken = take_rows(p, i, rows, blob);
+        if (mine && !s->fetching && take_cut(p, i, rows) && rows->count > 0 && blob != 0)
+            taken = take_rows(p, i, rows, blob);
         slot_mark(p, i);
     }
     if (!taken) effect_release(p, blob);
@@ -279,7 +290,13 @@ static void forget_delivered(session_peer *p, uint32_t i) {
 static void send_rows(session_peer *p, uint32_t i, uint32_t position, uint32_t count) {
     slot *s = &p->slots[i];
     session_message_rows *rows = &message_new(p, SESSION_MESSAGE_ROWS)->rows;
-    *rows = (session_message_rows){.session = s->id, .epoch = s->epoch, .cut = s->cuts.now, .position = position, .count = count, .home = s->home, .to_origin = s->last};
+    *rows = (session_message_rows){.session = s->id,
+                                   .epoch = s->epoch,
+                                   .cut = s->cuts.now,
+                                   .position = position,
+                                   .count = count,
+                                   .home = s->home,
+                                   .to_origin = s->last};
     session_effect *e = message_send(p, &s->down);
     s->out.owes = false;
     if (!e || count == 0) return;
@@ -287,18 +304,20 @@ static void send_rows(session_peer *p, uint32_t i, uint32_t position, uint32_t c
     e->slot = i;
     e->position = position;
     e->count = count;
-    if (s->out.top > position) p->totals.replayed_rows += (s->out.top < position + count ? s->out.top : position + count) - position;
+    if (s->out.top > position)
+        p->totals.replayed_rows += (s->out.top < position + count ? s->out.top : position + count) - position;
     s->out.sent = position + count;
     if (s->out.top < s->out.sent) s->out.top = s->out.sent;
     forget_delivered(p, i);
     slot_mark(p, i);
 }
 
+uint32_t slot_next_sent(const slot *s) { return s->last && s->out.sent < s->home ? s->home : s->out.sent; }
+
 static void pump_rows(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
     if (!sender_open(&s->out, &s->cuts) || !contact_reach(p, &s->down)) return;
-    uint32_t start = s->out.sent, end = s->have;
-    if (s->last && start < s->home) start = s->home;
+    uint32_t start = slot_next_sent(s), end = s->have;
     if (end > s->out.limit) end = s->out.limit;
     if (start < end && start < s->kept_from && !peer_mutates(p, SESSION_MUTANT_SENDS_DROPPED)) {
         recompute(p, i, start);
@@ -321,7 +340,8 @@ static void pump_want(session_peer *p, uint32_t i) {
     s->in.want_new = s->in.want_more = false;
     s->in.limit = s->in.next + p->config.window_rows;
     session_message_want *want = &message_new(p, SESSION_MESSAGE_WANT)->want;
-    *want = (session_message_want){.session = s->id, .epoch = s->epoch, .ask = s->in.ask, .incarnation = p->config.incarnation};
+    *want = (session_message_want){
+        .session = s->id, .epoch = s->epoch, .ask = s->in.ask, .incarnation = p->config.incarnation};
     want->cut = s->cuts.now;
     want->from = s->in.next;
     want->limit = s->in.limit;
@@ -334,12 +354,14 @@ static void pump_answers(session_peer *p, uint32_t i) {
     if (s->send_opened && contact_reach(p, &s->origin)) {
         s->send_opened = false;
         session_message_opened *opened = &message_new(p, SESSION_MESSAGE_OPENED)->opened;
-        *opened = (session_message_opened){.session = s->id, .epoch = s->epoch, .have = s->in.next, .fetching = s->fetching};
+        *opened =
+            (session_message_opened){.session = s->id, .epoch = s->epoch, .have = s->in.next, .fetching = s->fetching};
         message_send(p, &s->origin);
     }
     if (s->send_ready && contact_reach(p, &s->down)) {
         s->send_ready = false;
-        message_new(p, SESSION_MESSAGE_READY)->ready = (session_message_ready){.session = s->id, .epoch = s->epoch, .to_origin = s->last};
+        message_new(p, SESSION_MESSAGE_READY)->ready =
+            (session_message_ready){.session = s->id, .epoch = s->epoch, .to_origin = s->last};
         message_send(p, &s->down);
     }
 }
@@ -404,7 +426,8 @@ static bool neighbour_lost(const session_peer *p, const braid_id *id) {
 static void report_lost(session_peer *p, slot *s, const braid_id *id, bool *reported) {
     if (*reported || !neighbour_lost(p, id) || !contact_linked(p, &s->origin)) return;
     *reported = true;
-    message_new(p, SESSION_MESSAGE_LOST)->lost = (session_message_lost){.session = s->id, .epoch = s->epoch, .peer = *id};
+    message_new(p, SESSION_MESSAGE_LOST)->lost =
+        (session_message_lost){.session = s->id, .epoch = s->epoch, .peer = *id};
     message_send(p, &s->origin);
 }
 
@@ -413,7 +436,8 @@ static void ask_origin(session_peer *p, const braid_id *origin) {
     session_message_held *held = &message_new(p, SESSION_MESSAGE_HELD)->held;
     for (uint32_t i = 0; i < p->config.slots && held->count < SESSION_MAX_HELD; i++) {
         slot *s = &p->slots[i];
-        if (!s->used || s->closing || !id_equal(&s->origin, origin) || p->now_ns - s->asked_ns < p->config.lease_ns / 4) continue;
+        if (!s->used || s->closing || !id_equal(&s->origin, origin) || p->now_ns - s->asked_ns < p->config.lease_ns / 4)
+            continue;
         s->asked_ns = p->now_ns;
         held->session[held->count++] = s->id;
     }
@@ -433,7 +457,8 @@ void slots_beat(session_peer *p) {
             slot_close(p, i);
             continue;
         }
-        if (p->now_ns - s->confirmed_ns < p->config.lease_ns / 4 || p->now_ns - s->asked_ns < p->config.lease_ns / 4) continue;
+        if (p->now_ns - s->confirmed_ns < p->config.lease_ns / 4 || p->now_ns - s->asked_ns < p->config.lease_ns / 4)
+            continue;
         if (asked++ < SESSION_MAX_CARDS && contact_linked(p, &s->origin)) ask_origin(p, &s->origin);
     }
 }

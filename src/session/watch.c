@@ -15,7 +15,8 @@ void watch_gone(session_peer *p, const braid_id *id, session_reason reason) {
 void watch_draining(session_peer *p, const braid_id *id) {
     for (uint32_t i = 0; i < p->config.own; i++) {
         const own *o = &p->owns[i];
-        if (o->used && !o->ending && own_hop_of(o, id) < SESSION_MAX_HOPS) own_repair(p, i, id, SESSION_REASON_DRAINING);
+        if (o->used && !o->ending && own_hop_of(o, id) < SESSION_MAX_HOPS)
+            own_repair(p, i, id, SESSION_REASON_DRAINING);
     }
 }
 
@@ -100,7 +101,8 @@ void watch_beat(session_peer *p) {
         if (p->beats % GOSSIP_BEATS != 0) continue;
         for (uint32_t h = 0; h < o->path.count; h++) {
             uint32_t k = contact_find(p, &o->path.hop[h].id);
-            if (k < p->count && p->known[k].card.draining) own_repair(p, i, &o->path.hop[h].id, SESSION_REASON_DRAINING);
+            if (k < p->count && p->known[k].card.draining)
+                own_repair(p, i, &o->path.hop[h].id, SESSION_REASON_DRAINING);
         }
     }
     p->view_changed = false;
