@@ -143,9 +143,7 @@ void adapter_free(adapter *a) {
 size_t adapter_parameters(const adapter *a) { return a->parameters; }
 uint32_t adapter_tensor_count(const adapter *a) { return a->count; }
 const adapter_tensor *adapter_tensors(const adapter *a) { return a->tensor; }
-const char *adapter_tensor_name(const adapter *a, uint32_t i) {
-    return a->s->layout.tensor[a->tensor[i].tensor].name;
-}
+const char *adapter_tensor_name(const adapter *a, uint32_t i) { return a->s->layout.tensor[a->tensor[i].tensor].name; }
 
 static void scale_by(float factor, const float *from, size_t count, float *to) {
     for (size_t i = 0; i < count; i++) to[i] = factor * from[i];

@@ -38,7 +38,7 @@ void adapter_free(adapter *a);
 
 size_t adapter_parameters(const adapter *a);  // elements
 uint32_t adapter_tensor_count(const adapter *a);
-const adapter_tensor *adapter_tensors(const adapter *a);  // in the order of stage_tensors
+const adapter_tensor *adapter_tensors(const adapter *a);        // in the order of stage_tensors
 const char *adapter_tensor_name(const adapter *a, uint32_t i);  // of the base matrix, as stage_tensor.name
 
 // A is uniform in [-1 / sqrt(in), 1 / sqrt(in)) from (seed, name, element), B zero, as in peft 0.21.

@@ -107,7 +107,8 @@ static stash_view cut_stash(const stage *s, cutter *c) {
         v.head_input = cut_floats(c, activation);
         v.head_maximum = cut_floats(c, s->rows);
         v.head_inverse = cut_floats(c, s->rows);
-        v.d_head = s->shape.recompute || s->shape.frozen ? NULL : cut_floats(c, (size_t)s->config.vocab * s->config.dim);
+        v.d_head = s->shape.recompute || s->shape.frozen ? NULL
+                                                         : cut_floats(c, (size_t)s->config.vocab * s->config.dim);
         v.d_norm = cut_floats(c, s->config.dim);
         v.d_norm_bias = cut_if(s->row->layer_norm, c, s->config.dim);
     }

@@ -70,6 +70,11 @@ typedef struct peer_run {
     const uint16_t *tensor_stage;  // [model_tensors] in canonical order; borrowed for the peer's life
 } peer_run;
 
+// Bytes of a microbatch's tensor on its way between two stages.
+static inline uint64_t peer_tensor_bytes(const peer_run *run, message_phase phase) {
+    return phase == PHASE_BACKWARD && run->gradient_bytes ? run->gradient_bytes : run->activation_bytes;
+}
+
 // Mutation testing: each breaks one rule of the protocol, and the simulator must notice.
 typedef enum peer_mutant {
     PEER_MUTANT_MOVES_ON_SUSPICION,  // a holder that was told to COMMIT is replaced before its expulsion

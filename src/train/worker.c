@@ -68,8 +68,8 @@ static void carve_all(worker *w, carver *c) {
     w->block_norm2 = carve(c, w->block_count, sizeof *w->block_norm2);
     w->tensor_norm2 = carve(c, w->tensor_count, sizeof *w->tensor_norm2);
     if (w->config.shape.links.forward != CODEC_FP32 || w->config.shape.links.backward != CODEC_FP32) {
-        w->from_link = carve(c, w->activation_floats, sizeof *w->from_link);
-        w->to_link = carve(c, w->activation_floats, sizeof *w->to_link);
+        w->link.decoded = carve(c, w->activation_floats, sizeof *w->link.decoded);
+        w->link.plain = carve(c, w->activation_floats, sizeof *w->link.plain);
     }
     if (w->config.shape.documents) w->documents = carve(c, w->rows, sizeof *w->documents);
     if (w->config.shape.ends) {
@@ -93,8 +93,8 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     w->rows = (size_t)config->shape.sequences * config->shape.tokens;
     w->activation_floats = stage_activation_elements(w->stage);
     size_t documents = config->shape.documents ? w->rows * sizeof(uint32_t) : 0;
-    w->forward_bytes = tensor_codec_bytes(config->shape.links.forward, w->activation_floats) + documents;
-    w->backward_bytes = tensor_codec_bytes(config->shape.links.backward, w->activation_floats) + documents;
+    w->link.forward_bytes = tensor_codec_bytes(config->shape.links.forward, w->activation_floats) + documents;
+    w->link.backward_bytes = tensor_codec_bytes(config->shape.links.backward, w->activation_floats) + documents;
     w->stash_bytes = padded(stage_stash_bytes(w->stage));
     carver count = {NULL, 0};
     carve_all(w, &count);

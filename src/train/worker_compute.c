@@ -40,9 +40,9 @@ typedef struct link_blob {
     uint64_t bytes;
 } link_blob;
 
-static link_blob forward_blob(const worker *w) { return (link_blob){w->config.shape.links.forward, w->forward_bytes}; }
+static link_blob forward_blob(const worker *w) { return (link_blob){w->config.shape.links.forward, w->link.forward_bytes}; }
 
-static link_blob backward_blob(const worker *w) { return (link_blob){w->config.shape.links.backward, w->backward_bytes}; }
+static link_blob backward_blob(const worker *w) { return (link_blob){w->config.shape.links.backward, w->link.backward_bytes}; }
 
 // The starts of documents in a blob of another peer, or NULL.
 static const uint32_t *documents_behind(const worker *w, link_blob kind, const void *blob) {
@@ -54,14 +54,14 @@ static const float *read_tensor(const worker_call *call, link_blob kind, const v
     worker *w = call->w;
     *blob = worker_read(call, call->work->in, kind.bytes);
     if (!*blob || kind.codec == CODEC_FP32) return *blob;
-    tensor_codec_decode(w->pool, kind.codec, *blob, w->activation_floats, w->from_link);
-    return w->from_link;
+    tensor_codec_decode(w->pool, kind.codec, *blob, w->activation_floats, w->link.decoded);
+    return w->link.decoded;
 }
 
 // Memory for the output's tensor, and its blob. NULL sets result->failed.
 static float *begin_tensor(const worker_call *call, link_blob kind, void **blob) {
     *blob = worker_write(call, kind.bytes);
-    return kind.codec == CODEC_FP32 ? *blob : *blob ? call->w->to_link : NULL;
+    return kind.codec == CODEC_FP32 ? *blob : *blob ? call->w->link.plain : NULL;
 }
 
 // Encodes the tensor of begin_tensor. `documents` NULL: zeros.

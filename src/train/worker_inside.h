@@ -18,6 +18,12 @@ typedef struct worker_names {
     braid_hash *name;  // [block_count]
 } worker_names;
 
+// Tensors on the links to other stages.
+typedef struct worker_link {
+    size_t forward_bytes, backward_bytes;  // of an activation and of its gradient as a blob
+    float *decoded, *plain;  // [activation_floats] of the job's input, and of its output before it is encoded; NULL: both codecs are fp32
+} worker_link;
+
 struct worker {
     worker_config config;
     tensor_pool *pool;
@@ -27,7 +33,7 @@ struct worker {
     bool text_changed;
     size_t parameters, rows;
     size_t stash_bytes;
-    size_t forward_bytes, backward_bytes;  // of an activation and of its gradient as a blob
+    worker_link link;
     size_t activation_floats;  // an activation; behind them, with shape.documents, `rows` uint32: the starts of documents
 
     void *memory;
@@ -48,7 +54,6 @@ struct worker {
     double *block_norm2;        // [block_count]
     double *tensor_norm2;       // [tensor_count]
     int32_t *inputs, *targets;  // [capacity * rows], stage 0
-    float *from_link, *to_link;  // [activation_floats] decoded, and to be encoded; NULL: both codecs are fp32
     uint32_t *documents;        // [rows] of the microbatch that is drawn, with shape.documents
     uint8_t *stashes;           // [capacity * stash_bytes]
 

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_layout_belongs_to_this_version(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 16);
+    assert_int_equal(WIRE_VERSION, 17);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .owner_term = 7};
@@ -266,10 +266,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 1000 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 1100 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 1000 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 1100 03 0200 6e6f");
 }
 
 int main(void) {

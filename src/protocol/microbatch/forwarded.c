@@ -98,8 +98,8 @@ static void pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
-    bool fits = bytes == message_piece_bytes(inflight_tensor_bytes(p, PHASE_FORWARD), piece->index, piece->count) ||
-                bytes == message_piece_bytes(inflight_tensor_bytes(p, PHASE_BACKWARD), piece->index, piece->count);
+    bool fits = bytes == message_piece_bytes(peer_tensor_bytes(&p->run, PHASE_FORWARD), piece->index, piece->count) ||
+                bytes == message_piece_bytes(peer_tensor_bytes(&p->run, PHASE_BACKWARD), piece->index, piece->count);
     forwarded_arrival *a = alive && fits && mine && run_state_goes_on(&p->state) ? arrival_of(p, piece->origin, piece->serial) : NULL;
     bool twice = a != NULL && (a->joining || a->piece[piece->index] != 0);
     bool taken = a != NULL && !twice && (a->count == 0 || a->count == piece->count);
@@ -176,10 +176,10 @@ void forwarded_joined(peer *p, const core_job *t, const job_result *r) {
     }
     if (forward) {
         msg->u.forward.parcel = (message_parcel){0};
-        on_forward(p, msg, out, inflight_tensor_bytes(p, PHASE_FORWARD));
+        on_forward(p, msg, out, peer_tensor_bytes(&p->run, PHASE_FORWARD));
     } else {
         msg->u.backward.parcel = (message_parcel){0};
-        on_backward(p, msg, out, inflight_tensor_bytes(p, PHASE_BACKWARD));
+        on_backward(p, msg, out, peer_tensor_bytes(&p->run, PHASE_BACKWARD));
     }
 }
 

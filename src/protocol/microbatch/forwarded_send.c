@@ -29,7 +29,7 @@ bool forwarded_send(peer *p, tensor_sending *s, member_id to, blob_id blob, memb
     s->carried_ns = TIMING_FORWARD_NS + PATIENCE * (uint64_t)d.us * 1000;
     s->direct_ns = (uint64_t)d.direct_us * 1000;
     uint16_t pieces = route_pieces(p);
-    uint64_t bytes = inflight_tensor_bytes(p, forward ? PHASE_FORWARD : PHASE_BACKWARD);
+    uint64_t bytes = peer_tensor_bytes(&p->run, forward ? PHASE_FORWARD : PHASE_BACKWARD);
     *(forward ? &p->core.scratch.u.forward.parcel : &p->core.scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
     bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, bytes, pieces);
     p->microbatch->carried += left;

@@ -44,10 +44,6 @@ static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, ui
     peer_send_member(p, to, 0);
 }
 
-uint64_t inflight_tensor_bytes(const peer *p, message_phase phase) {
-    return phase == PHASE_BACKWARD && p->run.gradient_bytes ? p->run.gradient_bytes : p->run.activation_bytes;
-}
-
 // ---- FORWARD ------------------------------------------------------------------------------------
 
 static deny_reason refusal(const peer *p, const message *msg, bool fits, const message_subject *subject) {
@@ -113,11 +109,11 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_forward *body = &msg->u.forward;
     if (forwarded_announced(p, msg)) return;
     if (body->home) {
-        if (bytes == inflight_tensor_bytes(p, PHASE_FORWARD)) own_home(p, msg, blob);
+        if (bytes == peer_tensor_bytes(&p->run, PHASE_FORWARD)) own_home(p, msg, blob);
         else peer_release(p, &blob);
         return;
     }
-    deny_reason reason = refusal(p, msg, bytes == inflight_tensor_bytes(p, PHASE_FORWARD), &body->subject);
+    deny_reason reason = refusal(p, msg, bytes == peer_tensor_bytes(&p->run, PHASE_FORWARD), &body->subject);
     // after CLOSE a repair recomputes what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason != DENY_REASONS || p->stage == 0) {
@@ -219,7 +215,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (forwarded_announced(p, msg)) return;
     const message_backward *body = &msg->u.backward;
     uint32_t m = body->subject.m;
-    deny_reason reason = refusal(p, msg, bytes == inflight_tensor_bytes(p, PHASE_BACKWARD), &body->subject);
+    deny_reason reason = refusal(p, msg, bytes == peer_tensor_bytes(&p->run, PHASE_BACKWARD), &body->subject);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     inflight_microbatch *h = reason == DENY_REASONS ? &p->microbatch->inflight[m] : NULL;
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;

@@ -29,8 +29,6 @@ void inflight_backward_done(peer *p, const core_job *t, const job_result *r);
 void inflight_weight_done(peer *p, const core_job *t, const job_result *r);
 
 // ---- slots.c ------------------------------------------------------------------------------------
-// Bytes of a microbatch's tensor on its way between two stages.
-uint64_t inflight_tensor_bytes(const peer *p, message_phase phase);
 inflight_microbatch *inflight_open(peer *p, uint32_t m);
 bool inflight_slot(peer *p, inflight_microbatch *h);  // false: none free
 bool inflight_claim(peer *p, uint32_t m);  // it has a slot or gets one; a repair may evict another microbatch
