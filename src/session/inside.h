@@ -158,6 +158,7 @@ typedef struct own {
     uint64_t retry_ns;
     bool broken;
     uint64_t broken_ns;
+    uint64_t gave_way_ns;            // when it last gave up its parts of a path, to wait for room
     uint64_t progress_ns, probe_ns;  // probe_ns 0: not probed since
     bool probe_due;
     uint32_t resyncs;

@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    GIVE_WAY = 4,         // times dead_ns that a session waits for room before it gives up its parts of a path
+    GIVE_WAY_BEATS = 16,  // heartbeats until it tries again, at most
+};
+
 uint32_t own_find(const session_peer *p, uint64_t number) {
     for (uint32_t i = 0; i < p->config.own; i++) {
         if (p->owns[i].used && !p->owns[i].ending && p->owns[i].number == number) return i;
@@ -242,12 +247,39 @@ static bool may_stay(const own *o) {
     return o->repair_due && o->repair_reason >= SESSION_REASON_DRAINING && !o->waiting;
 }
 
+// Sessions that wait for room while they hold parts of their paths can block each other for ever.
+// One that has waited long gives up its parts, so that another one gets a whole path, and tries again
+// at a random time.
+static bool gives_way(session_peer *p, uint32_t i) {
+    own *o = &p->owns[i];
+    session_path path = {0};
+    uint16_t missing;
+    uint64_t since_ns = o->gave_way_ns > o->broken_ns ? o->gave_way_ns : o->broken_ns;
+    if (!o->broken || o->path.count == 0 || p->now_ns - since_ns < GIVE_WAY * p->config.dead_ns) return false;
+    if (!find_path(p, o, 0, &path, &missing)) return false;  // layers are missing, not room
+    for (uint32_t k = 0; k < o->path.count; k++) {
+        send_close(p, o, &o->path.hop[k].id);
+        if (o->hop[k].has_donor) send_close(p, o, &o->hop[k].donor);
+    }
+    memset(o->hop, 0, sizeof o->hop);
+    o->path.count = 0;
+    o->out.active = false;
+    o->gave_way_ns = p->now_ns;
+    o->waiting = true;
+    o->retry_ns = p->now_ns + (1 + rng_below(&p->random, GIVE_WAY_BEATS)) * p->config.heartbeat_ns;
+    return true;
+}
+
 void own_try_path(session_peer *p, uint32_t i) {
     own *o = &p->owns[i];
     bool stay = may_stay(o);
     o->repair_due = false;
     session_path path = {0};
     uint16_t missing;
+    if (!stay && gives_way(p, i)) {
+        own_mark(p, i);
+        return;
+    }
     if (find_path(p, o, o->open.room, &path, &missing)) {
         if (stay && same_path(&path, &o->path)) return;
         if (o->path.count > 0 && !o->waiting) {
