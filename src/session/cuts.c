@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void cuts_add(cut_list *c, uint32_t cut, uint32_t at) {
+void cuts_add(session_cuts *c, uint32_t cut, uint32_t at) {
     // an older truncation further back is covered by this one
     while (c->count > 0 && c->entry[c->count - 1].at >= at) c->count--;
     if (c->count == SESSION_CUTS) {
@@ -16,9 +16,7 @@ void cuts_add(cut_list *c, uint32_t cut, uint32_t at) {
     c->now = cut;
 }
 
-void cuts_adopt(cut_list *c, uint32_t cut) { *c = (cut_list){.now = cut, .known_from = cut}; }
-
-uint32_t cuts_valid(const cut_list *c, uint32_t since) {
+uint32_t cuts_valid(const session_cuts *c, uint32_t since) {
     if (since < c->known_from) return 0;
     for (uint32_t i = 0; i < c->count; i++) {
         if (c->entry[i].cut > since) return c->entry[i].at;

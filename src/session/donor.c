@@ -57,7 +57,7 @@ void donor_get_cache(session_peer *p, const braid_id *from, const session_messag
         const slot *s = &p->slots[i];
         cache->layer_begin = s->layer_begin;
         cache->layer_end = s->layer_end;
-        cache->cut = s->cuts.now;
+        cache->cuts = s->cuts;
         cache->home = s->home;
         cache->total = s->have;
         if (get->position < s->have) cache->count = s->have - get->position;
@@ -77,10 +77,9 @@ void donor_get_cache(session_peer *p, const braid_id *from, const session_messag
 // True if the blob is being imported.
 static bool import(session_peer *p, uint32_t i, const session_message_cache *cache, session_blob blob) {
     slot *s = &p->slots[i];
-    bool first = s->have == 0;
-    if (first && cache->cut != s->cuts.now) cuts_adopt(&s->cuts, cache->cut);
+    if (s->have == 0) s->cuts = cache->cuts;
     // a truncation reached the donor meanwhile: what was imported may be void
-    if (cache->cut != s->cuts.now && !peer_mutates(p, SESSION_MUTANT_STALE_CACHE)) {
+    if (cache->cuts.now != s->cuts.now && !peer_mutates(p, SESSION_MUTANT_STALE_CACHE)) {
         slot_truncate(p, i, 0, false);
         return false;
     }

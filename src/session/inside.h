@@ -30,22 +30,9 @@ enum {
 
 // ---- truncations (cuts.c)
 
-// The newest truncation, and for older ones the smallest position that was truncated since. `at`
-// and `cut` ascend.
-typedef struct cut_list {
-    uint32_t now;
-    uint32_t known_from;  // about truncations up to this one nothing is known
-    uint32_t count;
-    struct {
-        uint32_t cut, at;
-    } entry[SESSION_CUTS];
-} cut_list;
-
-void cuts_add(cut_list *c, uint32_t cut, uint32_t at);
-// Nothing is known of how `cut` came about.
-void cuts_adopt(cut_list *c, uint32_t cut);
+void cuts_add(session_cuts *c, uint32_t cut, uint32_t at);
 // Rows before this position are the same in truncation `since` and now; UINT32_MAX: all are.
-uint32_t cuts_valid(const cut_list *c, uint32_t since);
+uint32_t cuts_valid(const session_cuts *c, uint32_t since);
 
 // ---- rows to the next peer (stream.c)
 
@@ -62,7 +49,7 @@ void sender_want(sender *s, const session_message_want *want);
 // History before `at` only is valid.
 void sender_cut(sender *s, uint32_t at);
 // True if rows may be sent: the receiver's truncation is not newer than `cuts`.
-bool sender_open(sender *s, const cut_list *cuts);
+bool sender_open(sender *s, const session_cuts *cuts);
 
 typedef struct queued_rows {
     uint32_t position, count, first_row;
@@ -111,7 +98,7 @@ typedef struct slot {
     uint8_t refusal;
     receiver in;
     sender out;
-    cut_list cuts;
+    session_cuts cuts;
     uint32_t home;
     uint32_t have, kept_from;  // cache [0, have), kept rows [kept_from, have)
     bool running, importing;
@@ -146,7 +133,7 @@ typedef struct own {
     uint64_t number;
     session_open open;
     uint32_t length, need;
-    cut_list cuts;
+    session_cuts cuts;
     sender out;
     uint32_t ask;
     bool want_new, want_more, rewinding;

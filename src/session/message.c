@@ -167,10 +167,25 @@ static void code_get_cache(codec *c, session_message_get_cache *get) {
     code_range(c, &get->position, &get->count);
 }
 
+static void code_cuts(codec *c, session_cuts *cuts) {
+    codec_u32(c, &cuts->now);
+    codec_u32(c, &cuts->known_from);
+    codec_require(c, cuts->known_from <= cuts->now);
+    uint32_t count = codec_count16(c, &cuts->count, SESSION_CUTS), cut = cuts->known_from, at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        codec_u32(c, &cuts->entry[i].cut);
+        codec_u32(c, &cuts->entry[i].at);
+        codec_require(c, cuts->entry[i].cut > cut && cuts->entry[i].cut <= cuts->now);
+        codec_require(c, (i == 0 || cuts->entry[i].at > at) && cuts->entry[i].at <= SESSION_MAX_TOKENS);
+        cut = cuts->entry[i].cut;
+        at = cuts->entry[i].at;
+    }
+}
+
 static void code_cache(codec *c, session_message_cache *cache) {
     code_session(c, &cache->session);
     code_layers(c, &cache->layer_begin, &cache->layer_end);
-    codec_u32(c, &cache->cut);
+    code_cuts(c, &cache->cuts);
     code_tokens(c, &cache->home);
     code_range(c, &cache->position, &cache->count);
     code_tokens(c, &cache->total);

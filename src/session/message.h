@@ -174,12 +174,24 @@ typedef struct session_message_get_cache {
     uint32_t position, count;
 } session_message_get_cache;
 
+// The truncations of a session's text so far. `now` numbers the newest. An entry says that since the
+// entry before it nothing before `at` was truncated; `cut` and `at` ascend.
+typedef struct session_cuts {
+    uint32_t now;
+    uint32_t known_from;  // about truncations up to this one nothing is known
+    uint16_t count;
+    struct {
+        uint32_t cut, at;
+    } entry[SESSION_CUTS];
+} session_cuts;
+
 // Payload: keys and values of tokens [position, position + count) in layers [layer_begin,
 // layer_end). `total` tokens are there; count 0 with position < total: the donor has none.
 typedef struct session_message_cache {
     session_id session;
     uint16_t layer_begin, layer_end;
-    uint32_t cut, home;
+    session_cuts cuts;
+    uint32_t home;
     uint32_t position, count, total;
 } session_message_cache;
 

@@ -146,11 +146,21 @@ void slot_give_up(session_peer *p, uint32_t i, session_refusal reason) {
     slot_close(p, i);
 }
 
+// The host may free all kept rows of the slot.
+static void forget_all(session_peer *p, uint32_t i) {
+    slot *s = &p->slots[i];
+    if (s->kept_from >= s->have) return;
+    session_effect *e = effect_add(p, SESSION_EFFECT_FORGET);
+    e->slot = i;
+    e->position = s->kept_from = s->have;
+}
+
 static void finish_close(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
     if (s->refused) refuse(p, &s->origin, s->id, s->epoch, s->refusal);
     s->refused = false;
     drop_queue(p, s, 0);
+    forget_all(p, i);
     if (s->running) return;
     effect_add(p, SESSION_EFFECT_FREE)->slot = i;
     memset(s, 0, sizeof *s);
@@ -182,6 +192,7 @@ void slot_truncate(session_peer *p, uint32_t i, uint32_t t, bool history) {
     s->in.next = t;
     s->in.rewinding = false;
     if (s->running && s->run_valid > t) s->run_valid = t;
+    if (s->kept_from >= t) forget_all(p, i);
     if (s->have > t) s->have = t;
     if (s->kept_from > s->have) s->kept_from = s->have;
 }
@@ -316,7 +327,8 @@ uint32_t slot_next_sent(const slot *s) { return s->last && s->out.sent < s->home
 
 static void pump_rows(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
-    if (!sender_open(&s->out, &s->cuts) || !contact_reach(p, &s->down)) return;
+    // while a cache is fetched, the newest truncation is not known
+    if (s->fetching || !sender_open(&s->out, &s->cuts) || !contact_reach(p, &s->down)) return;
     uint32_t start = slot_next_sent(s), end = s->have;
     if (end > s->out.limit) end = s->out.limit;
     if (start < end && start < s->kept_from && !peer_mutates(p, SESSION_MUTANT_SENDS_DROPPED)) {

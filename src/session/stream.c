@@ -22,7 +22,7 @@ void sender_cut(sender *s, uint32_t at) {
     s->owes = true;
 }
 
-bool sender_open(sender *s, const cut_list *cuts) {
+bool sender_open(sender *s, const session_cuts *cuts) {
     if (!s->active) return false;
     if (!s->compare) return true;
     if (cuts->now < s->want_cut) return false;
