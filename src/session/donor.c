@@ -77,12 +77,9 @@ void donor_get_cache(session_peer *p, const braid_id *from, const session_messag
 // True if the blob is being imported.
 static bool import(session_peer *p, uint32_t i, const session_message_cache *cache, session_blob blob) {
     slot *s = &p->slots[i];
-    if (s->have == 0) s->cuts = cache->cuts;
-    // a truncation reached the donor meanwhile: what was imported may be void
-    if (cache->cuts.now != s->cuts.now && !peer_mutates(p, SESSION_MUTANT_STALE_CACHE)) {
-        slot_truncate(p, i, 0, false);
-        return false;
-    }
+    // A truncation may reach the donor meanwhile. Then the pieces are told apart by none: all count as
+    // old as the first, and the upstream neighbour truncates them.
+    if (s->have == 0 || peer_mutates(p, SESSION_MUTANT_STALE_CACHE)) s->cuts = cache->cuts;
     if (blob == 0 || cache->count == 0 || cache->position != s->have || cache->position + cache->count > s->room)
         return false;
     s->home = cache->home;

@@ -92,7 +92,12 @@ void slot_open(session_peer *p, const braid_id *from, const session_message_open
         refuse(p, from, open->session, open->epoch, SESSION_DRAINING);
         return;
     }
-    bool same = old && old->layer_begin == open->layer_begin && old->layer_end == open->layer_end;
+    bool same = old && ((old->layer_begin == open->layer_begin && old->layer_end == open->layer_end) ||
+                        peer_mutates(p, SESSION_MUTANT_OTHER_LAYERS));
+    if (same) {
+        old->layer_begin = open->layer_begin;
+        old->layer_end = open->layer_end;
+    }
     uint32_t room = same && old->room > open->room ? old->room : open->room;
     if ((room > (same ? old->room : 0) && !fits(p, open, same ? old : NULL)) ||
         (!same && free_slot(p) == p->config.slots)) {

@@ -29,8 +29,8 @@ static void print_sum(uint64_t runs, uint64_t failures, const session_sim_result
     printf("%" PRIu64 " schedules, %" PRIu64 " failures: %" PRIu64 " events, %.1f virtual hours\n", runs, failures,
            s->events, (double)s->virtual_ns / 3.6e12);
     printf("  faults: %" PRIu64 " crashes, %" PRIu64 " pauses, %" PRIu64 " fallen links, %" PRIu64 " cuts, %" PRIu64
-           " drains, %" PRIu64 " slow, %" PRIu64 " cancelled, %" PRIu64 " reroutes\n",
-           s->crashes, s->pauses, s->falls, s->cuts, s->drains, s->slow, s->cancels, s->reroutes);
+           " drains, %" PRIu64 " slow, %" PRIu64 " cancelled, %" PRIu64 " reroutes, %" PRIu64 " moved spans\n",
+           s->crashes, s->pauses, s->falls, s->cuts, s->drains, s->slow, s->cancels, s->reroutes, s->moves);
     printf("  texts: %" PRIu64 ", finished %" PRIu64 ", lost with their origin %" PRIu64 ", %" PRIu64
            " tokens, %" PRIu64 " refused drafts, longest wait %.2f s\n",
            s->texts, s->finished, s->lost, s->tokens, s->refused_drafts, (double)s->longest_wait_ns / 1e9);

@@ -14,7 +14,8 @@ static void crash(world *w, uint32_t node) {
     texts_lose(w, node);
     host_stop(w, node);
     links_crash(w, node);
-    if (rng_below(&w->random, 3) > 0) put_start(w, node, rng_below(&w->random, 1500) * WORLD_MS);
+    w->node[node].gone = node < w->origins && rng_below(&w->random, 3) == 0;
+    if (!w->node[node].gone && rng_below(&w->random, 3) > 0) put_start(w, node, rng_below(&w->random, 1500) * WORLD_MS);
 }
 
 static void pause(world *w, uint32_t node) {
@@ -88,12 +89,16 @@ static void slow_down(world *w, uint32_t node) {
     w->result->slow++;
 }
 
-// A span with other layers, or none.
+// A span of other layers, as after a rebalancing, or none.
 static void change_span(world *w, uint32_t node) {
     world_node *n = &w->node[node];
     if (!n->alive || spares(w, node) || !n->config.serves) return;
+    uint16_t *begin = &n->config.span.layer_begin, *end = &n->config.span.layer_end;
+    *begin = (uint16_t)rng_below(&w->random, w->layers);
+    *end = (uint16_t)(*begin + 1 + rng_below(&w->random, (uint64_t)w->layers - *begin));
     bool none = rng_below(&w->random, 3) == 0;
-    world_trace(w, "n%u changes its span", node);
+    world_trace(w, "n%u has layers [%u, %u)%s from now on", node, *begin, *end, none ? " later, and none" : "");
+    w->result->moves++;
     session_event e = {.kind = SESSION_EVENT_SPAN, .span = none ? NULL : &n->config.span};
     host_event(w, node, &e);
 }
@@ -127,26 +132,39 @@ void fault_next(world *w) {
     world_put(w, w->now + rng_below(&w->random, w->fault_gap_ns), world_item_new(ITEM_FAULT, 0, 0));
 }
 
-// All peers live and reach each other from now on.
+static void restart(world *w, uint32_t node) {
+    texts_lose(w, node);
+    host_stop(w, node);
+    links_crash(w, node);
+    put_start(w, node, 10 * WORLD_MS);
+}
+
+static bool has_first_span(const world_node *n) {
+    session_view view;
+    session_peer_view(n->peer, &view);
+    const session_card *card = &view.peer[0].card;
+    if (!n->config.serves) return true;
+    return card->serves && card->layer_begin == n->first_span.layer_begin && card->layer_end == n->first_span.layer_end;
+}
+
+// All peers live, have their first spans and reach each other from now on, but for origins that do
+// not return.
 void faults_heal(world *w) {
     world_trace(w, "healed");
     w->healed = true;
     for (uint32_t a = 0; a < w->nodes; a++) {
+        world_node *n = &w->node[a];
         for (uint32_t b = 0; b < a; b++) link_of(w, a, b)->cut_until = 0;
-        w->node[a].paused_until = w->node[a].slow_until = 0;
-        session_event span = {.kind = SESSION_EVENT_SPAN, .span = &w->node[a].config.span};
-        if (!w->node[a].alive)
+        n->paused_until = n->slow_until = 0;
+        bool moved = n->alive && !has_first_span(n);
+        n->config.span = n->first_span;
+        session_event span = {.kind = SESSION_EVENT_SPAN, .span = &n->config.span};
+        if (n->gone) continue;
+        if (!n->alive)
             put_start(w, a, WORLD_MS);
-        else if (w->node[a].leaving) {
-            texts_lose(w, a);
-            host_stop(w, a);
-            links_crash(w, a);
-            put_start(w, a, 10 * WORLD_MS);
-        } else if (w->node[a].config.serves) {
-            session_look(w->node[a].peer, &(session_totals){0});
-            session_view view;
-            session_peer_view(w->node[a].peer, &view);
-            if (!view.peer[0].card.serves) host_event(w, a, &span);
-        }
+        else if (n->leaving)
+            restart(w, a);
+        else if (moved)
+            host_event(w, a, &span);
     }
 }

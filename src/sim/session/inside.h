@@ -35,6 +35,8 @@ typedef struct world_slot {
 typedef struct world_node {
     braid_id id;
     bool alive, leaving;
+    bool gone;  // does not return
+    session_span first_span;
     uint64_t life;
     uint64_t paused_until, slow_until;
     uint64_t tick_ns;        // of the TICK under way

@@ -20,7 +20,7 @@ typedef struct session_sim_result {
     bool failed;
     char why[512];
     uint64_t events, messages, virtual_ns;
-    uint64_t crashes, pauses, falls, cuts, drains, cancels, reroutes, slow;
+    uint64_t crashes, pauses, falls, cuts, drains, cancels, reroutes, slow, moves;
     uint64_t texts, finished, lost;  // lost: with their origin
     uint64_t tokens, refused_drafts;
     uint64_t repairs, refused, replayed_rows, recomputed_rows, imported_rows;

@@ -103,6 +103,7 @@ static void begin(world *w, uint64_t seed, uint64_t mutants) {
         configure(w, n);
     }
     choose_spans(w);
+    for (uint32_t n = 0; n < w->nodes; n++) w->node[n].first_span = w->node[n].config.span;
     for (uint32_t a = 0; a < w->nodes; a++) {
         for (uint32_t b = a + 1; b < w->nodes; b++)
             w->link[a][b].latency_ns = (1 + rng_below(&w->random, 25)) * WORLD_MS;
