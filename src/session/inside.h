@@ -168,6 +168,7 @@ struct session_peer {
     uint32_t beats;
     bool draining, drained;
     bool view_changed;
+    bool check_kept;  // kept rows may exceed their bound
     uint32_t count;  // known peers; 0 is this one
     session_known known[SESSION_MAX_PEERS];
     contact contact[SESSION_MAX_PEERS];

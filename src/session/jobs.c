@@ -45,6 +45,7 @@ void jobs_done(session_peer *p, const session_event *e) {
     slot *s = &p->slots[e->slot];
     if (!s->used || !s->running || s->ticket != e->ticket) return;
     s->running = false;
+    p->check_kept = true;
     release_run(p, s);
     slot_mark(p, e->slot);
     if (s->closing) return;
@@ -74,9 +75,10 @@ static uint32_t droppable(const session_peer *p, const slot *s, bool all) {
 }
 
 void jobs_bound_kept(session_peer *p) {
-    if (peer_mutates(p, SESSION_MUTANT_NO_BOUND) || p->config.span.row_bytes == 0) return;
+    if (!p->check_kept || peer_mutates(p, SESSION_MUTANT_NO_BOUND) || p->config.span.row_bytes == 0) return;
     uint64_t most = p->config.kept_bytes / p->config.span.row_bytes;
     uint64_t rows = slots_kept_rows(p);
+    p->check_kept = rows > most;
     for (uint32_t pass = 0; pass < 2; pass++) {
         while (rows > most && p->queue.count < EFFECTS / 2) {
             uint32_t best = 0;

@@ -323,6 +323,7 @@ static void send_rows(session_peer *p, uint32_t i, uint32_t position, uint32_t c
     if (s->out.top > position)
         p->totals.replayed_rows += (s->out.top < position + count ? s->out.top : position + count) - position;
     s->out.sent = position + count;
+    p->check_kept = true;
     if (s->out.top < s->out.sent) s->out.top = s->out.sent;
     forget_delivered(p, i);
     slot_mark(p, i);
@@ -383,6 +384,21 @@ static void pump_answers(session_peer *p, uint32_t i) {
     }
 }
 
+static bool neighbour_lost(const session_peer *p, const braid_id *id) {
+    uint32_t k = contact_find(p, id);
+    if (k == SESSION_MAX_PEERS) return true;
+    if (k == 0 || p->known[k].linked) return false;
+    return p->contact[k].refused || p->now_ns - p->contact[k].down_ns > p->config.dead_ns / 2;
+}
+
+static void report_lost(session_peer *p, slot *s, const braid_id *id, bool *reported) {
+    if (*reported || !neighbour_lost(p, id) || !contact_linked(p, &s->origin)) return;
+    *reported = true;
+    message_new(p, SESSION_MESSAGE_LOST)->lost =
+        (session_message_lost){.session = s->id, .epoch = s->epoch, .peer = *id};
+    message_send(p, &s->origin);
+}
+
 void slot_pump(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
     if (!s->used) return;
@@ -391,6 +407,8 @@ void slot_pump(session_peer *p, uint32_t i) {
         return;
     }
     pump_answers(p, i);
+    report_lost(p, s, &s->up, &s->lost_up);
+    report_lost(p, s, &s->down, &s->lost_down);
     donor_pump(p, i);
     jobs_start(p, i);
     pump_rows(p, i);
@@ -433,21 +451,6 @@ void slots_link(session_peer *p, const braid_id *id, bool up) {
     }
 }
 
-static bool neighbour_lost(const session_peer *p, const braid_id *id) {
-    uint32_t k = contact_find(p, id);
-    if (k == SESSION_MAX_PEERS) return true;
-    if (k == 0 || p->known[k].linked) return false;
-    return p->contact[k].refused || p->now_ns - p->contact[k].down_ns > p->config.dead_ns / 2;
-}
-
-static void report_lost(session_peer *p, slot *s, const braid_id *id, bool *reported) {
-    if (*reported || !neighbour_lost(p, id) || !contact_linked(p, &s->origin)) return;
-    *reported = true;
-    message_new(p, SESSION_MESSAGE_LOST)->lost =
-        (session_message_lost){.session = s->id, .epoch = s->epoch, .peer = *id};
-    message_send(p, &s->origin);
-}
-
 // HELD for one origin, with all sessions of that origin that are due.
 static void ask_origin(session_peer *p, const braid_id *origin) {
     session_message_held *held = &message_new(p, SESSION_MESSAGE_HELD)->held;
@@ -468,8 +471,6 @@ void slots_beat(session_peer *p) {
         if (!s->used || s->closing) continue;
         slot_mark(p, i);
         donor_beat(p, i);
-        report_lost(p, s, &s->up, &s->lost_up);
-        report_lost(p, s, &s->down, &s->lost_down);
         if (p->now_ns - s->confirmed_ns > p->config.lease_ns && !peer_mutates(p, SESSION_MUTANT_NO_LEASE)) {
             slot_close(p, i);
             continue;
