@@ -1,0 +1,169 @@
+// The default router and the memory of truncations.
+#include "session/inside.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LAYERS = 12 };
+
+static session_known known[8];
+static session_view view;
+static uint64_t avoid[BITSET_WORDS(SESSION_MAX_PEERS)];
+static session_path old, path;
+static uint16_t missing;
+
+static void add(uint16_t begin, uint16_t end, uint32_t one_way_us, uint32_t layer_ns) {
+    session_known *k = &known[view.count];
+    *k = (session_known){.linked = true, .one_way_us = one_way_us};
+    k->card.id.bytes[0] = (uint8_t)view.count;
+    k->card.serves = end > begin;
+    k->card.layer_begin = begin;
+    k->card.layer_end = end;
+    k->card.layers = LAYERS;
+    k->card.cache_tokens = k->card.free_tokens = 100;
+    k->card.layer_ns = layer_ns;
+    view.count++;
+}
+
+static int set_up(void **state) {
+    (void)state;
+    memset(avoid, 0, sizeof avoid);
+    old.count = 0;
+    view = (session_view){.peer = known};
+    add(0, 0, 0, 0);  // the origin
+    return 0;
+}
+
+static bool find(uint32_t room, uint32_t tokens) {
+    session_route_query query = {.layers = LAYERS, .room = room, .tokens = tokens, .old = &old, .avoid = avoid};
+    return session_route_shortest(NULL, &view, &query, &path, &missing);
+}
+
+static void expect_hop(uint32_t h, uint8_t peer, uint16_t from, uint16_t to) {
+    assert_true(h < path.count);
+    assert_int_equal(path.hop[h].id.bytes[0], peer);
+    assert_int_equal(path.hop[h].layer_begin, from);
+    assert_int_equal(path.hop[h].layer_end, to);
+}
+
+static void test_the_shortest_path_is_found(void **state) {
+    (void)state;
+    add(0, 6, 1000, 1000);
+    add(0, 6, 9000, 1000);  // farther
+    add(4, 12, 1000, 1000);
+    add(6, 12, 1000, 900000);  // slower
+    assert_true(find(10, 0));
+    assert_int_equal(path.count, 2);
+    expect_hop(0, 1, 0, 6);
+    expect_hop(1, 3, 6, 12);  // entered where the first one ends
+}
+
+static void test_a_model_is_split_only_where_that_is_faster(void **state) {
+    (void)state;
+    add(0, 6, 1000, 1000);
+    add(6, 12, 1000, 1000);
+    add(0, 12, 1000, 1000);
+    assert_true(find(10, 0));
+    assert_int_equal(path.count, 1);
+    known[3].card.layer_ns = 100000000;
+    assert_true(find(10, 0));
+    assert_int_equal(path.count, 2);
+}
+
+static void test_the_first_missing_layer_is_named(void **state) {
+    (void)state;
+    add(0, 5, 1000, 1000);
+    add(6, 12, 1000, 1000);
+    assert_false(find(10, 0));
+    assert_int_equal(missing, 5);
+    view.count = 1;
+    assert_false(find(10, 0));
+    assert_int_equal(missing, 0);
+}
+
+static void test_full_avoided_and_draining_peers_are_not_chosen(void **state) {
+    (void)state;
+    add(0, 12, 1000, 1000);
+    add(0, 12, 5000, 1000);
+    assert_true(find(101, 0) == false);
+    known[1].card.free_tokens = 9;
+    assert_true(find(10, 0));
+    expect_hop(0, 2, 0, 12);
+    known[1].card.free_tokens = 100;
+    known[1].card.draining = true;
+    assert_true(find(10, 0));
+    expect_hop(0, 2, 0, 12);
+    known[1].card.draining = false;
+    bitset_add(avoid, 1);
+    assert_true(find(10, 0));
+    expect_hop(0, 2, 0, 12);
+    known[2].suspected = true;
+    assert_false(find(10, 0));
+}
+
+static void test_a_span_with_the_tokens_is_preferred(void **state) {
+    (void)state;
+    add(0, 12, 1000, 1000);
+    add(0, 12, 1100, 1000);
+    assert_true(find(10, 0));
+    expect_hop(0, 1, 0, 12);
+    old.count = 1;
+    old.hop[0] = (session_hop){.id = known[2].card.id, .layer_end = 12};
+    assert_true(find(90, 0));
+    expect_hop(0, 1, 0, 12);
+    assert_true(find(90, 64000));  // 64,000 tokens are not computed again for 0.2 ms a token
+    expect_hop(0, 2, 0, 12);
+    known[2].card.free_tokens = 0;  // it has the session's room
+    assert_true(find(90, 64000));
+    expect_hop(0, 2, 0, 12);
+}
+
+static void test_truncations_since_any_earlier_one(void **state) {
+    (void)state;
+    session_cuts c = {0};
+    assert_int_equal(cuts_valid(&c, 0), UINT32_MAX);
+    cuts_add(&c, 1, 40);
+    cuts_add(&c, 2, 60);
+    cuts_add(&c, 3, 50);
+    assert_int_equal(cuts_valid(&c, 0), 40);
+    assert_int_equal(cuts_valid(&c, 1), 50);
+    assert_int_equal(cuts_valid(&c, 2), 50);
+    assert_int_equal(cuts_valid(&c, 3), UINT32_MAX);
+}
+
+// Against all truncations: never later than the true position, and exact for the newest ones.
+static void test_truncations_are_never_underestimated(void **state) {
+    (void)state;
+    enum { CUTS = 400 };
+    static uint32_t at[CUTS + 1];
+    session_cuts c = {0};
+    rng r = {5};
+    for (uint32_t cut = 1; cut <= CUTS; cut++) {
+        at[cut] = cut * 3 + (uint32_t)rng_below(&r, 40);
+        cuts_add(&c, cut, at[cut]);
+        uint32_t lowest = UINT32_MAX;
+        for (uint32_t since = cut; since-- > 0;) {
+            if (at[since + 1] < lowest) lowest = at[since + 1];
+            uint32_t found = cuts_valid(&c, since);
+            assert_true(found <= lowest);
+            if (cut - since < SESSION_CUTS) assert_int_equal(found, lowest);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_the_shortest_path_is_found, set_up),
+        cmocka_unit_test_setup(test_a_model_is_split_only_where_that_is_faster, set_up),
+        cmocka_unit_test_setup(test_the_first_missing_layer_is_named, set_up),
+        cmocka_unit_test_setup(test_full_avoided_and_draining_peers_are_not_chosen, set_up),
+        cmocka_unit_test_setup(test_a_span_with_the_tokens_is_preferred, set_up),
+        cmocka_unit_test(test_truncations_since_any_earlier_one),
+        cmocka_unit_test(test_truncations_are_never_underestimated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
