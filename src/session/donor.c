@@ -79,7 +79,7 @@ static bool import(session_peer *p, uint32_t i, const session_message_cache *cac
     slot *s = &p->slots[i];
     // A truncation may reach the donor meanwhile. Then the pieces are told apart by none: all count as
     // old as the first, and the upstream neighbour truncates them.
-    if (s->have == 0 || peer_mutates(p, SESSION_MUTANT_STALE_CACHE)) s->cuts = cache->cuts;
+    if (s->have == 0) s->cuts = cache->cuts;
     if (blob == 0 || cache->count == 0 || cache->position != s->have || cache->position + cache->count > s->room)
         return false;
     s->home = cache->home;

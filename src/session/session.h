@@ -122,7 +122,6 @@ typedef enum session_mutant {
     SESSION_MUTANT_OTHER_LAYERS,    // a cache of other layers is taken for one of those that are asked for
     SESSION_MUTANT_OVERFILLS,       // a session is admitted without room
     SESSION_MUTANT_NO_REPAIR,       // a lost span is not replaced
-    SESSION_MUTANT_STALE_CACHE,     // the truncations of a cache's last piece are taken for those of all pieces
     SESSION_MUTANT_FORGETS_CUTS,    // after a truncation only the newest rows are sent
     SESSION_MUTANTS
 } session_mutant;
