@@ -212,8 +212,7 @@ static void adopt_path(session_peer *p, uint32_t i, const session_path *path) {
         }
     }
     for (uint32_t k = 0; k < o->path.count; k++) {
-        if (!in_path(path, hops, &o->path.hop[k].id))
-            send_close(p, o, &o->path.hop[k].id);
+        if (!in_path(path, hops, &o->path.hop[k].id)) send_close(p, o, &o->path.hop[k].id);
         if (o->hop[k].has_donor && !in_path(path, hops, &o->hop[k].donor)) send_close(p, o, &o->hop[k].donor);
     }
     o->path = *path;

@@ -117,16 +117,27 @@ static void neighbour_act(host *h, reader *in) {
     case 0:
         from = open->downstream;
         msg.kind = SESSION_MESSAGE_WANT;
-        msg.want = (session_message_want){.session = open->session, .epoch = epoch, .ask = b / 16u, .cut = b % 3u, .from = near, .limit = near + b};
+        msg.want = (session_message_want){
+            .session = open->session, .epoch = epoch, .ask = b / 16u, .cut = b % 3u, .from = near, .limit = near + b};
         break;
     case 1:
         from = open->donor;
         msg.kind = SESSION_MESSAGE_CACHE;
-        msg.cache = (session_message_cache){.session = open->session, .layer_begin = open->layer_begin, .layer_end = open->layer_end, .position = near, .count = b % 4u, .total = 12};
+        msg.cache = (session_message_cache){.session = open->session,
+                                            .layer_begin = open->layer_begin,
+                                            .layer_end = open->layer_end,
+                                            .position = near,
+                                            .count = b % 4u,
+                                            .total = 12};
         break;
     default:
         msg.kind = SESSION_MESSAGE_ROWS;
-        msg.rows = (session_message_rows){.session = open->session, .epoch = epoch, .cut = b % 3u, .position = near, .count = b % 25u, .home = b / 16u};
+        msg.rows = (session_message_rows){.session = open->session,
+                                          .epoch = epoch,
+                                          .cut = b % 3u,
+                                          .position = near,
+                                          .count = b % 25u,
+                                          .home = b / 16u};
     }
     session_blob blob = session_message_has_payload(&msg) ? new_blob(h) : 0;
     step(h, &(session_event){.kind = SESSION_EVENT_MESSAGE, .id = from, .msg = &msg, .blob = blob});
@@ -212,7 +223,8 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
             continue;
         }
         bool opens = rng_below(&r, 4) == 0;
-        session_message_kind kind = opens ? SESSION_MESSAGE_OPEN : (session_message_kind)(1 + rng_below(&r, SESSION_MESSAGE_KINDS - 1));
+        session_message_kind kind = opens ? SESSION_MESSAGE_OPEN
+                                          : (session_message_kind)(1 + rng_below(&r, SESSION_MESSAGE_KINDS - 1));
         session_random_message(&w, kind, &msg);
         if (opens) {
             msg.open.layer_begin = 0;
@@ -231,9 +243,19 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static host h;
-    session_config config = {.self = id_of(0), .address = "host:0", .incarnation = 1, .version = 1, .serves = true,
-                             .span = {.layer_end = 4, .layers = 4, .cache_tokens = 60, .row_bytes = 8, .token_layer_bytes = 1},
-                             .slots = SLOTS, .own = OWN, .kept_bytes = 100, .chunk_rows = 4, .window_rows = 8, .cache_chunk = 3};
+    session_config config = {
+        .self = id_of(0),
+        .address = "host:0",
+        .incarnation = 1,
+        .version = 1,
+        .serves = true,
+        .span = {.layer_end = 4, .layers = 4, .cache_tokens = 60, .row_bytes = 8, .token_layer_bytes = 1},
+        .slots = SLOTS,
+        .own = OWN,
+        .kept_bytes = 100,
+        .chunk_rows = 4,
+        .window_rows = 8,
+        .cache_chunk = 3};
     size_t bytes = session_peer_bytes(&config);
     static void *memory;  // one for all inputs: it is large
     if (!memory) memory = aligned_alloc(64, bytes);

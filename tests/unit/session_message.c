@@ -27,7 +27,8 @@ static void test_round_trip_of_every_kind(void **state) {
         for (uint8_t kind = 1; kind < SESSION_MESSAGE_KINDS; kind++) {
             size_t count = random_one(&r, kind);
             memset(&copy, 0xa5, sizeof copy);
-            if (!session_message_decode(bytes, count, &copy)) fail_msg("%s was not decoded", session_message_name(kind));
+            if (!session_message_decode(bytes, count, &copy))
+                fail_msg("%s was not decoded", session_message_name(kind));
             assert_int_equal(copy.kind, kind);
             assert_int_equal(session_message_encode(&copy, again, sizeof again), count);
             assert_memory_equal(again, bytes, count);
