@@ -169,7 +169,7 @@ struct session_peer {
     bool draining, drained;
     bool view_changed;
     bool check_kept;  // kept rows may exceed their bound
-    uint32_t count;  // known peers; 0 is this one
+    uint32_t count;   // known peers; 0 is this one
     session_known known[SESSION_MAX_PEERS];
     contact contact[SESSION_MAX_PEERS];
     cut_pair pair[CUT_PAIRS];
