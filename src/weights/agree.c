@@ -24,6 +24,7 @@ static const char *const samples[] = {
     "a\nb\n\n\nc",
     "word\n",
     "1234567890123",
+    "  2 s,   3 · 2^30",
 };
 
 static braid_err encode(tokenizer_encoder *e, const char *text, unsigned flags, tokenizer_ids *ids,
