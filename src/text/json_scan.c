@@ -2,6 +2,8 @@
 
 #include "text/unicode.h"
 
+#include <stdio.h>
+
 static void skip_space(json_scan *s) {
     while (s->at < s->end && (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t')) s->at++;
 }
@@ -129,6 +131,72 @@ bool json_scan_double(json_scan *s, double *number) {
     text[span.length] = 0;
     *number = strtod(text, &end);
     return end == text + span.length && *number - *number == 0;
+}
+
+static double power_of_ten(int64_t n) {
+    char text[16];
+    snprintf(text, sizeof text, "1e%d", (int)n);
+    return strtod(text, NULL);
+}
+
+enum { MOST_POWER = 308 };  // of ten, in a double
+
+static bool scale_decimal(double significand, int64_t exponent, double *number) {
+    *number = significand;
+    while (exponent < -MOST_POWER && *number != 0) {
+        *number /= power_of_ten(MOST_POWER);
+        exponent += MOST_POWER;
+    }
+    if (*number == 0) return true;
+    if (exponent > MOST_POWER) return false;
+    if (exponent < 0)
+        *number /= power_of_ten(-exponent);
+    else
+        *number *= power_of_ten(exponent);
+    return *number - *number == 0;
+}
+
+// Reads digits into 64 bits. Digits after an overflow are left out; the count of those in front of
+// the point goes into the exponent.
+static const char *take_digits(const char *at, bool fraction, uint64_t *significand, int64_t *exponent, bool *full) {
+    for (; *at >= '0' && *at <= '9'; at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+        *full = *full || *significand > (UINT64_MAX - digit) / 10;
+        if (*full) {
+            *exponent += !fraction;
+            continue;
+        }
+        *significand = *significand * 10 + digit;
+        *exponent -= fraction;
+    }
+    return at;
+}
+
+// Far beyond the range of a double in both directions, so a larger one changes nothing.
+static int64_t exponent_of(const char *text) {
+    const long most = 100000;
+    long n = strtol(text, NULL, 10);
+    return n > most ? most : n < -most ? -most : n;
+}
+
+bool json_scan_decimal(json_scan *s, double *number) {
+    json_scan again = *s;
+    json_span span;
+    char text[64];
+    if (!json_scan_double(s, number) || !json_scan_value(&again, &span)) return false;
+    memcpy(text, span.at, span.length);  // json_scan_double has limited the length
+    text[span.length] = 0;
+    bool minus = *text == '-', full = false;
+    uint64_t significand = 0;
+    int64_t exponent = 0;
+    const char *at = take_digits(text + minus, false, &significand, &exponent, &full);
+    bool whole = *at == 0 && !full;
+    if (*at == '.') at = take_digits(at + 1, true, &significand, &exponent, &full);
+    if (*at == 'e' || *at == 'E') exponent += exponent_of(at + 1);
+    if (whole) return true;
+    bool finite = scale_decimal((double)significand, exponent, number);
+    if (minus) *number = -*number;
+    return finite;
 }
 
 bool json_scan_more(json_scan *s, char close, bool *first, bool *fine) {

@@ -32,6 +32,9 @@ bool json_scan_value(json_scan *s, json_span *value);
 bool json_scan_string(json_scan *s, buffer *out, const char **text, size_t *length);
 bool json_scan_u32(json_scan *s, uint32_t *number);
 bool json_scan_double(json_scan *s, double *number);
+// The same, rounded as serde_json 1 does without its feature float_roundtrip: the digits as a 64-bit
+// number, then one multiplication or division by a power of ten. tokenizers 0.23.3 reads scores so.
+bool json_scan_decimal(json_scan *s, double *number);
 // The next member of an object or item of an array. `first` begins as true. False: the end or a mistake, which *fine tells.
 bool json_scan_more(json_scan *s, char close, bool *first, bool *fine);
 

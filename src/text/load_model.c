@@ -178,7 +178,7 @@ static braid_err read_pieces(json_span span, tokenizer *t, braid_error *error) {
         size_t length;
         double score;
         fine = json_scan_take(&s, '[') && json_scan_string(&s, &b, &text, &length) && json_scan_take(&s, ',') &&
-               json_scan_double(&s, &score) && json_scan_take(&s, ']');
+               json_scan_decimal(&s, &score) && json_scan_take(&s, ']');
         if (!fine) break;
         err = vocabulary_add(&t->vocabulary, text, length, id++, error);
         buffer_add(&scores, &score, sizeof score);

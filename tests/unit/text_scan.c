@@ -1,6 +1,7 @@
 // The scanners written by hand cut texts as their regular expressions do.
 #include "base/rng.h"
 #include "text/inside.h"
+#include "text/json_scan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,8 +96,28 @@ static void other_syntax_is_refused(void **state) {
     }
 }
 
+// Numbers of tokenizers 0.23.3 (tools/check-unigram-scores has many more).
+static void decimals_round_as_tokenizers_does(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } cases[] = {
+        {"-15.6381447668020339", -0x1.f46bae92f0e7cp+3},       {"-19.647747693600426", -0x1.3a5d2caf812c0p+4},
+        {"-5.3794476504e+134", -0x1.7af07290d99c0p+447},       {"-444899529429708734271", -0x1.81e38a4d66c3dp+68},
+        {"-8.0205540479109e-233", -0x1.fe0943582fa10p-772},    {"0.1e5", 10000},
+        {"-28.8306699767634714069474", -0x1.cd4a6c99ff7dcp+4}, {"1e-99999999999999999999", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_scan s = json_scan_of((json_span){cases[i].text, strlen(cases[i].text)});
+        double value = 1;
+        assert_true(json_scan_decimal(&s, &value));
+        if (memcmp(&value, &cases[i].value, sizeof value)) fail_msg("%s is read as %a", cases[i].text, value);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(scanners_equal_patterns),
+                                       cmocka_unit_test(decimals_round_as_tokenizers_does),
                                        cmocka_unit_test(other_syntax_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
