@@ -142,11 +142,12 @@ def pair(run, kill):
 
 
 def processor_seconds():
-    """Of all programs on this machine, and of the children of this one."""
+    """Of all programs on this machine and of other virtual machines (steal, proc(5)), and of the children of this one."""
     with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system = [int(ticks) for ticks in file.readline().split()[1:4]]
+        ticks = [int(field) for field in file.readline().split()[1:9]]
+    user, nice, system, steal = ticks[0], ticks[1], ticks[2], ticks[7]
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
+    return (user + nice + system + steal) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
 
 
 def share_of_others(before, seconds):
