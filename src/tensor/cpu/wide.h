@@ -10,8 +10,9 @@
 
 #include <features.h>
 
-// The loader would call the selection function before a sanitizer is initialised.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(TENSOR_ONE_TARGET)
+// The loader would call the selection function before a sanitizer is initialised. Clang 14 gives the
+// clones of a function that several files define names that the linker does not find.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(TENSOR_ONE_TARGET) && !defined(__clang__)
 #define TENSOR_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define TENSOR_WIDE
