@@ -3,6 +3,7 @@
 #include "base/sha256_blocks.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { BLOCK_BYTES = 64, LENGTH_AT = 56 };
@@ -58,7 +59,7 @@ void sha256_blocks_portable(uint32_t state[8], const uint8_t *data, size_t block
 }
 
 // The processor is queried once. Two threads that query at the same time store the same answer.
-static void compress(uint32_t state[8], const uint8_t *data, size_t blocks) {
+static bool use_x86(void) {
     enum { UNKNOWN, PORTABLE, X86 };
     static atomic_int chosen = UNKNOWN;
     int way = atomic_load_explicit(&chosen, memory_order_relaxed);
@@ -66,7 +67,11 @@ static void compress(uint32_t state[8], const uint8_t *data, size_t blocks) {
         way = sha256_has_x86() ? X86 : PORTABLE;
         atomic_store_explicit(&chosen, way, memory_order_relaxed);
     }
-    if (way == X86) {
+    return way == X86;
+}
+
+static void compress(uint32_t state[8], const uint8_t *data, size_t blocks) {
+    if (use_x86()) {
         sha256_blocks_x86(state, data, blocks);
     } else {
         sha256_blocks_portable(state, data, blocks);
@@ -122,6 +127,31 @@ braid_hash sha256_of(const void *data, size_t bytes) {
     sha256_init(&s);
     sha256_update(&s, data, bytes);
     return sha256_final(&s);
+}
+
+void sha256_update_pair(sha256 s[2], const void *const data[2], const size_t bytes[2]) {
+    const uint8_t *at[2] = {data[0], data[1]};
+    size_t both = bytes[0] < bytes[1] ? bytes[0] : bytes[1];
+    size_t blocks = use_x86() && s[0].bytes % BLOCK_BYTES == 0 && s[1].bytes % BLOCK_BYTES == 0 ? both / BLOCK_BYTES
+                                                                                                : 0;
+    if (blocks > 0) {
+        uint32_t state[2][8];
+        for (int i = 0; i < 2; i++) memcpy(state[i], s[i].state, sizeof state[i]);
+        sha256_pairs_x86(state, at, blocks);
+        for (int i = 0; i < 2; i++) {
+            memcpy(s[i].state, state[i], sizeof state[i]);
+            s[i].bytes += blocks * BLOCK_BYTES;
+            at[i] += blocks * BLOCK_BYTES;
+        }
+    }
+    for (int i = 0; i < 2; i++) sha256_update(&s[i], at[i], bytes[i] - blocks * BLOCK_BYTES);
+}
+
+void sha256_of_pair(const void *const data[2], const size_t bytes[2], braid_hash out[2]) {
+    sha256 s[2];
+    for (int i = 0; i < 2; i++) sha256_init(&s[i]);
+    sha256_update_pair(s, data, bytes);
+    for (int i = 0; i < 2; i++) out[i] = sha256_final(&s[i]);
 }
 
 uint64_t sha256_short(const void *data, size_t bytes) {

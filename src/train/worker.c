@@ -264,6 +264,17 @@ braid_hash worker_root(const braid_hash *hashes, uint32_t count) {
     return sha256_of(hashes, (size_t)count * sizeof *hashes);
 }
 
+void worker_hash_pair(worker *w, size_t pair, const float *values) {
+    const block *b = &w->blocks[2 * pair];
+    braid_hash *out = &w->block_hash[2 * pair];
+    if (2 * pair + 1 == w->block_count) {
+        *out = sha256_of(values + b->offset, b->count * sizeof *values);
+        return;
+    }
+    const void *const data[2] = {values + b[0].offset, values + b[1].offset};
+    sha256_of_pair(data, (const size_t[2]){b[0].count * sizeof *values, b[1].count * sizeof *values}, out);
+}
+
 // Blobs that other peers sent may have any size.
 static void worker_join(const worker_call *call) {
     const worker_blobs *blobs = call->blobs;

@@ -82,6 +82,8 @@ bool worker_range(const worker_call *call);
 void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, void *context);
 // SHA-256 over `count` consecutive hashes.
 braid_hash worker_root(const braid_hash *hashes, uint32_t count);
+// Hashes `values` of blocks 2 * pair and, if there is one, 2 * pair + 1 into block_hash.
+void worker_hash_pair(worker *w, size_t pair, const float *values);
 
 void worker_forward(const worker_call *call);
 void worker_loss(const worker_call *call);

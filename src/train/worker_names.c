@@ -11,14 +11,22 @@ static braid_hash name_here(const worker *w, size_t i) {
     return state_name(parts, w->blocks[i].count);
 }
 
-static void name_own(void *context, size_t i) {
+static void name_own(void *context, size_t pair) {
     worker *w = context;
-    w->own_name[i] = name_here(w, i);
+    size_t i = 2 * pair;
+    if (i + 1 == w->block_count) {
+        w->own_name[i] = name_here(w, i);
+        return;
+    }
+    size_t at = w->blocks[i].offset, next = w->blocks[i + 1].offset;
+    const void *const parts[2][STATE_PARTS] = {{w->weights + at, w->moment1 + at, w->moment2 + at},
+                                               {w->weights + next, w->moment1 + next, w->moment2 + next}};
+    state_name_pair(parts, (const uint32_t[2]){w->blocks[i].count, w->blocks[i + 1].count}, &w->own_name[i]);
 }
 
 void worker_state_root(const worker_call *call) {
     worker *w = call->w;
-    worker_each(call, w->block_count, name_own, w);
+    worker_each(call, (w->block_count + 1) / 2, name_own, w);
     call->result->hash = worker_root(w->own_name, w->block_count);
     call->result->version = w->own_version = worker_version(w);
 }

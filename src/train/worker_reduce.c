@@ -1,6 +1,5 @@
 // The jobs between the last weight gradient and FINAL: packing, reduction, results, norm, decision.
 #include "train/worker_inside.h"
-#include "base/sha256.h"
 #include "train/optimizer.h"
 #include "train/sum.h"
 
@@ -181,15 +180,14 @@ void worker_result_put(const worker_call *call) {
     }
 }
 
-static void hash_result(void *context, size_t i) {
+static void hash_result(void *context, size_t pair) {
     worker *w = context;
-    const block *range = &w->blocks[i];
-    w->block_hash[i] = sha256_of(w->results + range->offset, range->count * sizeof *w->results);
+    worker_hash_pair(w, pair, w->results);
 }
 
 void worker_norm(const worker_call *call) {
     worker *w = call->w;
-    if (!w->config.alone) worker_each(call, w->block_count, hash_result, w);
+    if (!w->config.alone) worker_each(call, (w->block_count + 1) / 2, hash_result, w);
     memset(w->tensor_norm2, 0, w->tensor_count * sizeof *w->tensor_norm2);
     for (uint32_t b = 0; b < w->block_count; b++) {
         w->tensor_norm2[w->blocks[b].tensor] += w->block_norm2[b];

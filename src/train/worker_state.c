@@ -2,7 +2,6 @@
 // worker_names.c.
 #include "train/worker_inside.h"
 
-#include "base/sha256.h"
 #include "train/digest.h"
 #include "train/optimizer.h"
 #include "train/state_blob.h"
@@ -48,14 +47,14 @@ void worker_apply(const worker_call *call) {
     worker_each(call, call->w->block_count, apply_block, &a);
 }
 
-static void hash_weights(void *context, size_t i) {
+static void hash_weights(void *context, size_t pair) {
     worker *w = context;
-    w->block_hash[i] = sha256_of(w->weights + w->blocks[i].offset, w->blocks[i].count * sizeof(float));
+    worker_hash_pair(w, pair, w->weights);
 }
 
 void worker_leaves(const worker_call *call) {
     worker *w = call->w;
-    worker_each(call, w->block_count, hash_weights, w);
+    worker_each(call, (w->block_count + 1) / 2, hash_weights, w);
     void *out = worker_write(call, w->block_count * sizeof *w->block_hash);
     if (out) memcpy(out, w->block_hash, w->block_count * sizeof *w->block_hash);
     call->result->version = worker_version(w);

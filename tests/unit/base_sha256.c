@@ -57,6 +57,40 @@ static void test_split_input_has_the_same_hash(void **state) {
     }
 }
 
+// Messages of different lengths, also behind other bytes.
+static void test_pairs_have_the_hashes_of_single_messages(void **state) {
+    (void)state;
+    rng r = seeded_rng("pairs", 1);
+    uint8_t data[2][1000];
+    for (int i = 0; i < 2; i++) random_bytes(&r, data[i], sizeof data[i]);
+    for (int round = 0; round < 500; round++) {
+        const void *at[2] = {data[0], data[1]};
+        size_t bytes[2], first = round % 3 ? 0 : rng_below(&r, 200);
+        sha256 s[2];
+        braid_hash out[2], expected;
+        for (int i = 0; i < 2; i++) {
+            bytes[i] = rng_below(&r, sizeof data[i] + 1);
+            sha256_init(&s[i]);
+            sha256_update(&s[i], data[0], first);
+        }
+        sha256_update_pair(s, at, bytes);
+        for (int i = 0; i < 2; i++) {
+            sha256 one;
+            sha256_init(&one);
+            sha256_update(&one, data[0], first);
+            sha256_update(&one, at[i], bytes[i]);
+            expected = sha256_final(&one);
+            braid_hash got = sha256_final(&s[i]);
+            assert_true(hash_equal(&expected, &got));
+        }
+        sha256_of_pair(at, bytes, out);
+        for (int i = 0; i < 2; i++) {
+            expected = sha256_of(at[i], bytes[i]);
+            assert_true(hash_equal(&expected, &out[i]));
+        }
+    }
+}
+
 static void test_instruction_sets_agree(void **state) {
     (void)state;
     if (!sha256_has_x86()) {
@@ -115,6 +149,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_vectors),
         cmocka_unit_test(test_split_input_has_the_same_hash),
+        cmocka_unit_test(test_pairs_have_the_hashes_of_single_messages),
         cmocka_unit_test(test_instruction_sets_agree),
         cmocka_unit_test(test_agrees_with_sha256sum),
     };
