@@ -161,7 +161,7 @@ static void test_result_is_lost_while_FINAL_waits(void **state) {
         c.fake.blocks = 200;
         c.net.payload_ns = SECOND / 10;
         c.crashes = 1;
-        c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (45 + i) * SECOND / 10, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
+        c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (41 + i) * SECOND / 10, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
         sim_report report;
         case_run(&bench, "while FINAL waits", &c, false, "", &report);
         check_rollbacks("while FINAL waits", &report, 1, 0, 0);

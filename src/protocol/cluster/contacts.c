@@ -149,11 +149,12 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     refused &= !c->moved;  // refused at an outdated address
     const bool both = refused && c->was_refused;  // with two addresses both must refuse: the process may be at either
     c->was_refused = refused;
+    const bool untried = refused && !both && c->elsewhere[0] != '\0';
     if (c->elsewhere[0] != '\0') refused = both;
     if (!refused) c->refused_ns = 0;
     else if (c->refused_ns == 0) c->refused_ns = p->now;
-    c->redial_ns = p->now + c->redial_delay_ns;
-    c->redial_delay_ns = c->redial_delay_ns == 0 ? TIMING_REDIAL_FIRST_NS : 2 * c->redial_delay_ns;
+    c->redial_ns = p->now + (untried ? 0 : c->redial_delay_ns);
+    if (!untried) c->redial_delay_ns = c->redial_delay_ns == 0 ? TIMING_REDIAL_FIRST_NS : 2 * c->redial_delay_ns;
     if (c->redial_delay_ns > TIMING_REDIAL_MOST_NS) c->redial_delay_ns = TIMING_REDIAL_MOST_NS;
     core_report(p, &(core_change){.kind = CHANGE_LINK_DOWN, .contact = index, .refused = refused});
     contact_forget(p, c);
@@ -218,9 +219,10 @@ static bool hears_most(const peer *p) {
 static uint64_t dial_due(const peer *p, const cluster_contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
     if (c->member == 0 && !must_be_kept(p, c)) return UINT64_MAX;
-    // of two members the newer one dials; the older one only after two redial delays
-    bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0 && !c->moved;
-    return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
+    // Both members dialling at once would make two connections. The wait is short, because the older
+    // one learns only from a refused dial that the newer one is dead.
+    bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < TIMING_DIAL_YIELD_NS && c->refused_ns == 0 && !c->moved;
+    return patient ? c->down_ns + TIMING_DIAL_YIELD_NS : c->redial_ns;
 }
 
 static void contact_tick(peer *p, uint32_t index) {

@@ -24,6 +24,7 @@
 #define TIMING_LEAST_WAKE_NS TIMING_MS             // a deadline is never nearer than this
 #define TIMING_REDIAL_FIRST_NS (200 * TIMING_MS)   // a fallen link is dialled at once, then after this, doubling
 #define TIMING_REDIAL_MOST_NS (5 * TIMING_S)
+#define TIMING_DIAL_YIELD_NS (50 * TIMING_MS)      // of two members the newer one dials first; the older one after this
 #define TIMING_LINK_GRACE_NS (1 * TIMING_S)        // a link that fell this recently may come back: its peer still counts as answering
 #define TIMING_PAUSE_NS (1 * TIMING_S)            // a step this late means that this process was paused
 #define TIMING_FRESH_NS (2 * TIMING_S)             // heard within this: alive, for decisions that cannot be undone
