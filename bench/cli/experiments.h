@@ -16,6 +16,7 @@ int bench_scale(int argc, char **argv);
 int bench_views(int argc, char **argv);
 int bench_repair(int argc, char **argv);
 int bench_keep(int argc, char **argv);
+int bench_atom(int argc, char **argv);
 int bench_serving(int argc, char **argv);
 
 // The compared routing systems, and the number of rounds after which a run of each ends.

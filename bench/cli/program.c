@@ -13,6 +13,7 @@ static const cli_verb experiments[] = {
     {"scale", bench_scale, "routing: what it costs each peer, from 100 peers to 10,000"},
     {"repair", bench_repair, "time until a microbatch goes on after a peer died, and until the death is noticed"},
     {"keep", bench_keep, "what it costs that a whole stage dies: shadows, copies or an erasure code of its state"},
+    {"atom", bench_atom, "pipelines against machines that swap a whole model (ATOM, Figures 14 to 16)"},
     {"serving", bench_serving, "serving: placement and routing of sessions against the optimum, Nesa, Petals and Helix"},
     {"up", cli_up, "real peers: as braid up, where swarm.routing may also be the baseline swarm"},
     {"node", cli_node, "a real peer: as braid node, with the same addition"},

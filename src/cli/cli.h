@@ -40,6 +40,7 @@ int cli_up(int argc, char **argv);
 int cli_node(int argc, char **argv);
 int cli_train(int argc, char **argv);
 int cli_plan(int argc, char **argv);
+int cli_profile(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_serve(int argc, char **argv);

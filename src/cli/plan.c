@@ -3,19 +3,22 @@
 #include "cli/figures.h"
 #include "cli/options.h"
 #include "format/quantity.h"
+#include "cli/plan_whole.h"
 #include "node/plan.h"
 
 #include <stdio.h>
 
 static const char examples[] = "braid plan RUN.yaml\n"
                                "braid plan RUN.yaml --max-memory 8G\n"
-                               "braid plan RUN.yaml --max-memory 2G --threads 4 --json\n";
+                               "braid plan RUN.yaml --max-memory 2G --threads 4 --json\n"
+                               "braid plan RUN.yaml --max-memory 2G --whole --plot timeline.svg\n";
 
 enum { PLAN_MAX_THREADS = 1024 };
 
 typedef struct plan_flags {
     uint64_t threads, max_memory;
-    bool json;
+    const char *profile, *plot;
+    bool json, whole;
 } plan_flags;
 
 // A stage with both choices of the description: [0] keeps every activation, [1] only the input, and
@@ -160,6 +163,16 @@ static int show(plan *p, const char *path) {
     braid_error error = {0};
     if (cli_load_run(path, NULL, &p->run, &error)) return cli_complain(CLI_USAGE, "plan", "%s", error.text);
     if (!p->flags.max_memory) p->flags.max_memory = p->run.max_memory;
+    if (p->flags.whole) {
+        plan_whole_flags whole = {.max_memory = p->flags.max_memory,
+                                  .profile = p->flags.profile,
+                                  .plot = p->flags.plot,
+                                  .threads = (unsigned)p->flags.threads,
+                                  .json = p->flags.json};
+        return plan_whole(&p->run, &whole);
+    }
+    if (p->flags.profile || p->flags.plot)
+        return cli_complain(CLI_USAGE, "plan", "--%s needs --whole", p->flags.profile ? "profile" : "plot");
     if (measure(p, &error)) return cli_complain(CLI_FAILED, "plan", "%s", error.text);
     if (!p->flags.json)
         print_plan(p);
@@ -175,6 +188,11 @@ int cli_plan(int argc, char **argv) {
          .help = "memory of a peer; shows how many microbatches it holds at once", .fallback = "the run's value"},
         {"threads", OPTION_COUNT, &p.flags.threads, .help = "compute threads; each has its own scratch memory",
          .min = 1, .max = PLAN_MAX_THREADS},
+        {"whole", OPTION_SWITCH, &p.flags.whole,
+         .help = "one machine trains the whole model and swaps layers: sub-models, time of an iteration, idle share"},
+        {"profile", OPTION_TEXT, &p.flags.profile, .unit = "FILE",
+         .help = "with --whole: figures that braid profile has written", .fallback = "measured now"},
+        {"plot", OPTION_TEXT, &p.flags.plot, .unit = "FILE", .help = "with --whole: draw the timeline as SVG"},
         {"json", OPTION_SWITCH, &p.flags.json, .help = "print one JSON object"},
     };
     options o = {.verb = "plan",

@@ -8,6 +8,7 @@ static const cli_verb verbs[] = {
     {"node", cli_node, "run one peer: join a run, or start one"},
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
+    {"profile", cli_profile, "measure what each layer of a run costs on this machine"},
     {"generate", cli_generate, "continue a text with a trained model"},
     {"chat", cli_chat, "talk with a model that has a chat template"},
     {"serve", cli_serve, "serve a model over HTTP: the API of OpenAI, and a page"},
