@@ -41,7 +41,7 @@ print(f"scores written with all digits: {sum(a == b for a, b in zip(scores, writ
 changed = [(a, b) for a, b in zip(written, loaded) if a != b]
 print(f"scores changed by loading the file: {len(changed)} of {len(scores)}; the first: {changed[0][0]!r} becomes {changed[0][1]!r}")
 
-# two segmentations of "ab" whose sums tie in the file as written: the single token has the sum of the other's scores
+# two segmentations of "ab" with equal sums in the file as written: the single token has the sum of the other scores
 cut_otherwise = 0
 for a, b in zip(scores[::2], scores[1::2]):
     pieces = [("<unk>", -30.0), ("a", a), ("b", b), ("ab", a + b)]

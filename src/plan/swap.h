@@ -16,7 +16,7 @@
 
 enum { SWAP_MAX_ITEMS = 130 };  // 128 layers and the two ends
 
-// What is moved as a whole: the embedding, a layer, or the head. Seconds are those of all
+// A part that is moved as a whole: the embedding, a layer, or the head. Seconds are those of all
 // microbatches of an iteration; none is negative.
 typedef struct swap_item {
     double forward_s, backward_s;

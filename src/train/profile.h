@@ -1,4 +1,4 @@
-// What a machine needs for each layer of a run: time, bytes, and the rates of its tiers of memory.
+// The costs of each layer of a run on a machine: time, bytes, and the rates of its tiers of memory.
 // Measured once, kept as a file, and read by planning (ATOM, III-D: its nodes' m, t^f, t^b, t^u).
 #ifndef BRAID_TRAIN_PROFILE_H
 #define BRAID_TRAIN_PROFILE_H
