@@ -27,6 +27,7 @@ typedef struct node_flags {
 typedef struct node_session {
     node_events events;
     report *report;
+    const node *node;  // NULL: not made yet
     bool supervised;
     const node_flags *flags;
 } node_session;
@@ -77,6 +78,7 @@ static void on_run_known(void *context, const run_config *run, uint64_t paramete
 
 static void on_told(void *context, const tell *t) {
     node_session *s = context;
+    if (s->node && t->kind == TELL_ITERATION) node_sent(s->node, &s->events.tensor_bytes, &s->events.message_bytes);
     node_events_tell(&s->events, t, clock_now_ns());
 }
 
@@ -222,6 +224,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     if (!err) err = allowance_files(&here, ALLOWANCE_NODE_FILES, &error);
     if (!err) err = node_new(config, &n, &error);
     bool began = !err;
+    s.node = n;
     if (!err) err = node_run(n, &error);
     s.events.stopped_by = began ? node_stopped_by(n) : NULL;
     if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());

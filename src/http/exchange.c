@@ -149,6 +149,16 @@ void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), v
     if (gone && leave) leave(context);
 }
 
+void exchange_watch(exchange *x, void (*idle)(void *), void (*release)(void *), void *context, uint64_t idle_ns) {
+    pthread_mutex_lock(&x->lock);
+    x->idle = idle;
+    x->release = release;
+    x->context = context;
+    x->idle_ns = idle_ns;
+    x->written_ns = 0;
+    pthread_mutex_unlock(&x->lock);
+}
+
 // ---- libmicrohttpd's thread
 
 static ssize_t next_bytes(void *context, uint64_t at, char *to, size_t room) {

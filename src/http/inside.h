@@ -14,8 +14,10 @@ enum {
     HTTP_CONNECTION_MEMORY = 16 << 10,  // of libmicrohttpd for one connection: its headers
     HTTP_MAX_QUEUED = 4096,             // requests that wait for a worker
     HTTP_DROPPED_BODIES = 4,            // so many times the maximum is read and dropped before 413
+    HTTP_MAX_WATCHERS = 64,             // streams of /events at once
 };
 #define HTTP_KEEP_ALIVE_NS 15000000000u
+#define HTTP_EVENTS_NS     500000000u  // between two looks for changes, for /events
 
 typedef struct key_state {
     http_key key;  // texts in http_server.owned_keys
@@ -27,8 +29,9 @@ typedef struct key_state {
 struct trie;
 
 struct http_server {
-    service *service;
-    const service_model *model;
+    service *service;            // NULL: the server shows a run
+    const service_model *model;  // NULL: the same
+    http_run run;                // functions NULL: it has a service
     uint64_t created;  // Unix time of the start
     uint64_t max_body_bytes, keep_alive_ns;
     bool page, loopback;
@@ -41,9 +44,10 @@ struct http_server {
     size_t origin_count;
     char *certificate, *private_key;  // PEM
 
-    chat_template *template;  // NULL: the model has none
-    const char *template_source;
-    char *owned_template, *bos, *eos;
+    struct {
+        chat_template *template;  // NULL: the model has none
+        char *source, *bos, *eos;
+    } chat;
 
     pthread_mutex_t lock;  // for the lists, the keys' states, `random` and `stopping`
     pthread_cond_t work, dropped, stopped;
@@ -62,6 +66,10 @@ struct http_server {
     struct trie *trie;  // of the vocabulary, made for the first constrained text
 
     metrics metrics;
+    struct {
+        uint64_t id;           // of this start
+        atomic_uint watchers;  // streams
+    } events;
 };
 
 // ---- server.c
@@ -92,6 +100,7 @@ struct route {
     bool quick;   // answered on libmicrohttpd's thread
     bool ollama;  // errors in Ollama's shape
     bool text;    // counts for the limits of a key
+    bool always;  // works without a service, too
 };
 // Sets x->route, or answers with an error.
 bool endpoint_find(exchange *x);
@@ -142,5 +151,10 @@ void handle_ollama_tags(exchange *x);
 void handle_ollama_version(exchange *x);
 void handle_ollama_show(exchange *x);
 void handle_page(exchange *x);
+void handle_events(exchange *x);
+
+// ---- models.c
+// The document of /v1/swarm, memory of malloc; NULL: out of memory.
+char *swarm_document(http_server *s, size_t *length);
 
 #endif

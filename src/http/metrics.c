@@ -111,17 +111,32 @@ static void put_service(page *p, service *of) {
                (double)s.memory_limit);
 }
 
+static void put_run(page *p, const http_run *run) {
+    char *text = run->metrics(run->context), *rest = text;
+    p->failed |= !text;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        if (*line) put(p, "%s\n", line);
+    free(text);
+}
+
+static void put_texts(page *p, metrics *m) {
+    put_histogram(p, "braid_time_to_first_token_seconds", "Time from a request to its first token.", &m->first_token);
+    put_histogram(p, "braid_request_seconds", "Time from a request for a text to the end of its answer.", &m->whole);
+}
+
 void handle_metrics(exchange *x) {
     metrics *m = &x->server->metrics;
     page p = {0};
-    put_service(&p, x->server->service);
+    if (x->server->service)
+        put_service(&p, x->server->service);
+    else
+        put_run(&p, &x->server->run);
     put_requests(&p, m);
     put_number(&p, "braid_http_clients_left_total", "counter", "Clients that left before the end of their answer.",
                (double)atomic_load(&m->left));
     put_number(&p, "braid_http_slow_readers_total", "counter", "Streams that were cut because they were not read.",
                (double)atomic_load(&m->slow));
-    put_histogram(&p, "braid_time_to_first_token_seconds", "Time from a request to its first token.", &m->first_token);
-    put_histogram(&p, "braid_request_seconds", "Time from a request for a text to the end of its answer.", &m->whole);
+    if (x->server->service) put_texts(&p, m);
     exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", p.failed ? NULL : p.text, p.length);
     if (p.failed) free(p.text);
 }

@@ -155,6 +155,10 @@ static bool refuse_early(exchange *x, struct MHD_Connection *c) {
 static void dispatch(exchange *x) {
     x->complete = true;
     if (!endpoint_find(x) || !access_allows(x)) return;
+    if (!x->server->service && !x->route->always) {
+        reply_error(x, 404, NULL, "no_model", "this process shows a training run and serves no model");
+        return;
+    }
     if (x->body_dropped) {
         too_large(x);
         return;
