@@ -1,5 +1,6 @@
 #include "http/metrics.h"
 
+#include "base/machine.h"
 #include "http/inside.h"
 
 #include <inttypes.h>
@@ -39,7 +40,7 @@ typedef struct page {
 } page;
 
 __attribute__((format(printf, 2, 3))) static void put(page *p, const char *format, ...) {
-    char line[512];
+    char line[1024];
     va_list list;
     va_start(list, format);
     int n = vsnprintf(line, sizeof line, format, list);
@@ -111,6 +112,54 @@ static void put_service(page *p, service *of) {
                (double)s.memory_limit);
 }
 
+static double number_of(const json *doc, const char *key) {
+    double value = 0;
+    json_double(json_member(doc, json_root(doc), key), &value);
+    return value;
+}
+
+static void put_peers(page *p, const json *doc) {
+    uint32_t serving = 0, others = 0;
+    const json_value *list = json_member(doc, json_root(doc), "peers");
+    for (const json_value *v = list ? json_first(doc, list) : NULL; v; v = json_next(doc, v)) {
+        const char *state = json_string(json_member(doc, v, "state"));
+        bool api = state && strcmp(state, "api") == 0;
+        serving += state && strcmp(state, "serving") == 0;
+        others += state && !api && strcmp(state, "serving") != 0;
+    }
+    put(p,
+        "# HELP braid_swarm_peers Peers that hold layers of the model, and others.\n# TYPE braid_swarm_peers gauge\n"
+        "braid_swarm_peers{state=\"serving\"} %u\nbraid_swarm_peers{state=\"other\"} %u\n",
+        serving, others);
+}
+
+// Of a model whose layers are on peers.
+static void put_swarm(page *p, char *text) {
+    json *doc = NULL;
+    braid_error error;
+    if (text && json_parse(text, strlen(text), &doc, &error) == BRAID_OK) {
+        double repairs = number_of(doc, "repairs");
+        put_peers(p, doc);
+        put_number(p, "braid_swarm_free_tokens", "gauge",
+                   "Tokens for which there is room, of the layer with the least.", number_of(doc, "free_tokens"));
+        put_number(p, "braid_swarm_reroutes_total", "counter", "Spans of texts that were replaced.", repairs);
+        put_number(p, "braid_swarm_replayed_rows_total", "counter", "Rows that were sent again to substitutes.",
+                   number_of(doc, "replayed_rows"));
+        put(p,
+            "# HELP braid_swarm_recovery_seconds Time from noticing a loss to the next output.\n"
+            "# TYPE braid_swarm_recovery_seconds summary\nbraid_swarm_recovery_seconds_sum %.17g\n"
+            "braid_swarm_recovery_seconds_count %.17g\n",
+            number_of(doc, "mean_repair_ms") * repairs * 1e-3, repairs);
+        put(p,
+            "# HELP braid_swarm_sent_bytes_total Bytes sent to other peers, by kind.\n"
+            "# TYPE braid_swarm_sent_bytes_total counter\nbraid_swarm_sent_bytes_total{kind=\"tensors\"} %.17g\n"
+            "braid_swarm_sent_bytes_total{kind=\"messages\"} %.17g\n",
+            number_of(doc, "sent_tensor_bytes"), number_of(doc, "sent_message_bytes"));
+    }
+    json_free(doc);
+    free(text);
+}
+
 static void put_run(page *p, const http_run *run) {
     char *text = run->metrics(run->context), *rest = text;
     p->failed |= !text;
@@ -127,16 +176,21 @@ static void put_texts(page *p, metrics *m) {
 void handle_metrics(exchange *x) {
     metrics *m = &x->server->metrics;
     page p = {0};
-    if (x->server->service)
-        put_service(&p, x->server->service);
-    else
+    service *served = x->server->service;
+    if (served) {
+        put_service(&p, served);
+        put_swarm(&p, service_swarm(served));
+        put_number(&p, "braid_memory_bytes", "gauge", "Resident memory of this process.",
+                   (double)machine_resident_bytes());
+    } else {
         put_run(&p, &x->server->run);
+    }
     put_requests(&p, m);
     put_number(&p, "braid_http_clients_left_total", "counter", "Clients that left before the end of their answer.",
                (double)atomic_load(&m->left));
     put_number(&p, "braid_http_slow_readers_total", "counter", "Streams that were cut because they were not read.",
                (double)atomic_load(&m->slow));
-    if (x->server->service) put_texts(&p, m);
+    if (served) put_texts(&p, m);
     exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", p.failed ? NULL : p.text, p.length);
     if (p.failed) free(p.text);
 }

@@ -13,6 +13,7 @@
 #include "node/blobs.h"
 #include "span/kept.h"
 #include "span/peer.h"
+#include "span/records.h"
 #include "span/worker.h"
 
 enum {
@@ -117,6 +118,7 @@ struct span_peer {
         uint64_t since_ns, lacks_ns;  // of the drain; without a layer, 0: not
         uint64_t retry_ms, begun_ns, linked_ns;
         char lost[NET_MAX_REASON];
+        span_records *records;
     } state;
     struct {
         uint64_t outputs, repairs, repair_ns, longest_repair_ns;
@@ -134,6 +136,9 @@ void span_leave(span_peer *p);
 // Sets the run of the links and begins the protocol, once the model is known.
 braid_err span_begin(span_peer *p, braid_error *error);
 size_t span_row_bytes(const span_peer *p);
+
+// --- status.c
+void span_peer_look(span_peer *p);  // updates the state records of the peers
 
 // --- step.c
 braid_err span_core_new(span_peer *p, braid_error *error);

@@ -96,6 +96,7 @@ static void on_tick(uv_timer_t *timer) {
     span_peer *p = timer->data;
     if (p->state.draining && clock_now_ns() - p->state.since_ns > SPAN_DRAIN_MS * MILLISECOND) span_leave(p);
     span_join_tick(p);
+    span_peer_look(p);
     if (p->phase == SPAN_RUNNING && p->callbacks.tick) p->callbacks.tick(p->callbacks.context);
 }
 
@@ -189,7 +190,8 @@ braid_err span_begin(span_peer *p, braid_error *error) {
 static braid_err open_memory(span_peer *p, braid_error *error) {
     p->own = p->config.origin ? calloc(SPAN_OWN, sizeof *p->own) : NULL;
     p->kept = calloc(SPAN_SLOTS, sizeof *p->kept);
-    if (!p->kept || (p->config.origin && !p->own)) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
+    p->state.records = span_records_new();
+    if (!p->kept || !p->state.records || (p->config.origin && !p->own)) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
     braid_err err = blobs_new(0, SPAN_RECYCLE_BYTES, &p->blobs, error);
     return err ? err : tensor_pool_new(p->config.threads, &p->pool, error);
 }
@@ -256,6 +258,7 @@ void span_peer_free(span_peer *p) {
     engine_free(p->layers.engine);
     tensor_pool_free(p->pool);
     blobs_free(p->blobs);
+    span_records_free(p->state.records);
     free(p->kept);
     free(p->own);
     free(p->memory);
