@@ -40,16 +40,22 @@ static void copy_peer(char to[REPORT_PEER_DIGITS + 1], const char *from) {
 
 // ---- the history
 
+// Keeps one point of `stride` of each kind. The newest points are there all the same, until the next
+// time.
 static void thin_points(run_board *b) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < b->points; i++)
-        if (i % 2 == 1) b->point[kept++] = b->point[i];
-    b->points = kept;
+    while (b->points > BOARD_MAX_POINTS / 2) {
+        uint32_t kept = 0;
+        b->stride = b->stride ? 2 * b->stride : 2;
+        for (uint32_t i = 0; i < b->points; i++)
+            if (b->point[i].ordinal % b->stride == 0) b->point[kept++] = b->point[i];
+        b->points = kept;
+    }
 }
 
 static void add_point(run_board *b, const report_event *e, bool held_out) {
     if (b->points == BOARD_MAX_POINTS) thin_points(b);
     b->point[b->points++] = (board_point){.number = b->next_number++,
+                                          .ordinal = b->ordinal[held_out]++,
                                           .iteration = e->iteration,
                                           .peers = b->peers,
                                           .held_out = held_out,

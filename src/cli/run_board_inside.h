@@ -30,6 +30,7 @@ typedef struct board_gone {
 
 typedef struct board_point {
     uint64_t number, iteration, peers;
+    uint64_t ordinal;  // among the points of its kind
     bool held_out;
     double loss, speed, seconds;
 } board_point;
@@ -70,6 +71,7 @@ struct run_board {
     } total;
 
     uint64_t next_number, next_id;
+    uint64_t ordinal[2], stride;  // of the points
     board_point *point;  // [BOARD_MAX_POINTS]
     board_mark *mark;    // [BOARD_MAX_MARKS]
     uint32_t points, marks;

@@ -8,6 +8,7 @@ const RETRY_MS = [500, 1000, 2000, 4000];
 let lastEvent = "";
 let attempts = 0;
 let chosen = false; // the view was chosen by the kind of server
+let restarts = false; // startOver ended the stream
 let stream = null; // AbortController
 
 function view(name) {
@@ -66,13 +67,21 @@ async function openStream(controller) {
   showState(response.status === 401 ? "needs a key" : await failure(response), "bad");
 }
 
+// Asks for the whole history.
+function startOver() {
+  lastEvent = "";
+  restarts = true;
+  if (stream) stream.abort();
+}
+
 async function follow() {
   stream = new AbortController();
   try {
     await openStream(stream);
   } catch (e) {
-    showState("the server does not answer", "bad");
+    if (!restarts) showState("the server does not answer", "bad");
   }
+  restarts = false;
   setTimeout(follow, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
 }
 

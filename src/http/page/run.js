@@ -23,11 +23,6 @@ function dropAfter(points, iteration) {
   while (points.length > 0 && points[points.length - 1].x > iteration) points.pop();
 }
 
-function halve(points) {
-  for (let i = 0; i < points.length / 2; i++) points[i] = points[2 * i + 1] || points[2 * i];
-  points.length = Math.ceil(points.length / 2);
-}
-
 function addHistory(h) {
   if (h.all) {
     losses.length = heldOut.length = 0;
@@ -40,7 +35,7 @@ function addHistory(h) {
   while (marks.size > MOST_MARKS) marks.delete(marks.keys().next().value);
   for (const [x, y, speed, peers] of h.losses) if (y !== null) losses.push({ x, y, speed, peers });
   for (const [x, y] of h.held_out) if (y !== null) heldOut.push({ x, y });
-  [losses, heldOut].forEach((points) => points.length > MOST_POINTS && halve(points));
+  if (losses.length > MOST_POINTS) startOver(); // the server's history is shorter
   draw();
   if (h.marks.length > 0) showTimeline();
 }
