@@ -1,4 +1,4 @@
-// What gets the events of a run beside its output: JSON lines (--events FILE), TensorBoard
+// Receivers of a run's events beside its output: JSON lines (--events FILE), TensorBoard
 // (--tensorboard DIR) and the page (--page).
 #ifndef BRAID_CLI_REPORT_SINKS_H
 #define BRAID_CLI_REPORT_SINKS_H

@@ -66,14 +66,14 @@ struct run_board {
 
     struct {
         uint64_t tokens, repairs, killed, lost, left, changes, left_out, rollbacks;
-        uint64_t recoveries;  // lost members whose work was repaired
+        uint64_t recoveries;  // lost members with repaired work
         double recovery_s, longest_recovery_s;
     } total;
 
     uint64_t next_number, next_id;
     uint64_t ordinal[2], stride;  // of the points
-    board_point *point;  // [BOARD_MAX_POINTS]
-    board_mark *mark;    // [BOARD_MAX_MARKS]
+    board_point *point;           // [BOARD_MAX_POINTS]
+    board_mark *mark;             // [BOARD_MAX_MARKS]
     uint32_t points, marks;
 };
 

@@ -12,9 +12,9 @@ typedef struct peer_state {
     const char *id;         // hexadecimal, or any part of it from the start
     const char *state;      // one or two words: "working", "unresponsive", "draining"
     const char *blocker;    // why it does no work; "": nothing hinders it
-    const char *waits_for;  // what removes the blocker
+    const char *waits_for;  // the event or process that removes the blocker
     double since_s;         // seconds in this state, negative: not known
-    const char *next_step;  // what happens next, or the command that helps
+    const char *next_step;  // the next event, or the command that helps
 } peer_state;
 
 // Adds the record's members to the open object: id, state, blocker, waiting_for, since_s, next_step.

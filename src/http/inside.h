@@ -32,7 +32,7 @@ struct http_server {
     service *service;            // NULL: the server shows a run
     const service_model *model;  // NULL: the same
     http_run run;                // functions NULL: it has a service
-    uint64_t created;  // Unix time of the start
+    uint64_t created;            // Unix time of the start
     uint64_t max_body_bytes, keep_alive_ns;
     bool page, loopback;
     char host[256], address[320];

@@ -133,7 +133,7 @@ static void put_peers(page *p, const json *doc) {
         serving, others);
 }
 
-// Of a model whose layers are on peers.
+// For a model with its layers on peers.
 static void put_swarm(page *p, char *text) {
     json *doc = NULL;
     braid_error error;

@@ -43,9 +43,9 @@ typedef struct http_run {
 } http_run;
 
 typedef struct http_settings {
-    const char *host;      // a name or an address to listen on, NULL: 127.0.0.1
-    uint16_t port;         // 0: any free one
-    service *service;      // borrowed until http_server_free, which must come before service_free
+    const char *host;  // a name or an address to listen on, NULL: 127.0.0.1
+    uint16_t port;     // 0: any free one
+    service *service;  // borrowed until http_server_free, which must come before service_free
     // Copied; its functions are called until http_server_free. Exactly one of `service` and `run` is
     // set.
     const http_run *run;

@@ -137,9 +137,6 @@ void span_leave(span_peer *p);
 braid_err span_begin(span_peer *p, braid_error *error);
 size_t span_row_bytes(const span_peer *p);
 
-// --- status.c
-void span_peer_look(span_peer *p);  // updates the state records of the peers
-
 // --- step.c
 braid_err span_core_new(span_peer *p, braid_error *error);
 void span_feed(span_peer *p, const session_event *e);

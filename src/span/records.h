@@ -10,7 +10,7 @@ enum { RECORDS_MAX_GONE = 32, RECORDS_REASON = 128 };
 
 typedef struct span_records span_records;
 
-// What this peer is, for the records of the others.
+// Properties of this peer that decide the states of the others.
 typedef struct records_own {
     bool origin;  // it has the API
     braid_hash model, kernels;

@@ -68,14 +68,6 @@ void span_peer_blocker(const span_room *room, char text[SPAN_MAX_NOTE]) {
                  others == 1 ? "s" : "");
 }
 
-void span_peer_look(span_peer *p) {
-    const records_own own = {.origin = p->config.origin, .model = p->hash, .kernels = p->kernels};
-    session_view view = {.count = 0};
-    if (p->phase != SPAN_RUNNING) return;
-    session_peer_view(p->core, &view);
-    span_records_look(p->state.records, &view, &own, clock_now_ns());
-}
-
 static void put_blocker(span_peer *p, json_out *o) {
     span_room room;
     char blocker[SPAN_MAX_NOTE];
@@ -130,7 +122,6 @@ char *span_peer_status(span_peer *p) {
     put_blocker(p, &o);
     put_totals(p, &o);
     session_peer_view(p->core, &view);
-    span_peer_look(p);
     span_records_put(p->state.records, &view, &o, clock_now_ns());
     json_out_close(&o, '}');
     return json_out_take(&o, NULL);

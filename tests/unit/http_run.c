@@ -13,7 +13,7 @@
 
 static const http_key key = {"secret", "alice", 0, 0};
 
-// A run whose history has `entries` entries.
+// A run with a history of `entries` entries.
 typedef struct fake_run {
     pthread_mutex_t lock;
     uint64_t entries, asked_from;

@@ -5,7 +5,7 @@
 const MOST_POINTS = 8192;
 const MOST_MARKS = 1024;
 const SHOWN_MARKS = 200;
-// What happened, and its sign on the strip below the loss; "" has none.
+// The words for a mark, and its sign below the loss; "": no sign.
 const KINDS = {
   joined: ["joined", "+"], left: ["left", "−"], expelled: ["was lost", "×"], suspect: ["does not answer", ""],
   killed: ["was killed on purpose", "×"], repair: ["repaired work of", "•"], promoted: ["took over the stage", "+"],

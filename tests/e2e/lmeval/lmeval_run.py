@@ -8,7 +8,7 @@ TASKS = ("braid_likelihood", "braid_generation")
 
 
 def answers(sample):
-    """What the model gave for one question: log-probabilities of the choices, or the text."""
+    """The model's answer to one question: log-probabilities of the choices, or a text."""
     return [r[0] if isinstance(r, (list, tuple)) else r for r in sample["filtered_resps"]]
 
 
