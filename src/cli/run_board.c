@@ -85,6 +85,8 @@ static void fill_mark(const run_board *b, const report_event *e, const char *tex
     m->seconds = b->now;
     copy_peer(m->peer, e->peer);
     snprintf(m->text, sizeof m->text, "%.*s", BOARD_TEXT - 1, text);
+    for (char *c = m->text; *c; c++)
+        if ((unsigned char)*c < ' ') *c = ' ';  // six bytes in JSON; the whole history must fit into one event
 }
 
 static void add_mark(run_board *b, const report_event *e, const char *text) {

@@ -11,7 +11,7 @@ typedef struct run_board run_board;
 
 enum {
     BOARD_MAX_POINTS = 4096,  // losses; above, the older ones become sparse
-    BOARD_MAX_MARKS = 1024,   // of the timeline; the oldest are dropped
+    BOARD_MAX_MARKS = 768,    // of the timeline; the oldest are dropped
     BOARD_MAX_GONE = 32,      // peers that left or were lost; the oldest are dropped
 };
 

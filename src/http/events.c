@@ -27,12 +27,15 @@ static uint64_t hash_of(const char *text, size_t length) {
     return h;
 }
 
-static bool write_event(watcher *w, const char *name, const char *data, size_t length) {
-    char head[128];
-    int n = snprintf(head, sizeof head, "event: %s\nid: %016" PRIx64 "-%" PRIu64 "\ndata: ", name,
-                     w->x->server->events.id, w->next);
-    return exchange_write(w->x, head, (size_t)n) && exchange_write(w->x, data, length) &&
-           exchange_write(w->x, "\n\n", 2);
+// In one piece, which small events keep as one chunk.
+static void write_event(watcher *w, const char *name, const char *data, size_t length) {
+    size_t room = length + 128;
+    char *text = malloc(room);
+    if (!text) return;
+    int n = snprintf(text, room, "event: %s\nid: %016" PRIx64 "-%" PRIu64 "\ndata: %s\n\n", name,
+                     w->x->server->events.id, w->next, data);
+    exchange_write(w->x, text, (size_t)n);
+    free(text);
 }
 
 static void send_state(watcher *w) {
