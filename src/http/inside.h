@@ -28,6 +28,11 @@ typedef struct key_state {
 
 struct trie;
 
+typedef struct route_table {
+    const route *at;
+    uint32_t count;
+} route_table;
+
 struct http_server {
     service *service;            // NULL: the server shows a run
     const service_model *model;  // NULL: the same
@@ -65,6 +70,7 @@ struct http_server {
     pthread_mutex_t trie_lock;
     struct trie *trie;  // of the vocabulary, made for the first constrained text
 
+    route_table routes;  // so that the endpoints need not know each other
     metrics metrics;
     struct {
         uint64_t id;           // of this start
@@ -72,7 +78,7 @@ struct http_server {
     } events;
 };
 
-// ---- server.c
+// ---- queue.c
 void server_add(http_server *s, exchange *x);
 // Gives back a reference; true: it was the last one, and the exchange is in no list. Then the caller
 // frees it and calls server_released; the server and its service exist until then.
@@ -81,6 +87,10 @@ void server_released(http_server *s);
 uint64_t server_random(http_server *s);
 // Calls x->go_on on a worker. The exchange is in the queue at most once.
 void server_continue(exchange *x);
+// False: the server stops, or `most` exchanges wait.
+bool server_enqueue(http_server *s, exchange *x, uint32_t most);
+bool server_is_stopping(http_server *s);
+void *worker_main(void *server);
 
 // ---- watch.c
 void *watch_main(void *server);
@@ -104,13 +114,14 @@ struct route {
 };
 // Sets x->route, or answers with an error.
 bool endpoint_find(exchange *x);
-uint32_t route_count(void);
-const char *route_name(uint32_t number);
-uint32_t route_number(const route *r);
+route_table endpoint_routes(void);
 
 // ---- access.c: keys and origins
 // Whether the request may be handled; otherwise it was answered. `x->complete` is set.
 bool access_allows(exchange *x);
+// ---- places.c: limits of keys
+// Seconds until the key may be used again; 0: now, and its place is taken.
+unsigned key_take_place(exchange *x);
 // Gives back the place of its key: before the end of the answer is sent, so that the client's next
 // request finds it free.
 void access_release(exchange *x);

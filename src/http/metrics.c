@@ -26,7 +26,7 @@ void metrics_request(metrics *m, exchange *x) {
     unsigned status = x->status;
     bool left = x->complete && !x->ended && !x->overflowed, slow = x->overflowed;
     pthread_mutex_unlock(&x->lock);
-    uint32_t number = x->route ? route_number(x->route) : METRICS_ROUTES - 1;
+    uint32_t number = x->route ? (uint32_t)(x->route - x->server->routes.at) : METRICS_ROUTES - 1;
     if (status >= 100 && status < 600) atomic_fetch_add(&m->requests[number][status / 100], 1);
     if (left) atomic_fetch_add(&m->left, 1);
     if (slow) atomic_fetch_add(&m->slow, 1);
@@ -76,15 +76,16 @@ static void put_histogram(page *p, const char *name, const char *help, histogram
 }
 
 // Routes with the same name are counted together.
-static void put_requests(page *p, metrics *m) {
+static void put_requests(page *p, metrics *m, const route_table *routes) {
+    uint32_t count = routes->count;
     put(p, "# HELP braid_http_requests_total Requests by endpoint and class of the status.\n"
            "# TYPE braid_http_requests_total counter\n");
-    for (uint32_t i = 0; i <= route_count(); i++) {
-        const char *name = i < route_count() ? route_name(i) : "other";
-        bool again = i > 0 && i < route_count() && strcmp(name, route_name(i - 1)) == 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        const char *name = i < count ? routes->at[i].name : "other";
+        bool again = i > 0 && i < count && strcmp(name, routes->at[i - 1].name) == 0;
         for (uint32_t k = 1; k < 6 && !again; k++) {
-            uint64_t n = i < route_count() ? 0 : atomic_load(&m->requests[METRICS_ROUTES - 1][k]);
-            for (uint32_t j = i; j < route_count() && strcmp(route_name(j), name) == 0; j++)
+            uint64_t n = i < count ? 0 : atomic_load(&m->requests[METRICS_ROUTES - 1][k]);
+            for (uint32_t j = i; j < count && strcmp(routes->at[j].name, name) == 0; j++)
                 n += atomic_load(&m->requests[j][k]);
             if (n > 0) put(p, "braid_http_requests_total{endpoint=\"%s\",status=\"%uxx\"} %" PRIu64 "\n", name, k, n);
         }
@@ -185,7 +186,7 @@ void handle_metrics(exchange *x) {
     } else {
         put_run(&p, &x->server->run);
     }
-    put_requests(&p, m);
+    put_requests(&p, m, &x->server->routes);
     put_number(&p, "braid_http_clients_left_total", "counter", "Clients that left before the end of their answer.",
                (double)atomic_load(&m->left));
     put_number(&p, "braid_http_slow_readers_total", "counter", "Streams that were cut because they were not read.",

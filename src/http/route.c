@@ -35,9 +35,7 @@ static const route routes[] = {
 enum { ROUTES = sizeof routes / sizeof *routes };
 _Static_assert(sizeof routes / sizeof *routes < (size_t)METRICS_ROUTES, "each route needs its counters");
 
-uint32_t route_count(void) { return ROUTES; }
-const char *route_name(uint32_t number) { return routes[number].name; }
-uint32_t route_number(const route *r) { return (uint32_t)(r - routes); }
+route_table endpoint_routes(void) { return (route_table){routes, ROUTES}; }
 
 static bool path_matches(const char *pattern, const char *path) {
     size_t n = strlen(pattern);
