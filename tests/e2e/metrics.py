@@ -73,6 +73,22 @@ def check_run(folder):
     expect("is no address" in status("here", code=2), "no address")
 
 
+def check_node(folder):
+    """Each peer of a run may have a page; it has all members, with their states."""
+    leader = Braid("node", "--lead", "--run", write_run(folder, iterations=ENDLESS, data_peers=1), "--listen", "127.0.0.1:0")
+    ticket = leader.wait_for("ready")["ticket"]
+    relays = [Braid("node", "--join", ticket, "--page=0") for _ in range(3)]
+    try:
+        for relay in relays:
+            relay.wait_for_iterations(1)
+            address = next(e["text"].split()[-1] for e in relay.of("note") if "the page of this run" in e["text"])
+            seen = status(address)
+            expect("training for" in seen and seen.count(" working for ") == 4, seen)
+    finally:
+        for peer in [*relays, leader]:
+            peer.stop()
+
+
 def make_model(folder):
     words = os.path.join(folder, "words.txt")
     with open(words, "w", encoding="ascii") as file:
@@ -120,4 +136,5 @@ def check_serving(folder):
 
 with workplace() as place:
     check_run(place)
+    check_node(place)
     check_serving(place)
