@@ -65,8 +65,8 @@ function peerRow(p, all) {
   const ms = (us) => (us === undefined ? "" : (us / 1000).toFixed(2) + " ms");
   const room = p.cache_tokens ? p.free_tokens + " of " + p.cache_tokens : "";
   const state = p.state + (p.since_s >= 1 ? " for " + duration(p.since_s) : "");
-  const tr = row([peerName(p), layers(p), state, reason(p), ms(p.hop_us), ms(p.layer_us), room]);
-  tr.children[3].className = "wide";
+  const tr = row([peerName(p), layers(p), state, ms(p.hop_us), ms(p.layer_us), room, reason(p)]);
+  tr.lastElementChild.className = "wide";
   tr.insertBefore(map(p, all), tr.children[2]);
   return tr;
 }
@@ -80,7 +80,7 @@ function showSwarm(swarm) {
   $("alone").hidden = peers.length > 0;
   $("peers").hidden = peers.length === 0;
   $("peers").tBodies[0].replaceChildren(...peers.map((p) => peerRow(p, swarm.layers)));
-  showGone("service-gone", (swarm && swarm.gone) || [], layers);
+  showGone("service-gone", (swarm && swarm.gone) || [], (g) => layers(g) && "layers " + layers(g));
   setText("waiting", swarm && !swarm.ready ? reason(swarm) : "");
   $("repairs").textContent = repairs(swarm);
 }
