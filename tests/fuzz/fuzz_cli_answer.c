@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const char *const examples[] = {
-    "HTTP/1.1 200 OK\r\nContent-Type: "
-    "application/json\r\n\r\n{\"state\":\"working\",\"since_s\":3.5,\"blocker\":\"b\\u0007\"}",
+    ("HTTP/1.1 200 OK\r\nContent-Type: "
+     "application/json\r\n\r\n{\"state\":\"working\",\"since_s\":3.5,\"blocker\":\"b\\u0007\"}"),
     "HTTP/1.0 401 Unauthorized\r\n\r\n{\"error\":{\"message\":\"no key\"}}",
     "HTTP/1.1 200 OK\r\n\r\n{\"id\":1,\"state\":[],\"waiting_for\":\"x\",\"next_step\":\"y\"}",
 };
