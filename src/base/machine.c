@@ -286,3 +286,14 @@ unsigned machine_files_open(void) {
     closedir(directory);
     return count > 3 ? count - 3 : 0;  // ".", ".." and the directory itself
 }
+
+// proc(5): the second number of statm is resident pages.
+uint64_t machine_resident_bytes(void) {
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long resident = 0;
+    long page = sysconf(_SC_PAGESIZE);
+    if (!file) return 0;
+    if (fscanf(file, "%*u %llu", &resident) != 1 || page < 0) resident = 0;
+    fclose(file);
+    return resident * (uint64_t)page;
+}

@@ -53,5 +53,7 @@ void machine_look(machine *out);
 void machine_describe(const machine *m, char text[MACHINE_TEXT]);
 // Number of files that this process has open.
 unsigned machine_files_open(void);
+// Resident memory of this process in bytes, 0: not known.
+uint64_t machine_resident_bytes(void);
 
 #endif

@@ -53,6 +53,7 @@ int cli_convert(int argc, char **argv);
 int cli_merge(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_plot(int argc, char **argv);
+int cli_status(int argc, char **argv);
 
 // "PROGRAM VERB: text" on stderr; returns `code`, so that `return cli_complain(...)` reads well.
 int cli_complain(int code, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -27,6 +27,7 @@ typedef struct node_flags {
 typedef struct node_session {
     node_events events;
     report *report;
+    const node *node;  // NULL: not made yet
     bool supervised;
     const node_flags *flags;
 } node_session;
@@ -77,6 +78,7 @@ static void on_run_known(void *context, const run_config *run, uint64_t paramete
 
 static void on_told(void *context, const tell *t) {
     node_session *s = context;
+    if (s->node && t->kind == TELL_ITERATION) node_sent(s->node, &s->events.tensor_bytes, &s->events.message_bytes);
     node_events_tell(&s->events, t, clock_now_ns());
 }
 
@@ -191,6 +193,7 @@ static braid_err identity_open(const node_flags *f, identity **out, int *lock, b
 
 // With a ticket of a swarm that serves a model.
 static int serving_run(const node_flags *f, const ticket *join) {
+    if (f->sinks.page) return cli_complain(CLI_USAGE, "node", "--page shows a training run; a swarm that serves a model has its page at braid serve");
     const node_serve_flags flags = {.join = join, .model = f->model, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
                                     .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .json = f->json, .supervised = f->supervised};
     return node_serve(&flags);
@@ -203,8 +206,8 @@ static int node_session_run(const node_flags *f, node_config *config) {
     node *n = NULL;
     node_session s = {.supervised = f->supervised, .flags = f};
     report_sinks *sinks = NULL;
-    // the events of a supervised process are written by its supervisor
-    if (!f->supervised && report_sinks_open(&f->sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "node", "%s", error.text);
+    // the events of a supervised process are written by its supervisor, those of a standby replica by its parent peer
+    if (!f->supervised && !f->beside && report_sinks_open(&f->sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "node", "%s", error.text);
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
     report_also(s.report, sinks);
     node_events_init(&s.events, s.report);
@@ -222,6 +225,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     if (!err) err = allowance_files(&here, ALLOWANCE_NODE_FILES, &error);
     if (!err) err = node_new(config, &n, &error);
     bool began = !err;
+    s.node = n;
     if (!err) err = node_run(n, &error);
     s.events.stopped_by = began ? node_stopped_by(n) : NULL;
     if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());

@@ -1,5 +1,6 @@
 #include "cli/node_events.h"
 
+#include "base/machine.h"
 #include "node/ticket.h"
 
 #include <math.h>
@@ -63,6 +64,9 @@ static void tell_iteration(node_events *e, const tell *t, uint64_t now_ns) {
     news.learning_rate = t->learning_rate;
     news.skip = t->skip;
     e->work = (report_work){.wasted = t->wasted, .carried = t->carried, .carried_bytes = t->carried_bytes};
+    e->work.tensor_bytes = e->tensor_bytes;
+    e->work.message_bytes = e->message_bytes;
+    e->work.memory_bytes = machine_resident_bytes();
     e->work.wasted_seconds = (double)t->wasted_ns * 1e-9;
     e->work.computed_seconds = (double)(t->wasted_ns + t->useful_ns) * 1e-9;
     news.work = e->work;

@@ -34,6 +34,7 @@ typedef struct node_events {
     uint64_t start_ns, last_ns, tokens;  // monotonic; since the start
     double last_loss;
     report_work work;
+    uint64_t tensor_bytes, message_bytes;  // sent so far; the caller sets them before node_events_tell
     uint64_t version;
     uint64_t repairs;
     bool ended;              // TELL_END or TELL_REFUSED was reported

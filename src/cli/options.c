@@ -118,6 +118,7 @@ static braid_err read_value(options *o, option *f, const char *text, option_sour
     f->source = source;
     switch (f->kind) {
     case OPTION_SWITCH: return read_switch(text, f->value, error);
+    case OPTION_ADDRESS:
     case OPTION_TEXT: *(const char **)f->value = text; return BRAID_OK;
     case OPTION_LIST: return read_list(o, f->value, text, source != OPTION_FROM_FLAG, error);
     case OPTION_COUNT: code = quantity_read_count(text, &whole, error); break;
@@ -255,6 +256,12 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name, o->verb);
 }
 
+// "8080" or "0.0.0.0:8080": the word after an OPTION_ADDRESS may be an argument of the verb.
+static bool is_address(const char *word) {
+    const char *colon = strrchr(word, ':'), *digits = colon ? colon + 1 : word;
+    return *digits && strspn(digits, "0123456789") == strlen(digits);
+}
+
 // Parses one flag at argv[*i]; consumes the next word as well if the value is there.
 static int read_flag(options *o, int argc, char **argv, int *i) {
     const char *flag = argv[*i] + 2;
@@ -270,6 +277,7 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     }
     if (f == NULL) return unknown_flag(o, flag, length);
     if (text == NULL && f->kind == OPTION_SWITCH) text = "yes";
+    if (text == NULL && f->kind == OPTION_ADDRESS && (*i + 1 == argc || !is_address(argv[*i + 1]))) text = "";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
     if (text == NULL)
         return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name, cli_program_name, o->verb);
@@ -305,6 +313,7 @@ static const char *unit_of(const option *f) {
     static const char *const units[] = {
         [OPTION_SWITCH] = "",   [OPTION_TEXT] = "TEXT",     [OPTION_COUNT] = "N",   [OPTION_REAL] = "X",
         [OPTION_SIZE] = "SIZE", [OPTION_DURATION] = "TIME", [OPTION_LIST] = "TEXT",
+        [OPTION_ADDRESS] = "[HOST:PORT]",
     };
     return f->unit != NULL ? f->unit : units[f->kind];
 }

@@ -30,6 +30,7 @@ typedef enum option_kind {
     OPTION_REAL,      // double
     OPTION_SIZE,      // uint64_t, bytes: 4096, 512K, 512M, 1.5G (format/quantity.h)
     OPTION_DURATION,  // uint64_t, nanoseconds: 250ms, 2s, 5m, 1h; a bare number is seconds
+    OPTION_ADDRESS,   // const char *: "", or the next word if it is PORT or ends with :PORT
     OPTION_LIST,      // may be repeated; in the environment and the file separated by commas
 } option_kind;
 

@@ -17,6 +17,7 @@ static const cli_verb verbs[] = {
     {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},
     {"merge", cli_merge, "add a LoRA adapter to the weights of a model"},
     {"inspect", cli_inspect, "show a model's architecture and tensors, and what each of N peers would hold"},
+    {"status", cli_status, "show the state of a run or a served model, and of each peer"},
     {"plot", cli_plot, "draw a run from its events: loss, speed, peers, repairs"},
     {"keygen", cli_keygen, "create a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},

@@ -363,11 +363,6 @@ static void show_live(report *r, const report_event *e) {
         report_draw(r);
 }
 
-void report_also(report *r, report_sinks *sinks) {
-    report_sinks_free(r->sinks);
-    r->sinks = sinks;
-}
-
 static void show(report *r, const report_event *event) {
     char json[REPORT_MAX_LINE], line[REPORT_LINE];
     remember(r, event);
@@ -384,6 +379,15 @@ static void show(report *r, const report_event *event) {
         break;
     default: break;
     }
+}
+
+void report_also(report *r, report_sinks *sinks) {
+    report_sinks_free(r->sinks);
+    r->sinks = sinks;
+    report_event note = {.kind = REPORT_NOTE, .loss = NAN};
+    const char *page = report_sinks_page(sinks);
+    if (page) snprintf(note.text, sizeof note.text, "the page of this run is at %s", page);
+    if (page) show(r, &note);
 }
 
 void report_tell(report *r, const report_event *event) {

@@ -53,7 +53,7 @@ typedef enum report_kind {
 #define REPORT_DIVERGED "diverged"
 #define REPORT_BY_LEADER "leader"  // ... which ended the run early
 
-enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65, REPORT_MAX_FLOWS = 32 };
+enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65, REPORT_MAX_FLOWS = 32, REPORT_PEER_DIGITS = 12 };
 
 // Microbatches of an iteration of the data peer `source` that go to the member `to`.
 typedef struct report_flow {
@@ -65,6 +65,8 @@ typedef struct report_work {
     double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients; of those with an unused result
     uint64_t wasted;                          // computations with an unused result, each of one microbatch in one stage
     uint64_t carried, carried_bytes;          // own tensors sent through a forwarding peer; bytes of others' tensors forwarded here
+    uint64_t tensor_bytes, message_bytes;     // sent to other peers: tensors, and the messages round them
+    uint64_t memory_bytes;                    // resident now
 } report_work;
 
 // Fields not listed above for an event's kind are ignored. Text is empty if unknown; losses and

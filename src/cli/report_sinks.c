@@ -1,5 +1,6 @@
 #include "cli/report_sinks.h"
 
+#include "cli/run_page.h"
 #include "cli/tfevents.h"
 #include "wire/limits.h"
 
@@ -14,6 +15,7 @@ enum { MOST_PATH = 1024, TIME_TEXT = 64 };
 struct report_sinks {
     FILE *events;  // NULL: none, or no longer
     tfevents *board;
+    run_page *page;
     char path[MOST_PATH];
     uint64_t repairs, killed, iteration;
     int64_t peers;
@@ -38,11 +40,12 @@ static braid_err open_events(report_sinks *s, const char *path, braid_error *err
 braid_err report_sinks_open(const report_sink_paths *paths, report_sinks **out, braid_error *error) {
     bool lines = paths->events && *paths->events, board = paths->tensorboard && *paths->tensorboard;
     *out = NULL;
-    if (!lines && !board) return BRAID_OK;
+    if (!lines && !board && !paths->page) return BRAID_OK;
     report_sinks *s = calloc(1, sizeof *s);
     if (!s) return braid_fail(error, BRAID_MEMORY, "no memory for the events");
     braid_err err = lines ? open_events(s, paths->events, error) : BRAID_OK;
     if (!err && board) err = tfevents_open(paths->tensorboard, &s->board, error);
+    if (!err && paths->page) err = run_page_open(paths->page, paths->page_keys, &s->page, error);
     if (err)
         report_sinks_free(s);
     else
@@ -54,8 +57,11 @@ void report_sinks_free(report_sinks *s) {
     if (!s) return;
     if (s->events) fclose(s->events);
     tfevents_close(s->board);
+    run_page_close(s->page);
     free(s);
 }
+
+const char *report_sinks_page(const report_sinks *s) { return s && s->page ? run_page_address(s->page) : NULL; }
 
 // --- JSON lines
 
@@ -127,6 +133,7 @@ braid_err report_sinks_tell(report_sinks *s, const report_event *event, braid_er
     double now = seconds_now();
     braid_error second;
     count(s, event);
+    if (s->page) run_page_tell(s->page, event, now);
     braid_err err = s->events ? tell_events(s, event, now, error) : BRAID_OK;
     braid_err other = s->board ? tell_board(s, event, now, err ? &second : error) : BRAID_OK;
     return err ? err : other;

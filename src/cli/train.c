@@ -65,6 +65,7 @@ static void show(void *context, const solo_event *event) {
     e.parameters = event->parameters;
     e.microbatches = event->microbatches;
     e.stages = 1;
+    e.work.memory_bytes = machine_resident_bytes();
     e.skip = event->skip;
     e.failed = event->failed;
     copy_text(e.text, sizeof e.text, event->text);

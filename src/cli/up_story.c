@@ -191,6 +191,9 @@ void story_sum_work(const swarm *s, report_event *news) {
         sum->wasted += own->wasted;
         sum->carried += own->carried;
         sum->carried_bytes += own->carried_bytes;
+        sum->tensor_bytes += own->tensor_bytes;
+        sum->message_bytes += own->message_bytes;
+        if (!s->children[i]->exited) sum->memory_bytes += own->memory_bytes;
         sum->computed_seconds += own->computed_seconds;
         sum->wasted_seconds += own->wasted_seconds;
     }

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define MINUTE_NS 60000000000u
-
 static const char *header(const exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
@@ -93,41 +91,6 @@ static bool check_key(exchange *x) {
     return false;
 }
 
-// Seconds until the key may be used again; 0: now, and its place is taken.
-static unsigned take_place(exchange *x) {
-    http_server *s = x->server;
-    key_state *k = &s->keys[x->key];
-    unsigned wait = 0;
-    uint64_t now = http_now_ns();
-    pthread_mutex_lock(&s->lock);
-    if (now - k->window_ns >= MINUTE_NS) {
-        k->window_ns = now;
-        k->in_window = 0;
-    }
-    if (k->key.concurrent && k->active >= k->key.concurrent)
-        wait = 1;
-    else if (k->key.per_minute && k->in_window >= k->key.per_minute)
-        wait = 1 + (unsigned)((k->window_ns + MINUTE_NS - now) / 1000000000u);
-    if (!wait) {
-        k->active++;
-        k->in_window++;
-        x->counted = true;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return wait;
-}
-
-void access_done(exchange *x) {
-    if (x->counted) x->server->keys[x->key].active--;
-    x->counted = false;
-}
-
-void access_release(exchange *x) {
-    pthread_mutex_lock(&x->server->lock);
-    access_done(x);
-    pthread_mutex_unlock(&x->server->lock);
-}
-
 static bool from_loopback(const exchange *x) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     if (!info || !info->client_addr) return false;
@@ -148,7 +111,7 @@ bool access_allows(exchange *x) {
                 (x->route->access == ROUTE_METRICS && from_loopback(x));
     if (open) return true;
     if (!check_key(x)) return false;
-    unsigned wait = x->route->text ? take_place(x) : 0;
+    unsigned wait = x->route->text ? key_take_place(x) : 0;
     if (wait == 0) return true;
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%u", wait);

@@ -51,7 +51,7 @@ void handle_chat(exchange *x) {
     read_top(a);
     constraint_read(&a->grammar, b);
     constraint_read_tools(&a->grammar, x->server, b, &chat, &a->tools);
-    a->style = tools_style_of(x->server->template_source);
+    a->style = tools_style_of(x->server->chat.source);
     // the marks of calls are special tokens in some vocabularies
     a->sampling.settings.show_special = a->tools;
     prompt_chat_read(x->server, b, &chat, &a->all.prompt);

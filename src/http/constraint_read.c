@@ -91,7 +91,7 @@ static void force(grammar **out, const http_server *s, body *b, const json_value
         const json_value *function = function_of(b, v);
         const char *own = json_string(body_member(b, function, "name"));
         if (name && (!own || strcmp(own, name) != 0)) continue;
-        add_call(g, root, b, function, tools_style_of(s->template_source));
+        add_call(g, root, b, function, tools_style_of(s->chat.source));
         found++;
     }
     braid_err err = grammar_finish(g, root, &error);

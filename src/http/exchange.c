@@ -4,13 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-uint64_t http_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 exchange *exchange_new(http_server *server, struct MHD_Connection *connection) {
     exchange *x = calloc(1, sizeof *x);
@@ -147,6 +140,16 @@ void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), v
     bool gone = x->gone;
     pthread_mutex_unlock(&x->lock);
     if (gone && leave) leave(context);
+}
+
+void exchange_watch(exchange *x, void (*idle)(void *), void (*release)(void *), void *context, uint64_t idle_ns) {
+    pthread_mutex_lock(&x->lock);
+    x->idle = idle;
+    x->release = release;
+    x->context = context;
+    x->idle_ns = idle_ns;
+    x->written_ns = 0;
+    pthread_mutex_unlock(&x->lock);
 }
 
 // ---- libmicrohttpd's thread

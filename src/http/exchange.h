@@ -68,8 +68,9 @@ struct exchange {
     // The client has left, or the server ends. Called without the lock, maybe more than once, while
     // the exchange is referenced.
     void (*leave)(void *context);
-    // Nothing was written for KEEP_ALIVE_NS.
+    // Nothing was written for `idle_ns`; 0: for the server's keep_alive_ns.
     void (*idle)(void *context);
+    uint64_t idle_ns;
     void (*release)(void *context);  // once, with the last reference
     void *context;
 };
@@ -92,6 +93,8 @@ bool exchange_write(exchange *x, const char *bytes, size_t length);
 void exchange_end(exchange *x);
 bool exchange_begun(exchange *x);
 void exchange_listen(exchange *x, void (*leave)(void *), void (*idle)(void *), void (*release)(void *), void *context);
+// Calls `idle` soon, then whenever nothing was written for `idle_ns`.
+void exchange_watch(exchange *x, void (*idle)(void *), void (*release)(void *), void *context, uint64_t idle_ns);
 
 // Of libmicrohttpd's thread: sends the answer, or suspends the connection until there is one.
 enum MHD_Result exchange_proceed(exchange *x);

@@ -14,8 +14,10 @@ enum {
     HTTP_CONNECTION_MEMORY = 16 << 10,  // of libmicrohttpd for one connection: its headers
     HTTP_MAX_QUEUED = 4096,             // requests that wait for a worker
     HTTP_DROPPED_BODIES = 4,            // so many times the maximum is read and dropped before 413
+    HTTP_MAX_WATCHERS = 64,             // streams of /events at once
 };
 #define HTTP_KEEP_ALIVE_NS 15000000000u
+#define HTTP_EVENTS_NS     500000000u  // between two looks for changes, for /events
 
 typedef struct key_state {
     http_key key;  // texts in http_server.owned_keys
@@ -26,10 +28,16 @@ typedef struct key_state {
 
 struct trie;
 
+typedef struct route_table {
+    const route *at;
+    uint32_t count;
+} route_table;
+
 struct http_server {
-    service *service;
-    const service_model *model;
-    uint64_t created;  // Unix time of the start
+    service *service;            // NULL: the server shows a run
+    const service_model *model;  // NULL: the same
+    http_run run;                // functions NULL: it has a service
+    uint64_t created;            // Unix time of the start
     uint64_t max_body_bytes, keep_alive_ns;
     bool page, loopback;
     char host[256], address[320];
@@ -41,9 +49,10 @@ struct http_server {
     size_t origin_count;
     char *certificate, *private_key;  // PEM
 
-    chat_template *template;  // NULL: the model has none
-    const char *template_source;
-    char *owned_template, *bos, *eos;
+    struct {
+        chat_template *template;  // NULL: the model has none
+        char *source, *bos, *eos;
+    } chat;
 
     pthread_mutex_t lock;  // for the lists, the keys' states, `random` and `stopping`
     pthread_cond_t work, dropped, stopped;
@@ -61,10 +70,15 @@ struct http_server {
     pthread_mutex_t trie_lock;
     struct trie *trie;  // of the vocabulary, made for the first constrained text
 
+    route_table routes;  // so that the endpoints need not know each other
     metrics metrics;
+    struct {
+        uint64_t id;           // of this start
+        atomic_uint watchers;  // streams
+    } events;
 };
 
-// ---- server.c
+// ---- queue.c
 void server_add(http_server *s, exchange *x);
 // Gives back a reference; true: it was the last one, and the exchange is in no list. Then the caller
 // frees it and calls server_released; the server and its service exist until then.
@@ -73,6 +87,10 @@ void server_released(http_server *s);
 uint64_t server_random(http_server *s);
 // Calls x->go_on on a worker. The exchange is in the queue at most once.
 void server_continue(exchange *x);
+// False: the server stops, or `most` exchanges wait.
+bool server_enqueue(http_server *s, exchange *x, uint32_t most);
+bool server_is_stopping(http_server *s);
+void *worker_main(void *server);
 
 // ---- watch.c
 void *watch_main(void *server);
@@ -92,16 +110,18 @@ struct route {
     bool quick;   // answered on libmicrohttpd's thread
     bool ollama;  // errors in Ollama's shape
     bool text;    // counts for the limits of a key
+    bool always;  // works without a service, too
 };
 // Sets x->route, or answers with an error.
 bool endpoint_find(exchange *x);
-uint32_t route_count(void);
-const char *route_name(uint32_t number);
-uint32_t route_number(const route *r);
+route_table endpoint_routes(void);
 
 // ---- access.c: keys and origins
 // Whether the request may be handled; otherwise it was answered. `x->complete` is set.
 bool access_allows(exchange *x);
+// ---- places.c: limits of keys
+// Seconds until the key may be used again; 0: now, and its place is taken.
+unsigned key_take_place(exchange *x);
 // Gives back the place of its key: before the end of the answer is sent, so that the client's next
 // request finds it free.
 void access_release(exchange *x);
@@ -142,5 +162,10 @@ void handle_ollama_tags(exchange *x);
 void handle_ollama_version(exchange *x);
 void handle_ollama_show(exchange *x);
 void handle_page(exchange *x);
+void handle_events(exchange *x);
+
+// ---- models.c
+// The document of /v1/swarm, memory of malloc; NULL: out of memory.
+char *swarm_document(http_server *s, size_t *length);
 
 #endif

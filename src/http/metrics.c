@@ -1,5 +1,6 @@
 #include "http/metrics.h"
 
+#include "base/machine.h"
 #include "http/inside.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ void metrics_request(metrics *m, exchange *x) {
     unsigned status = x->status;
     bool left = x->complete && !x->ended && !x->overflowed, slow = x->overflowed;
     pthread_mutex_unlock(&x->lock);
-    uint32_t number = x->route ? route_number(x->route) : METRICS_ROUTES - 1;
+    uint32_t number = x->route ? (uint32_t)(x->route - x->server->routes.at) : METRICS_ROUTES - 1;
     if (status >= 100 && status < 600) atomic_fetch_add(&m->requests[number][status / 100], 1);
     if (left) atomic_fetch_add(&m->left, 1);
     if (slow) atomic_fetch_add(&m->slow, 1);
@@ -39,7 +40,7 @@ typedef struct page {
 } page;
 
 __attribute__((format(printf, 2, 3))) static void put(page *p, const char *format, ...) {
-    char line[512];
+    char line[1024];
     va_list list;
     va_start(list, format);
     int n = vsnprintf(line, sizeof line, format, list);
@@ -75,15 +76,16 @@ static void put_histogram(page *p, const char *name, const char *help, histogram
 }
 
 // Routes with the same name are counted together.
-static void put_requests(page *p, metrics *m) {
+static void put_requests(page *p, metrics *m, const route_table *routes) {
+    uint32_t count = routes->count;
     put(p, "# HELP braid_http_requests_total Requests by endpoint and class of the status.\n"
            "# TYPE braid_http_requests_total counter\n");
-    for (uint32_t i = 0; i <= route_count(); i++) {
-        const char *name = i < route_count() ? route_name(i) : "other";
-        bool again = i > 0 && i < route_count() && strcmp(name, route_name(i - 1)) == 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        const char *name = i < count ? routes->at[i].name : "other";
+        bool again = i > 0 && i < count && strcmp(name, routes->at[i - 1].name) == 0;
         for (uint32_t k = 1; k < 6 && !again; k++) {
-            uint64_t n = i < route_count() ? 0 : atomic_load(&m->requests[METRICS_ROUTES - 1][k]);
-            for (uint32_t j = i; j < route_count() && strcmp(route_name(j), name) == 0; j++)
+            uint64_t n = i < count ? 0 : atomic_load(&m->requests[METRICS_ROUTES - 1][k]);
+            for (uint32_t j = i; j < count && strcmp(routes->at[j].name, name) == 0; j++)
                 n += atomic_load(&m->requests[j][k]);
             if (n > 0) put(p, "braid_http_requests_total{endpoint=\"%s\",status=\"%uxx\"} %" PRIu64 "\n", name, k, n);
         }
@@ -111,17 +113,85 @@ static void put_service(page *p, service *of) {
                (double)s.memory_limit);
 }
 
+static double number_of(const json *doc, const char *key) {
+    double value = 0;
+    json_double(json_member(doc, json_root(doc), key), &value);
+    return value;
+}
+
+static void put_peers(page *p, const json *doc) {
+    uint32_t serving = 0, others = 0;
+    const json_value *list = json_member(doc, json_root(doc), "peers");
+    for (const json_value *v = list ? json_first(doc, list) : NULL; v; v = json_next(doc, v)) {
+        const char *state = json_string(json_member(doc, v, "state"));
+        bool api = state && strcmp(state, "api") == 0;
+        serving += state && strcmp(state, "serving") == 0;
+        others += state && !api && strcmp(state, "serving") != 0;
+    }
+    put(p,
+        "# HELP braid_swarm_peers Peers that hold layers of the model, and others.\n# TYPE braid_swarm_peers gauge\n"
+        "braid_swarm_peers{state=\"serving\"} %u\nbraid_swarm_peers{state=\"other\"} %u\n",
+        serving, others);
+}
+
+// For a model with its layers on peers.
+static void put_swarm(page *p, char *text) {
+    json *doc = NULL;
+    braid_error error;
+    if (text && json_parse(text, strlen(text), &doc, &error) == BRAID_OK) {
+        double repairs = number_of(doc, "repairs");
+        put_peers(p, doc);
+        put_number(p, "braid_swarm_free_tokens", "gauge",
+                   "Tokens for which there is room, of the layer with the least.", number_of(doc, "free_tokens"));
+        put_number(p, "braid_swarm_reroutes_total", "counter", "Spans of texts that were replaced.", repairs);
+        put_number(p, "braid_swarm_replayed_rows_total", "counter", "Rows that were sent again to substitutes.",
+                   number_of(doc, "replayed_rows"));
+        put(p,
+            "# HELP braid_swarm_recovery_seconds Time from noticing a loss to the next output.\n"
+            "# TYPE braid_swarm_recovery_seconds summary\nbraid_swarm_recovery_seconds_sum %.17g\n"
+            "braid_swarm_recovery_seconds_count %.17g\n",
+            number_of(doc, "mean_repair_ms") * repairs * 1e-3, repairs);
+        put(p,
+            "# HELP braid_swarm_sent_bytes_total Bytes sent to other peers, by kind.\n"
+            "# TYPE braid_swarm_sent_bytes_total counter\nbraid_swarm_sent_bytes_total{kind=\"tensors\"} %.17g\n"
+            "braid_swarm_sent_bytes_total{kind=\"messages\"} %.17g\n",
+            number_of(doc, "sent_tensor_bytes"), number_of(doc, "sent_message_bytes"));
+    }
+    json_free(doc);
+    free(text);
+}
+
+static void put_run(page *p, const http_run *run) {
+    char *text = run->metrics(run->context), *rest = text;
+    p->failed |= !text;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        if (*line) put(p, "%s\n", line);
+    free(text);
+}
+
+static void put_texts(page *p, metrics *m) {
+    put_histogram(p, "braid_time_to_first_token_seconds", "Time from a request to its first token.", &m->first_token);
+    put_histogram(p, "braid_request_seconds", "Time from a request for a text to the end of its answer.", &m->whole);
+}
+
 void handle_metrics(exchange *x) {
     metrics *m = &x->server->metrics;
     page p = {0};
-    put_service(&p, x->server->service);
-    put_requests(&p, m);
+    service *served = x->server->service;
+    if (served) {
+        put_service(&p, served);
+        put_swarm(&p, service_swarm(served));
+        put_number(&p, "braid_memory_bytes", "gauge", "Resident memory of this process.",
+                   (double)machine_resident_bytes());
+    } else {
+        put_run(&p, &x->server->run);
+    }
+    put_requests(&p, m, &x->server->routes);
     put_number(&p, "braid_http_clients_left_total", "counter", "Clients that left before the end of their answer.",
                (double)atomic_load(&m->left));
     put_number(&p, "braid_http_slow_readers_total", "counter", "Streams that were cut because they were not read.",
                (double)atomic_load(&m->slow));
-    put_histogram(&p, "braid_time_to_first_token_seconds", "Time from a request to its first token.", &m->first_token);
-    put_histogram(&p, "braid_request_seconds", "Time from a request for a text to the end of its answer.", &m->whole);
+    if (served) put_texts(&p, m);
     exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", p.failed ? NULL : p.text, p.length);
     if (p.failed) free(p.text);
 }

@@ -12,15 +12,21 @@ void handle_health(exchange *x) {
     reply_json(x, 200, &o);
 }
 
+static bool is_ready(http_server *s, service_status *status) {
+    if (!s->service) return s->run.ready(s->run.context, status->blocker);
+    service_status_of(s->service, status);
+    return status->ready;
+}
+
 void handle_ready(exchange *x) {
     service_status status = {0};
     json_out o = {0};
-    service_status_of(x->server->service, &status);
+    bool ready = is_ready(x->server, &status);
     json_out_open(&o, NULL, '{');
-    json_out_string(&o, "status", status.ready ? "ready" : "not ready");
-    if (!status.ready) json_out_text(&o, "blocker", status.blocker, strlen(status.blocker));
+    json_out_string(&o, "status", ready ? "ready" : "not ready");
+    if (!ready) json_out_text(&o, "blocker", status.blocker, strlen(status.blocker));
     json_out_close(&o, '}');
-    reply_json(x, status.ready ? 200 : 503, &o);
+    reply_json(x, ready ? 200 : 503, &o);
 }
 
 static void put_model(json_out *o, const char *key, const http_server *s) {
@@ -31,7 +37,7 @@ static void put_model(json_out *o, const char *key, const http_server *s) {
     json_out_u64(o, "created", m->created);
     json_out_string(o, "owned_by", "braid");
     json_out_u64(o, "max_model_len", m->context);
-    json_out_bool(o, "chat", s->template != NULL);
+    json_out_bool(o, "chat", s->chat.template != NULL);
     if (m->hash[0]) json_out_string(o, "sha256", m->hash);
     json_out_close(o, '}');
 }
@@ -58,7 +64,13 @@ void handle_model(exchange *x) {
     reply_json(x, 200, &o);
 }
 
-static void put_status(json_out *o, const service_status *s) {
+static void put_status(json_out *o, service *of) {
+    service_status status = {0}, *s = &status;
+    if (!of) {
+        json_out_null(o, "service");
+        return;
+    }
+    service_status_of(of, s);
     json_out_open(o, "service", '{');
     json_out_bool(o, "ready", s->ready);
     json_out_text(o, "blocker", s->blocker, strlen(s->blocker));
@@ -77,25 +89,37 @@ static void put_status(json_out *o, const service_status *s) {
     json_out_close(o, '}');
 }
 
-void handle_swarm(exchange *x) {
-    service_status status = {0};
-    json_out o = {0};
+// A document that other code wrote; frees it.
+static void put_document(json_out *o, const char *key, char *text) {
     json *doc = NULL;
     braid_error error;
-    service_status_of(x->server->service, &status);
-    char *swarm = service_swarm(x->server->service);
+    if (text && json_parse(text, strlen(text), &doc, &error) == BRAID_OK)
+        json_out_value(o, key, doc, json_root(doc));
+    else
+        json_out_null(o, key);
+    json_free(doc);
+    free(text);
+}
+
+char *swarm_document(http_server *s, size_t *length) {
+    json_out o = {0};
     json_out_open(&o, NULL, '{');
     json_out_string(&o, "version", BRAID_VERSION);
-    put_model(&o, "model", x->server);
-    put_status(&o, &status);
-    if (swarm && json_parse(swarm, strlen(swarm), &doc, &error) == BRAID_OK)
-        json_out_value(&o, "swarm", doc, json_root(doc));
+    if (s->model)
+        put_model(&o, "model", s);
     else
-        json_out_null(&o, "swarm");
+        json_out_null(&o, "model");
+    put_status(&o, s->service);
+    put_document(&o, "swarm", s->service ? service_swarm(s->service) : NULL);
+    put_document(&o, "run", s->service ? NULL : s->run.state(s->run.context));
     json_out_close(&o, '}');
-    json_free(doc);
-    free(swarm);
-    reply_json(x, 200, &o);
+    return json_out_take(&o, length);
+}
+
+void handle_swarm(exchange *x) {
+    size_t length = 0;
+    char *text = swarm_document(x->server, &length);
+    exchange_reply(x, 200, "application/json", text, length);
 }
 
 static void put_optional(json_out *o, const char *key, const char *text) {
@@ -111,10 +135,10 @@ void handle_tokenizer_info(exchange *x) {
     json_out o = {0};
     json_out_open(&o, NULL, '{');
     json_out_string(&o, "tokenizer_class", "braid");
-    put_optional(&o, "bos_token", s->bos);
-    put_optional(&o, "eos_token", s->eos);
-    put_optional(&o, "pad_token", s->eos);
-    put_optional(&o, "chat_template", s->template_source);
+    put_optional(&o, "bos_token", s->chat.bos);
+    put_optional(&o, "eos_token", s->chat.eos);
+    put_optional(&o, "pad_token", s->chat.eos);
+    put_optional(&o, "chat_template", s->chat.source);
     json_out_u64(&o, "model_max_length", s->model->context);
     json_out_close(&o, '}');
     reply_json(x, 200, &o);

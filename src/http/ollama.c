@@ -238,7 +238,7 @@ void handle_ollama_chat(exchange *x) {
     body *b = &a->body;
     prompt_chat chat = {.messages = body_array(b, b->root, "messages"), .tools = body_array(b, b->root, "tools")};
     constraint_read_tools(&a->grammar, x->server, b, &chat, &a->tools);
-    a->style = tools_style_of(x->server->template_source);
+    a->style = tools_style_of(x->server->chat.source);
     prompt_chat_read(x->server, b, &chat, &a->all.prompt);
     a->all.prompts = a->all.prompt ? 1 : 0;
     ollama_run(a);
@@ -253,7 +253,7 @@ void handle_ollama_generate(exchange *x) {
     body_bool(b, b->root, "raw", &raw);
     const char *prompt = body_string(b, b->root, "prompt"), *system = body_string(b, b->root, "system");
     if (!prompt || !*prompt) body_mistake(b, "prompt", "'prompt' is missing");
-    if (!b->error.code && (raw || !x->server->template)) {
+    if (!b->error.code && (raw || !x->server->chat.template)) {
         prompt_read(x->server, b, "prompt", false, &a->all.prompt, &a->all.prompts);
     } else if (!b->error.code) {
         json_out o = {0};
@@ -321,14 +321,14 @@ void handle_ollama_show(exchange *x) {
     json_out o = {0};
     json_out_open(&o, NULL, '{');
     put_time(&o, "modified_at", s->model->created);
-    json_out_string(&o, "template", s->template_source ? s->template_source : "");
+    json_out_string(&o, "template", s->chat.source ? s->chat.source : "");
     put_details(&o);
     json_out_open(&o, "model_info", '{');
     json_out_u64(&o, "general.context_length", s->model->context);
     json_out_close(&o, '}');
     json_out_open(&o, "capabilities", '[');
     json_out_string(&o, NULL, "completion");
-    if (s->template_source && strstr(s->template_source, "tools")) json_out_string(&o, NULL, "tools");
+    if (s->chat.source && strstr(s->chat.source, "tools")) json_out_string(&o, NULL, "tools");
     json_out_close(&o, ']');
     json_out_close(&o, '}');
     reply_json(x, 200, &o);

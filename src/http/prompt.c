@@ -193,7 +193,7 @@ static char *write_value(const body *b, const json_value *value) {
 }
 
 static void check_chat(http_server *s, body *b, const prompt_chat *chat) {
-    if (!s->template)
+    if (!s->chat.template)
         body_mistake(b, "messages",
                      "the model has no chat template, so it was not made for conversations: use /v1/completions");
     else if (!chat->messages)
@@ -216,14 +216,14 @@ char *prompt_chat_render(http_server *s, body *b, const prompt_chat *chat, size_
     const chat_input in = {.messages = messages,
                            .tools = tools,
                            .variables = variables,
-                           .bos = s->bos,
-                           .eos = s->eos,
+                           .bos = s->chat.bos,
+                           .eos = s->chat.eos,
                            .add_generation_prompt = !chat->no_answer,
                            .now = &now};
     braid_error error = {0};
     if (!messages && !b->error.code) braid_fail(&b->error, BRAID_MEMORY, "no memory for the messages");
     if (!b->error.code)
-        keep_error(b, chat_template_render(s->template, &in, &text, length, &error), &error, "messages");
+        keep_error(b, chat_template_render(s->chat.template, &in, &text, length, &error), &error, "messages");
     free(messages);
     free(tools);
     free(variables);

@@ -407,7 +407,7 @@ static void read_request(responses *r) {
     prompt_chat asked = {.tools = body_array(b, b->root, "tools")};
     constraint_read_tools(&r->grammar, x->server, b, &asked, &r->tools);
     if (!asked.tools) chat.tools = NULL;
-    r->style = tools_style_of(x->server->template_source);
+    r->style = tools_style_of(x->server->chat.source);
     r->sampling.settings.show_special = r->tools;
     prompt_chat_read(x->server, &r->chat, &chat, &r->all.prompt);
     r->all.prompts = r->all.prompt ? 1 : 0;

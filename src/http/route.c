@@ -8,12 +8,13 @@
 
 // OpenAI's paths work without /v1, too, since clients add no part to the base URL that they are given.
 static const route routes[] = {
-    {GET, "/health", "health", handle_health, ROUTE_OPEN, .quick = true},
-    {GET, "/ready", "ready", handle_ready, ROUTE_OPEN, .quick = true},
-    {GET, "/metrics", "metrics", handle_metrics, ROUTE_METRICS, .quick = true},
+    {GET, "/health", "health", handle_health, ROUTE_OPEN, .quick = true, .always = true},
+    {GET, "/ready", "ready", handle_ready, ROUTE_OPEN, .quick = true, .always = true},
+    {GET, "/metrics", "metrics", handle_metrics, ROUTE_METRICS, .always = true},
     {GET, "/v1/models", "models", handle_models, ROUTE_KEY, .quick = true},
     {GET, "/v1/models/*", "model", handle_model, ROUTE_KEY, .quick = true},
-    {GET, "/v1/swarm", "swarm", handle_swarm, ROUTE_KEY, .quick = false},
+    {GET, "/v1/swarm", "swarm", handle_swarm, ROUTE_KEY, .always = true},
+    {GET, "/events", "events", handle_events, ROUTE_KEY, .quick = true, .always = true},
     {GET, "/tokenizer_info", "tokenizer_info", handle_tokenizer_info, ROUTE_KEY, .quick = true},
     {POST, "/tokenize", "tokenize", handle_tokenize, ROUTE_KEY, .quick = false},
     {POST, "/detokenize", "detokenize", handle_detokenize, ROUTE_KEY, .quick = false},
@@ -27,16 +28,14 @@ static const route routes[] = {
     {GET, "/api/tags", "ollama_tags", handle_ollama_tags, ROUTE_KEY, .quick = true, .ollama = true},
     {GET, "/api/version", "ollama_version", handle_ollama_version, ROUTE_KEY, .quick = true, .ollama = true},
     {POST, "/api/show", "ollama_show", handle_ollama_show, ROUTE_KEY, .quick = true, .ollama = true},
-    {GET, "/", "page", handle_page, ROUTE_OPEN, .quick = true},
-    {GET, "/page/*", "page", handle_page, ROUTE_OPEN, .quick = true},
+    {GET, "/", "page", handle_page, ROUTE_OPEN, .quick = true, .always = true},
+    {GET, "/page/*", "page", handle_page, ROUTE_OPEN, .quick = true, .always = true},
 };
 
 enum { ROUTES = sizeof routes / sizeof *routes };
 _Static_assert(sizeof routes / sizeof *routes < (size_t)METRICS_ROUTES, "each route needs its counters");
 
-uint32_t route_count(void) { return ROUTES; }
-const char *route_name(uint32_t number) { return routes[number].name; }
-uint32_t route_number(const route *r) { return (uint32_t)(r - routes); }
+route_table endpoint_routes(void) { return (route_table){routes, ROUTES}; }
 
 static bool path_matches(const char *pattern, const char *path) {
     size_t n = strlen(pattern);

@@ -7,102 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-// ---- exchanges
-
-void server_add(http_server *s, exchange *x) {
-    pthread_mutex_lock(&s->lock);
-    x->next = s->exchanges;
-    if (x->next) x->next->previous = x;
-    s->exchanges = x;
-    pthread_mutex_unlock(&s->lock);
-}
-
-bool server_drop(http_server *s, exchange *x) {
-    pthread_mutex_lock(&s->lock);
-    bool last = atomic_fetch_sub(&x->references, 1) == 1;
-    if (last) {
-        if (x->next) x->next->previous = x->previous;
-        if (x->previous) x->previous->next = x->next;
-        if (s->exchanges == x) s->exchanges = x->next;
-        access_done(x);
-        s->releasing++;
-    }
-    pthread_cond_broadcast(&s->dropped);
-    pthread_mutex_unlock(&s->lock);
-    return last;
-}
-
-void server_released(http_server *s) {
-    pthread_mutex_lock(&s->lock);
-    s->releasing--;
-    pthread_cond_broadcast(&s->dropped);
-    pthread_mutex_unlock(&s->lock);
-}
-
-// SplitMix64 of a seed from the start; not for secrets.
-uint64_t server_random(http_server *s) {
-    pthread_mutex_lock(&s->lock);
-    uint64_t z = s->random += 0x9e3779b97f4a7c15u;
-    pthread_mutex_unlock(&s->lock);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-static bool is_stopping(http_server *s) {
-    pthread_mutex_lock(&s->lock);
-    bool stopping = s->stopping;
-    pthread_mutex_unlock(&s->lock);
-    return stopping;
-}
-
-// ---- the workers
-
-static bool enqueue(http_server *s, exchange *x, uint32_t most) {
-    pthread_mutex_lock(&s->lock);
-    bool fits = !s->stopping && s->queued < most;
-    if (fits) {
-        exchange_keep(x);
-        x->queued = NULL;
-        if (s->last)
-            s->last->queued = x;
-        else
-            s->first = x;
-        s->last = x;
-        s->queued++;
-        pthread_cond_signal(&s->work);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return fits;
-}
-
-void server_continue(exchange *x) { enqueue(x->server, x, UINT32_MAX); }
-
-// NULL: the server stops.
-static exchange *dequeue(http_server *s) {
-    pthread_mutex_lock(&s->lock);
-    while (!s->first && !s->stopping) pthread_cond_wait(&s->work, &s->lock);
-    exchange *x = s->first;
-    if (x) {
-        s->first = x->queued;
-        if (!s->first) s->last = NULL;
-        s->queued--;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return x;
-}
-
-static void *worker_main(void *server) {
-    for (exchange *x; (x = dequeue(server));) {
-        pthread_mutex_lock(&x->lock);
-        bool gone = x->gone;
-        pthread_mutex_unlock(&x->lock);
-        if (!gone && !is_stopping(x->server)) (x->go_on ? x->go_on : x->route->handle)(x);
-        exchange_drop(x);
-    }
-    return NULL;
-}
-
 // ---- requests
 
 static exchange *begin_request(http_server *s, struct MHD_Connection *c, const char *url, const char *method) {
@@ -155,13 +59,17 @@ static bool refuse_early(exchange *x, struct MHD_Connection *c) {
 static void dispatch(exchange *x) {
     x->complete = true;
     if (!endpoint_find(x) || !access_allows(x)) return;
+    if (!x->server->service && !x->route->always) {
+        reply_error(x, 404, NULL, "no_model", "this process shows a training run and serves no model");
+        return;
+    }
     if (x->body_dropped) {
         too_large(x);
         return;
     }
     if (x->route->quick)
         x->route->handle(x);
-    else if (!enqueue(x->server, x, HTTP_MAX_QUEUED)) {
+    else if (!server_enqueue(x->server, x, HTTP_MAX_QUEUED)) {
         exchange_header_set(x, "Retry-After", "1");
         reply_error(x, 429, NULL, "queue_full", "too many requests wait; try again in a second");
     }
@@ -171,7 +79,7 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
                                   const char *version, const char *upload, size_t *upload_bytes, void **context) {
     (void)version;
     exchange *x = *context;
-    if (is_stopping(server)) return MHD_NO;
+    if (server_is_stopping(server)) return MHD_NO;
     if (!x) {
         if (!(x = begin_request(server, c, url, method))) return MHD_NO;
         *context = x;
@@ -257,6 +165,7 @@ braid_err http_server_new(const http_settings *settings, http_server **out, brai
     http_server *s = server_alloc();
     if (!s) return braid_fail(error, BRAID_MEMORY, "no memory for the HTTP server");
     int listener = -1;
+    s->routes = endpoint_routes();
     braid_err err = settings_apply(s, settings, error);
     if (!err) err = settings_listen(settings, s, &listener, error);
     if (!err) err = start_threads(s, error);

@@ -1,5 +1,5 @@
-// The HTTP server: OpenAI's API, Ollama's calls, metrics and the page, over a service. docs/api.md
-// is the reference of the endpoints.
+// The HTTP server: OpenAI's API, Ollama's calls, metrics and the page, over a service, or the page and
+// metrics of a training run. docs/api.md is the reference of the endpoints.
 //
 // Threads: one of libmicrohttpd for sockets, a few that read requests (JSON, templates, tokens), one
 // timer. No request waits for another one's text.
@@ -27,10 +27,28 @@ typedef struct http_key {
     uint32_t per_minute;  // requests in a minute, 0: no limit
 } http_key;
 
+// A training run that the page shows. Any thread of the server calls, also several at once. Texts
+// are memory of malloc; NULL: out of memory.
+typedef struct http_run {
+    void *context;
+    // A JSON object: `run` in /v1/swarm.
+    char *(*state)(void *context);
+    // The history as a JSON object, from the entry with the number `from` on. *next: the number after
+    // the last entry.
+    char *(*history)(void *context, uint64_t from, uint64_t *next);
+    // Lines for /metrics in Prometheus' text form.
+    char *(*metrics)(void *context);
+    // Whether it trains; otherwise `blocker` says why not.
+    bool (*ready)(void *context, char blocker[128]);
+} http_run;
+
 typedef struct http_settings {
-    const char *host;      // a name or an address to listen on, NULL: 127.0.0.1
-    uint16_t port;         // 0: any free one
-    service *service;      // borrowed until http_server_free, which must come before service_free
+    const char *host;  // a name or an address to listen on, NULL: 127.0.0.1
+    uint16_t port;     // 0: any free one
+    service *service;  // borrowed until http_server_free, which must come before service_free
+    // Copied; its functions are called until http_server_free. Exactly one of `service` and `run` is
+    // set.
+    const http_run *run;
     const http_key *keys;  // [key_count], copied; none: every request is allowed
     size_t key_count;
     bool without_key;                       // allows another host than loopback without a key

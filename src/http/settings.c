@@ -77,25 +77,28 @@ static char *token_text(const tokenizer *t, uint32_t id) {
 }
 
 static braid_err apply_template(http_server *s, const http_settings *settings, braid_error *error) {
+    if (!s->model) return BRAID_OK;
     const char *source = settings->chat_template ? settings->chat_template : s->model->chat_template;
     if (s->model->tokenizer) {
-        s->bos = token_text(s->model->tokenizer, tokenizer_bos(s->model->tokenizer));
-        s->eos = token_text(s->model->tokenizer, tokenizer_eos(s->model->tokenizer));
+        s->chat.bos = token_text(s->model->tokenizer, tokenizer_bos(s->model->tokenizer));
+        s->chat.eos = token_text(s->model->tokenizer, tokenizer_eos(s->model->tokenizer));
     }
     if (!source) return BRAID_OK;
-    s->template_source = s->owned_template = strdup(source);
-    if (!s->owned_template) return braid_fail(error, BRAID_MEMORY, "no memory for the chat template");
-    return chat_template_parse(source, strlen(source), &s->template, error);
+    s->chat.source = strdup(source);
+    if (!s->chat.source) return braid_fail(error, BRAID_MEMORY, "no memory for the chat template");
+    return chat_template_parse(source, strlen(source), &s->chat.template, error);
 }
 
 braid_err settings_apply(http_server *s, const http_settings *settings, braid_error *error) {
     s->service = settings->service;
-    s->model = service_model_of(s->service);
+    s->model = s->service ? service_model_of(s->service) : NULL;
+    if (!s->service) s->run = *settings->run;
     s->page = settings->page;
     s->keep_alive_ns = settings->keep_alive_ns ? settings->keep_alive_ns : HTTP_KEEP_ALIVE_NS;
     s->max_body_bytes = settings->max_body_bytes ? settings->max_body_bytes : HTTP_BODY_BYTES;
     if (getrandom(&s->random, sizeof s->random, 0) != (ssize_t)sizeof s->random)
         return braid_fail(error, BRAID_IO, "the system gives no random numbers: %s", strerror(errno));
+    s->events.id = server_random(s);
     braid_err err = apply_tls(s, settings, error);
     if (!err) err = copy_keys(s, settings, error);
     if (!err) err = copy_origins(s, settings, error);
@@ -113,10 +116,10 @@ void settings_free(http_server *s) {
     free(s->origins);
     free(s->certificate);
     free(s->private_key);
-    free(s->owned_template);
-    free(s->bos);
-    free(s->eos);
-    chat_template_free(s->template);
+    free(s->chat.source);
+    free(s->chat.bos);
+    free(s->chat.eos);
+    chat_template_free(s->chat.template);
 }
 
 // ---- the socket

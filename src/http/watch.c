@@ -28,7 +28,8 @@ static found find_from(exchange *x, uint64_t now) {
     for (; x; x = x->next) {
         pthread_mutex_lock(&x->lock);
         found f = {.left = has_left(x), .context = x->context};
-        if (x->idle && !x->gone && !x->ended && now - x->written_ns >= x->server->keep_alive_ns) f.idle = x->idle;
+        uint64_t limit = x->idle_ns ? x->idle_ns : x->server->keep_alive_ns;
+        if (x->idle && !x->gone && !x->ended && now - x->written_ns >= limit) f.idle = x->idle;
         if (f.idle) x->written_ns = now;  // the next one is due after the same time
         if (f.left || f.idle) f.x = exchange_keep(x);
         pthread_mutex_unlock(&x->lock);

@@ -326,3 +326,10 @@ braid_err node_listen(node *n, braid_error *error) {
     else if (!address_join(host, net_port(n->net), n->own.address)) return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
     return net_advertise(n->net, n->own.address, error);
 }
+
+void node_sent(const node *n, uint64_t *tensor_bytes, uint64_t *message_bytes) {
+    net_totals totals = {0};
+    if (n->net) net_look(n->net, &totals);
+    *tensor_bytes = totals.bytes.bulk_out;
+    *message_bytes = totals.bytes.control_out;
+}

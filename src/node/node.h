@@ -103,6 +103,8 @@ braid_err node_new(const node_config *config, node **out, braid_error *error);
 braid_err node_run(node *n, braid_error *error);
 // The origin of a requested end: the signal's name or "its supervisor"; NULL: no request.
 const char *node_stopped_by(const node *n);
+// Bytes sent to other peers so far: tensors, and the messages round them.
+void node_sent(const node *n, uint64_t *tensor_bytes, uint64_t *message_bytes);
 void node_free(node *n);
 
 #endif

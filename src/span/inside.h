@@ -13,6 +13,7 @@
 #include "node/blobs.h"
 #include "span/kept.h"
 #include "span/peer.h"
+#include "span/records.h"
 #include "span/worker.h"
 
 enum {
@@ -117,6 +118,7 @@ struct span_peer {
         uint64_t since_ns, lacks_ns;  // of the drain; without a layer, 0: not
         uint64_t retry_ms, begun_ns, linked_ns;
         char lost[NET_MAX_REASON];
+        span_records *records;
     } state;
     struct {
         uint64_t outputs, repairs, repair_ns, longest_repair_ns;

@@ -154,6 +154,7 @@ static void on_link_up(void *context, const braid_id *id, const net_peer *other)
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     span_peer *p = context;
     if (is_named(p, id)) snprintf(p->state.lost, sizeof p->state.lost, "%s", reason);
+    span_records_fell(p->state.records, id, reason);
     if (p->phase == SPAN_ENQUIRING && is_named(p, id)) {
         uv_timer_start(&p->retry, p->retry.timer_cb, p->state.retry_ms, 0);
         p->state.retry_ms = p->state.retry_ms * 2 < SPAN_RETRY_MOST_MS ? p->state.retry_ms * 2 : SPAN_RETRY_MOST_MS;

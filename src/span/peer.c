@@ -92,10 +92,20 @@ static void on_deadline(uv_timer_t *timer) { span_feed(timer->data, &(session_ev
 
 static void on_retry(uv_timer_t *timer) { span_enquire(timer->data); }
 
+// Updates the state records of the peers.
+static void look_at_peers(span_peer *p) {
+    const records_own own = {.origin = p->config.origin, .model = p->hash, .kernels = p->kernels};
+    session_view view = {.count = 0};
+    if (p->phase != SPAN_RUNNING) return;
+    session_peer_view(p->core, &view);
+    span_records_look(p->state.records, &view, &own, clock_now_ns());
+}
+
 static void on_tick(uv_timer_t *timer) {
     span_peer *p = timer->data;
     if (p->state.draining && clock_now_ns() - p->state.since_ns > SPAN_DRAIN_MS * MILLISECOND) span_leave(p);
     span_join_tick(p);
+    look_at_peers(p);
     if (p->phase == SPAN_RUNNING && p->callbacks.tick) p->callbacks.tick(p->callbacks.context);
 }
 
@@ -189,7 +199,9 @@ braid_err span_begin(span_peer *p, braid_error *error) {
 static braid_err open_memory(span_peer *p, braid_error *error) {
     p->own = p->config.origin ? calloc(SPAN_OWN, sizeof *p->own) : NULL;
     p->kept = calloc(SPAN_SLOTS, sizeof *p->kept);
-    if (!p->kept || (p->config.origin && !p->own)) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
+    p->state.records = span_records_new();
+    if (!p->kept || !p->state.records || (p->config.origin && !p->own))
+        return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
     braid_err err = blobs_new(0, SPAN_RECYCLE_BYTES, &p->blobs, error);
     return err ? err : tensor_pool_new(p->config.threads, &p->pool, error);
 }
@@ -256,6 +268,7 @@ void span_peer_free(span_peer *p) {
     engine_free(p->layers.engine);
     tensor_pool_free(p->pool);
     blobs_free(p->blobs);
+    span_records_free(p->state.records);
     free(p->kept);
     free(p->own);
     free(p->memory);

@@ -68,35 +68,6 @@ void span_peer_blocker(const span_room *room, char text[SPAN_MAX_NOTE]) {
                  others == 1 ? "s" : "");
 }
 
-static const char *state_of(const span_peer *p, const session_known *k) {
-    const session_card *c = &k->card;
-    if (k->suspected) return "unreachable";
-    if (c->draining) return "draining";
-    if (!c->serves) return "without layers";
-    if (!hash_equal(&c->kernels, &p->kernels)) return "other kernels";
-    return k->linked ? "serving" : "not linked";
-}
-
-static void put_peer(const span_peer *p, const session_known *k, bool self, json_out *o) {
-    char id[2 * BRAID_ID_BYTES + 1];
-    const session_card *c = &k->card;
-    id_hex(c->id.bytes, BRAID_ID_BYTES, id);
-    json_out_open(o, NULL, '{');
-    json_out_string(o, "id", id);
-    json_out_string(o, "address", c->address);
-    json_out_bool(o, "api", self && p->config.origin);
-    json_out_string(o, "state", self && p->config.origin ? "api" : state_of(p, k));
-    if (c->serves) {
-        json_out_u64(o, "first_layer", c->layer_begin);
-        json_out_u64(o, "last_layer", c->layer_end - 1u);
-        json_out_u64(o, "cache_tokens", c->cache_tokens);
-        json_out_u64(o, "free_tokens", c->free_tokens);
-        json_out_double(o, "layer_us", c->layer_ns * 1e-3);
-    }
-    if (k->one_way_us) json_out_u64(o, "hop_us", k->one_way_us);
-    json_out_close(o, '}');
-}
-
 static void put_blocker(span_peer *p, json_out *o) {
     span_room room;
     char blocker[SPAN_MAX_NOTE];
@@ -131,6 +102,10 @@ static void put_totals(span_peer *p, json_out *o) {
                     p->told.repairs ? (double)p->told.repair_ns * 1e-6 / (double)p->told.repairs : 0);
     json_out_double(o, "longest_repair_ms", (double)p->told.longest_repair_ns * 1e-6);
     json_out_u64(o, "replayed_rows", totals.replayed_rows);
+    net_totals sent = {0};
+    if (p->net) net_look(p->net, &sent);
+    json_out_u64(o, "sent_tensor_bytes", sent.bytes.bulk_out);
+    json_out_u64(o, "sent_message_bytes", sent.bytes.control_out);
     if (*p->told.event) json_out_string(o, "last_event", p->told.event);
 }
 
@@ -147,9 +122,7 @@ char *span_peer_status(span_peer *p) {
     put_blocker(p, &o);
     put_totals(p, &o);
     session_peer_view(p->core, &view);
-    json_out_open(&o, "peers", '[');
-    for (uint32_t i = 0; i < view.count; i++) put_peer(p, &view.peer[i], i == 0, &o);
-    json_out_close(&o, ']');
+    span_records_put(p->state.records, &view, &o, clock_now_ns());
     json_out_close(&o, '}');
     return json_out_take(&o, NULL);
 }

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!server.model) {
         server.model = &model;
         pthread_mutex_init(&server.lock, NULL);
-        FUZZ_CHECK(chat_template_parse(source, sizeof source - 1, &server.template, NULL) == BRAID_OK);
+        FUZZ_CHECK(chat_template_parse(source, sizeof source - 1, &server.chat.template, NULL) == BRAID_OK);
     }
     read_calls((const char *)data, size);
     body b;

@@ -23,7 +23,8 @@ typedef struct flags {
     uint64_t relays, memory, patience;
     double rate;
     option_list kill;
-    option table[8];
+    const char *page;
+    option table[9];
     options o;
 } flags;
 
@@ -38,6 +39,7 @@ static void flags_init(flags *f) {
         {"patience", OPTION_DURATION, &f->patience, .help = "how long to wait", .max = 3600},
         {"rate", OPTION_REAL, &f->rate, .help = "a share", .max = 1},
         {"kill", OPTION_LIST, &f->kill, .help = "who dies", .fallback = ""},
+        {"page", OPTION_ADDRESS, &f->page, .help = "a page", .fallback = ""},
     };
     memcpy(f->table, table, sizeof table);
     f->o = (options){.verb = "test",
@@ -45,7 +47,7 @@ static void flags_init(flags *f) {
                      .summary = "Test the flags.",
                      .examples = "braid test --json RUN.yaml\n",
                      .table = f->table,
-                     .count = 8,
+                     .count = 9,
                      .max_given = 2};
 }
 
@@ -116,6 +118,34 @@ static void test_flags(void **state) {
     assert_string_equal(f.o.given[0], "run.yaml");
     assert_true(option_is_set(&f.o, "relays"));
     options_close(&f.o);
+}
+
+// The word after the flag is its address only if it has the form of one.
+static void test_addresses(void **state) {
+    (void)state;
+    static const struct {
+        const char *words, *page;
+        uint32_t given;
+    } cases[] = {
+        {"--page RUN.yaml", "", 1},
+        {"--page", "", 0},
+        {"--page 8081 RUN.yaml", "8081", 1},
+        {"--page 0.0.0.0:80 RUN.yaml", "0.0.0.0:80", 1},
+        {"--page=[::1]:5 RUN.yaml", "[::1]:5", 1},
+        {"--page --json RUN.yaml", "", 1},
+        {"RUN.yaml", NULL, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        flags f;
+        flags_init(&f);
+        assert_true(parse(&f, cases[i].words));
+        assert_int_equal(f.o.given_count, cases[i].given);
+        if (cases[i].page)
+            assert_string_equal(f.page, cases[i].page);
+        else
+            assert_null(f.page);
+        options_close(&f.o);
+    }
 }
 
 static void test_defaults_and_end_of_flags(void **state) {
@@ -258,11 +288,18 @@ static void test_sets(void **state) {
     (void)state;
     expect_set("gwtf", "gwtf", "");
     expect_set("braid,swarm,braid", "swarm braid", "");
-    expect_set("", NULL, "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
-    expect_set("gwtf,", NULL, "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
-    expect_set(",gwtf", NULL, "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
-    expect_set("gwtf,brai,swarm", NULL,
-               "braid bench x: --systems: there is no 'brai'; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set(
+        "", NULL,
+        "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set(
+        "gwtf,", NULL,
+        "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set(
+        ",gwtf", NULL,
+        "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set(
+        "gwtf,brai,swarm", NULL,
+        "braid bench x: --systems: there is no 'brai'; name some of swarm, gwtf and braid, with commas between them\n");
 }
 
 static void test_choices(void **state) {
@@ -282,7 +319,8 @@ static void test_choices(void **state) {
 
 static void test_numbers(void **state) {
     (void)state;
-    static const char *const wrong[] = {"", ",", "9", "101", "10,", "10,,20", "ten", "-10", " 10", "10,20,30,40", "10;20", "99999999999999999999"};
+    static const char *const wrong[] = {"",    ",",   "9",   "101",         "10,",   "10,,20",
+                                        "ten", "-10", " 10", "10,20,30,40", "10;20", "99999999999999999999"};
     uint32_t number[3];
     option_numbers numbers = {.least = 10, .most = 100, .room = 3, .number = number};
     assert_true(options_read_numbers("bench x", "peers", "10,100,20", &numbers));
@@ -293,16 +331,22 @@ static void test_numbers(void **state) {
         bool good = options_read_numbers("bench x", "peers", wrong[i], &numbers);
         capture_end();
         if (good) fail_msg("'%s' is taken", wrong[i]);
-        assert_non_null(strstr(captured, "--peers is a list of at most 3 numbers from 10 to 100, with commas between them, not '"));
+        assert_non_null(
+            strstr(captured, "--peers is a list of at most 3 numbers from 10 to 100, with commas between them, not '"));
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flags),    cmocka_unit_test(test_defaults_and_end_of_flags),
-        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_file),     cmocka_unit_test(test_help),
-        cmocka_unit_test(test_sets),     cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_defaults_and_end_of_flags),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_choices),
         cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, clean_environment, NULL);

@@ -36,7 +36,8 @@ static void test_json_shape(void **state) {
     assert_string_equal(line, "{\"event\":\"iteration\",\"iteration\":3,\"of\":10,\"loss\":0.10000000000000001,"
                               "\"tokens\":8192,\"microbatches\":8,\"left_out\":0,"
                               "\"tokens_per_second\":1234.5,\"norm\":0.5,\"learning_rate\":0.001,\"skip\":false,"
-                              "\"wasted\":0,\"carried\":0,\"carried_bytes\":0,\"computed_seconds\":0,\"wasted_seconds\":0}");
+                              "\"wasted\":0,\"carried\":0,\"carried_bytes\":0,"
+                              "\"tensor_bytes\":0,\"message_bytes\":0,\"memory_bytes\":0,\"computed_seconds\":0,\"wasted_seconds\":0}");
     report_event repair = {.kind = REPORT_REPAIR,
                            .iteration = 4,
                            .microbatch = 2,
