@@ -11,6 +11,7 @@
 #include "train/run.h"
 #include "train/run_notes.h"
 #include "train/solo.h"
+#include "train/swap.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ typedef struct train_flags {
     uint64_t threads, iterations, max_memory;
     uint64_t stop_within_ns;
     const char *resume, *from, *save;
+    const char *state_directory, *schedule;
+    uint64_t state_rate;
     machine machine;
 } train_flags;
 
@@ -152,6 +155,11 @@ static int train_run(train_view *view, const train_data *data, const train_flags
                           .context = view,
                           .tell = show,
                           .wish = wish};
+    const swap_options swapped = {.directory = flags->state_directory,
+                                  .max_memory = run->max_memory,
+                                  .rate = flags->state_rate,
+                                  .naive = flags->schedule && strcmp(flags->schedule, "naive") == 0};
+    if (flags->state_directory) config.swap = &swapped;
     solo_result result = {0};
     braid_error error = {0};
     allowance_tell(view->report, &flags->machine, run->max_memory);
@@ -220,6 +228,10 @@ int cli_train(int argc, char **argv) {
          .fallback = "the run's value"},
         {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "memory limit for weights, optimizer and microbatches",
          .fallback = "no limit"},
+        {"state-dir", OPTION_TEXT, &flags.state_directory, .unit = "DIR", .help = "keep weights and optimizer in a file in this directory, a few layers in memory (--max-memory)"},
+        {"state-rate", OPTION_SIZE, &flags.state_rate, .help = "limit of that file's reads and writes, in bytes per second", .fallback = "no limit"},
+        {"swap", OPTION_TEXT, &flags.schedule, .unit = "layers|naive", .help = "order of the work with --state-dir: layer by layer, or the baseline, one microbatch after another",
+         .fallback = "layers"},
         {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &flags.json, .help = "print one JSON object per line"},
         REPORT_SINK_OPTIONS(flags.sinks),
@@ -239,6 +251,10 @@ int cli_train(int argc, char **argv) {
                             "add --solo to train in this process; 'braid up' starts a swarm on this machine");
     else if (flags.continues && flags.anew)
         code = cli_complain(CLI_USAGE, "train", "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
+    else if (flags.schedule && strcmp(flags.schedule, "layers") != 0 && strcmp(flags.schedule, "naive") != 0)
+        code = cli_complain(CLI_USAGE, "train", "--swap is 'layers' or 'naive', not '%s'", flags.schedule);
+    else if (!flags.state_directory && (flags.schedule || flags.state_rate))
+        code = cli_complain(CLI_USAGE, "train", "--swap and --state-rate need --state-dir DIR, the directory for the state");
     else
         code = train_watched(o.given[0], &flags);
     options_close(&o);

@@ -6,6 +6,7 @@
 #include "train/state_blob.h"
 #include "train/checkpoint_claim.h"
 #include "train/checkpoint_directory.h"
+#include "train/swap.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -26,7 +27,8 @@ typedef struct solo {
     solo_config config;
     const run_config *run;
     tensor_pool *pool;
-    worker *worker;
+    worker *worker;  // one of these two
+    swap *swap;
     split split;
     braid_hash run_hash;
     solo_blob blobs[SOLO_BLOBS];  // an activation, its gradient, and a spare
@@ -35,6 +37,7 @@ typedef struct solo {
     solo_wish wish;  // the strongest request to end so far
     // consecutive iterations without a finite gradient, up to now and one iteration earlier
     uint32_t skipped, skipped_before;
+    bool loaded;  // the state came from a checkpoint
     int lock;  // of the checkpoint directory; -1: none
     char from[FILES_MAX_PATH];  // the checkpoint that the run continues; "": none
     char newest[FILES_MAX_PATH];  // that checkpoint, when it was found in the run's own directory
@@ -46,6 +49,7 @@ typedef struct solo_sum {
     double loss;
     uint64_t tokens;
     uint32_t counted;
+    bool stopped;  // on request, before it was complete
 } solo_sum;
 
 static const void *blob_read(void *context, blob_id blob, uint64_t *bytes) {
@@ -145,7 +149,7 @@ static double squared_norm(solo *s, uint64_t tokens) {
     return total;
 }
 
-static void tell_iteration(const solo *s, const solo_sum *sum, const job_result *step, double norm2, double seconds) {
+static void tell_iteration(const solo *s, const solo_sum *sum, const train_step *step, double norm2, double seconds) {
     solo_event event = {.kind = SOLO_ITERATION,
                         .iteration = s->version,
                         .of = s->until,
@@ -174,28 +178,52 @@ static solo_wish listen(solo *s) {
     return s->wish;
 }
 
-static braid_err iterate(solo *s, braid_error *error) {
-    double start = now_seconds();
-    uint64_t t = s->version;
-    solo_sum sum = {0};
+static bool is_dropped(void *context) { return listen(context) >= SOLO_DROP; }
+
+// The averaged gradient of an iteration, and its squared norm.
+static braid_err worker_gradients(solo *s, solo_sum *sum, double *norm2, braid_error *error) {
     solo_job(s, &(job){.id = 1, .kind = JOB_SUM_CLEAR});
     for (uint32_t m = 0; m < s->run->microbatches; m++) {
-        if (listen(s) >= SOLO_DROP) return BRAID_OK;
-        braid_err err = train_microbatch(s, t, m, &sum, error);
+        sum->stopped = is_dropped(s);
+        if (sum->stopped) return BRAID_OK;
+        braid_err err = train_microbatch(s, s->version, m, sum, error);
         if (err) return err;
     }
-    double norm2 = sum.tokens > 0 ? squared_norm(s, sum.tokens) : NAN;
-    job_result step =
-        solo_job(s, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = t, .norm2 = norm2, .tokens = sum.tokens});
+    *norm2 = sum->tokens > 0 ? squared_norm(s, sum->tokens) : NAN;
+    return BRAID_OK;
+}
+
+static solo_sum sum_of(const swap_sum *sum) { return (solo_sum){sum->loss, sum->tokens, sum->counted, sum->stopped}; }
+
+static braid_err swapped_gradients(solo *s, solo_sum *sum, double *norm2, braid_error *error) {
+    swap_sum found;
+    braid_err err = swap_gradients(s->swap, s->version, (swap_stop){s, is_dropped}, &found, norm2, error);
+    *sum = sum_of(&found);
+    return err;
+}
+
+static braid_err apply_step(solo *s, const train_step *step, braid_error *error) {
+    if (s->swap) return swap_apply(s->swap, step, error);
     solo_job(s, &(job){.id = 1,
                        .kind = JOB_APPLY,
-                       .iteration = t,
-                       .clip = step.clip,
-                       .learning_rate = step.learning_rate,
-                       .bias1 = step.bias1,
-                       .bias2 = step.bias2,
-                       .skip = step.skip});
-    s->version = t + 1;
+                       .iteration = s->version,
+                       .clip = step->clip,
+                       .learning_rate = step->learning_rate,
+                       .bias1 = step->bias1,
+                       .bias2 = step->bias2,
+                       .skip = step->skip});
+    return BRAID_OK;
+}
+
+static braid_err iterate(solo *s, braid_error *error) {
+    double start = now_seconds(), norm2 = NAN;
+    solo_sum sum = {0};
+    braid_err err = s->swap ? swapped_gradients(s, &sum, &norm2, error) : worker_gradients(s, &sum, &norm2, error);
+    if (err || sum.stopped) return err;
+    train_step step = train_decide(&s->run->recipe, s->version, norm2, sum.tokens);
+    err = apply_step(s, &step, error);
+    if (err) return err;
+    s->version++;
     s->skipped_before = s->skipped;
     s->skipped = step.skip ? s->skipped + 1 : 0;
     s->result->loss = sum.tokens > 0 ? sum.loss / (double)sum.tokens : NAN;
@@ -204,20 +232,35 @@ static braid_err iterate(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
-static braid_err evaluate(solo *s, braid_error *error) {
-    solo_event event = {.kind = SOLO_EVAL, .iteration = s->version, .of = s->until};
+static braid_err worker_held_out(solo *s, solo_sum *sum, braid_error *error) {
     for (uint32_t i = 0; i < s->run->eval_microbatches; i++) {
         braid_err err = BRAID_OK;
         uint32_t m = s->run->microbatches + i;
-        if (listen(s) >= SOLO_DROP) return BRAID_OK;
+        sum->stopped = is_dropped(s);
+        if (sum->stopped) return BRAID_OK;
         job_result forward = microbatch_job(s, JOB_FORWARD, s->version, m, 0);
         if (!job_worked(s, &forward, &err, error)) return err;
         job_result loss = microbatch_job(s, JOB_LOSS, s->version, m, forward.out);
         if (!job_worked(s, &loss, &err, error)) return err;
-        event.loss += loss.loss;
-        event.tokens += loss.tokens;
+        sum->loss += loss.loss;
+        sum->tokens += loss.tokens;
     }
-    event.loss /= (double)event.tokens;
+    return BRAID_OK;
+}
+
+static braid_err swapped_held_out(solo *s, solo_sum *sum, braid_error *error) {
+    swap_sum found;
+    braid_err err = swap_held_out(s->swap, s->version, s->run->eval_microbatches, (swap_stop){s, is_dropped}, &found, error);
+    *sum = sum_of(&found);
+    return err;
+}
+
+static braid_err evaluate(solo *s, braid_error *error) {
+    solo_sum sum = {0};
+    braid_err err = s->swap ? swapped_held_out(s, &sum, error) : worker_held_out(s, &sum, error);
+    if (err || sum.stopped) return err;
+    solo_event event = {.kind = SOLO_EVAL, .iteration = s->version, .of = s->until, .tokens = sum.tokens};
+    event.loss = sum.loss / (double)sum.tokens;
     tell(s, &event);
     return BRAID_OK;
 }
@@ -234,16 +277,24 @@ static braid_err blocks_are_finite(const solo *s, uint32_t first, uint32_t count
     return BRAID_OK;
 }
 
+static braid_err swapped_state(solo *s, uint32_t first, uint32_t count, job_result *state, braid_error *error) {
+    size_t bytes = (size_t)checkpoint_state_bytes(&s->split, 0, first, count);
+    void *out = blob_write(s, bytes, &state->out);
+    return out ? swap_state_get(s->swap, first, count, s->version, out, error) : BRAID_OK;
+}
+
 static braid_err save_blocks(solo *s, checkpoint_writer *writer, braid_error *error) {
     braid_err err = BRAID_OK;
-    uint32_t all = worker_blocks(s->worker);
+    uint32_t all = s->split.block_count;
     for (uint32_t first = 0; first < all && !err; first += SAVE_BLOCKS) {
         uint32_t count = all - first < SAVE_BLOCKS ? all - first : SAVE_BLOCKS;
-        job_result state =
-            solo_job(s, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = s->version});
+        job_result state = {0};
+        if (s->swap) err = swapped_state(s, first, count, &state, error);
+        else
+            state = solo_job(s, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = s->version});
         uint64_t bytes = 0;
         const void *data = blob_read(s, state.out, &bytes);
-        err = data ? blocks_are_finite(s, first, count, data, error) : braid_fail(error, BRAID_MEMORY, "no memory to save");
+        if (!err) err = data ? blocks_are_finite(s, first, count, data, error) : braid_fail(error, BRAID_MEMORY, "no memory to save");
         if (!err) err = checkpoint_put(writer, 0, first, count, data, bytes, error);
         blob_release(s, state.out);
     }
@@ -359,16 +410,23 @@ static braid_err train(solo *s, braid_error *error) {
     return s->run->eval_every > 0 ? evaluate(s, error) : BRAID_OK;
 }
 
-static braid_err hash_weights(solo *s, braid_error *error) {
+static braid_err find_leaves(solo *s, braid_error *error) {
+    if (s->swap) return swap_leaves(s->swap, s->leaves, error);
     job_result leaves = solo_job(s, &(job){.id = 1, .kind = JOB_LEAVES});
     uint64_t bytes = 0;
     const void *data = blob_read(s, leaves.out, &bytes);
-    s->leaves = calloc(s->split.block_count, sizeof *s->leaves);
-    if (!data || !s->leaves) return braid_fail(error, BRAID_MEMORY, "no memory to hash the weights");
+    if (!data) return braid_fail(error, BRAID_MEMORY, "no memory to hash the weights");
     BRAID_ASSERT(split_put_leaves(&s->split, 0, data, bytes, s->leaves));
     blob_release(s, leaves.out);
-    s->result->weights = split_weights_hash(&s->split, s->leaves);
     return BRAID_OK;
+}
+
+static braid_err hash_weights(solo *s, braid_error *error) {
+    s->leaves = calloc(s->split.block_count, sizeof *s->leaves);
+    if (!s->leaves) return braid_fail(error, BRAID_MEMORY, "no memory to hash the weights");
+    braid_err err = find_leaves(s, error);
+    if (!err) s->result->weights = split_weights_hash(&s->split, s->leaves);
+    return err;
 }
 
 static braid_err find_newest(solo *s, braid_error *error) {
@@ -380,10 +438,15 @@ static braid_err find_newest(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
+static braid_err load(solo *s, checkpoint *from, braid_error *error) {
+    s->loaded = true;
+    return s->swap ? swap_load(s->swap, from, error) : worker_load(s->worker, from, error);
+}
+
 static braid_err start_from_model(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.model, &from, error);
-    if (!err) err = worker_load(s->worker, from, error);
+    if (!err) err = load(s, from, error);
     checkpoint_close(from);
     return err;
 }
@@ -393,7 +456,7 @@ static braid_err resume(solo *s, braid_error *error) {
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
     if (err) return err;
     note_jump(s, from);
-    err = worker_load(s->worker, from, error);
+    err = load(s, from, error);
     s->version = checkpoint_version(from);
     snprintf(s->from, sizeof s->from, "%s", checkpoint_path(from));
     s->result->nothing = s->version == s->until;
@@ -422,6 +485,28 @@ static braid_err claim(solo *s, braid_error *error) {
     return checkpoint_claim(&start, &s->lock, error);
 }
 
+static void note_swap(solo *s) {
+    swap_figures f = swap_measure(s->swap);
+    char text[512], memory[QUANTITY_TEXT], file[QUANTITY_TEXT];
+    snprintf(text, sizeof text, "the state is in a file of %s in '%.300s'%s; this process uses at most %s of memory, %u layers at once",
+             quantity_size_text(f.file_bytes, file), s->config.swap->directory,
+             f.direct ? "" : " (its file system has no direct I/O, so the page cache holds copies)",
+             quantity_size_text(f.memory_bytes, memory), f.layers_at_once);
+    say_note(s, text);
+}
+
+static braid_err open_swap(solo *s, braid_error *error) {
+    const swap_config config = {.options = s->config.swap,
+                                .run = s->run,
+                                .owner = s->run_hash,
+                                .split = &s->split,
+                                .data = s->config.data,
+                                .host = {s, note}};
+    braid_err err = swap_new(&config, s->pool, &s->swap, error);
+    if (!err) note_swap(s);
+    return err;
+}
+
 static braid_err solo_open(solo *s, braid_error *error) {
     const run_config *run = s->run;
     worker_config config = {.model = run->model,
@@ -443,20 +528,22 @@ static braid_err solo_open(solo *s, braid_error *error) {
     braid_err err = saves(s) ? checkpoint_try(run->checkpoint, error) : BRAID_OK;
     if (!err) err = tensor_pool_new(s->config.threads, &s->pool, error);
     if (!err) note_threads(s);
-    if (!err) note_memory(s, &config);
+    if (!err && !s->config.swap) note_memory(s, &config);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
-    if (!err) err = worker_new(&config, s->pool, &s->worker, error);
+    if (!err) err = s->config.swap ? open_swap(s, error) : worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
     if (!err && s->config.resume) err = resume(s, error);
     else if (!err && s->config.model) err = start_from_model(s, error);
     if (!err) err = claim(s, error);
+    if (!err && s->swap) return s->loaded ? BRAID_OK : swap_init(s->swap, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
     return err;
 }
 
 static void solo_close(solo *s) {
     worker_free(s->worker);
+    swap_free(s->swap);
     split_free(&s->split);
     if (s->pool) tensor_pool_free(s->pool);
     for (uint32_t i = 0; i < SOLO_BLOBS; i++) free(s->blobs[i].data);
@@ -472,6 +559,12 @@ static void tell_nothing(solo *s) {
     note(s, text);
 }
 
+static uint64_t parameters_of(const split *s) {
+    uint64_t parameters = 0;
+    for (uint32_t i = 0; i < s->tensor_count; i++) parameters += s->tensors[i].elements;
+    return parameters;
+}
+
 static void tell_started(solo *s) {
     uint64_t tokens = (uint64_t)s->run->microbatches * s->run->sequences * s->run->tokens;
     tell(s, &(solo_event){.kind = SOLO_STARTED,
@@ -479,7 +572,7 @@ static void tell_started(solo *s) {
                           .of = s->until,
                           .tokens = tokens,
                           .microbatches = s->run->microbatches,
-                          .parameters = stage_parameters(worker_stage(s->worker))});
+                          .parameters = parameters_of(&s->split)});
 }
 
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error) {
