@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define SLOW_NS 2000000000u
+
 struct store_io {
     block_file *file;
     store_io_host host;
@@ -78,6 +80,7 @@ braid_err store_io_new(block_file *file, unsigned threads, store_io_host host, s
     if (!io) return braid_fail(error, BRAID_MEMORY, "no memory for the threads of the state file");
     io->file = file;
     io->host = host;
+    if (io->host.slow_ns == 0) io->host.slow_ns = SLOW_NS;
     io->last = &io->first;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -122,14 +125,14 @@ void store_io_start(store_io *io, store_transfer *t, bool write, uint64_t offset
 
 static void note_slow(store_io *io, const store_transfer *t, double seconds) {
     char text[BLOCK_FILE_MAX_PATH + 128];
-    snprintf(text, sizeof text, "'%s' has not answered a %s for %.0f s; waiting for the disk", block_file_path(io->file),
+    snprintf(text, sizeof text, "'%s' has not answered a %s for %.2g s; waiting for the disk", block_file_path(io->file),
              t->write ? "write" : "read", seconds);
     if (io->host.note) io->host.note(io->host.context, text);
 }
 
 // Under lock.
 static void wait_for(store_io *io, const store_transfer *t) {
-    uint64_t begun = now_ns(), limit = begun + STORE_IO_SLOW_NS;
+    uint64_t begun = now_ns(), limit = begun + io->host.slow_ns;
     size_t done = t->done;
     while (t->under_way) {
         struct timespec until = {.tv_sec = (time_t)(limit / 1000000000u), .tv_nsec = (long)(limit % 1000000000u)};
@@ -137,7 +140,7 @@ static void wait_for(store_io *io, const store_transfer *t) {
         if (!late) continue;
         if (t->under_way && t->done == done) note_slow(io, t, (double)(now_ns() - begun) * 1e-9);
         done = t->done;
-        limit = now_ns() + STORE_IO_SLOW_NS;
+        limit = now_ns() + io->host.slow_ns;
     }
     io->stats.waited_ns += now_ns() - begun;
 }

@@ -23,13 +23,13 @@ typedef struct store_io_stats {
     uint64_t waited_ns;  // by callers of store_io_wait
 } store_io_stats;
 
-// `note` (or NULL) is called by store_io_wait when the device does not answer for STORE_IO_SLOW_NS.
+// `note` (or NULL) is called by store_io_wait each time that the device has not answered for slow_ns (0:
+// 2 seconds).
 typedef struct store_io_host {
     void *context;
     void (*note)(void *context, const char *text);
+    uint64_t slow_ns;
 } store_io_host;
-
-#define STORE_IO_SLOW_NS 2000000000u
 
 // `file` is borrowed and outlives the io.
 braid_err store_io_new(block_file *file, unsigned threads, store_io_host host, store_io **out, braid_error *error);

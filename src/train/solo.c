@@ -495,6 +495,14 @@ static void note_swap(solo *s) {
     say_note(s, text);
 }
 
+static void note_transfers(solo *s) {
+    swap_figures f = swap_measure(s->swap);
+    char text[256], in[QUANTITY_TEXT], out[QUANTITY_TEXT];
+    snprintf(text, sizeof text, "the state file: %s read, %s written, %.1f s waited for it", quantity_size_text(f.io.read_bytes, in),
+             quantity_size_text(f.io.written_bytes, out), (double)f.io.waited_ns * 1e-9);
+    say_note(s, text);
+}
+
 static braid_err open_swap(solo *s, braid_error *error) {
     const swap_config config = {.options = s->config.swap,
                                 .run = s->run,
@@ -585,6 +593,7 @@ braid_err solo_run(const solo_config *config, solo_result *out, braid_error *err
         tell_started(&s);
         out->begun = true;
         err = train(&s, error);
+        if (!err && s.swap) note_transfers(&s);
     }
     if (!err) err = hash_weights(&s, error);
     out->version = s.version;

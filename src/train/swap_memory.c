@@ -14,7 +14,8 @@ enum {
     LEAST_SUMS = 2,         // one in use and one being written
     LEAST_ACTIVATIONS = 8,  // an input and an output or gradient, two that are read, some that are written
     LEAST_ENDS = 2,
-    SPARE_BYTES = 10 << 20,  // blobs and buffers of a checkpoint being written, stacks of threads
+    SPARE_BYTES = 2 << 20,    // stacks of threads, tables
+    SAVING_BYTES = 8 << 20,   // blobs and buffers of a checkpoint being written
 };
 
 static size_t page_up(size_t bytes) { return (size_t)block_file_padded(bytes); }
@@ -68,7 +69,7 @@ static uint64_t resident_now(void) {
 static uint64_t memory_with(swap *s, uint64_t base) {
     carver count = {NULL, 0};
     carve_all(s, &count);
-    return base + count.used + stage_work_bytes(s->layer) + stage_work_bytes(s->ends) + SPARE_BYTES;
+    return base + count.used + stage_work_bytes(s->layer) + stage_work_bytes(s->ends) + SPARE_BYTES + (s->run->checkpoint[0] ? SAVING_BYTES : 0);
 }
 
 // Gives a shelf more buffers while memory is left, up to `most`.

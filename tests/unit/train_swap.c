@@ -53,7 +53,7 @@ static int tear_down(void **state) {
 typedef struct diary {
     double losses[2 * ITERATIONS + 2];
     uint32_t count, checkpoints;
-    char note[512];
+    char started[512];  // the first note
     solo_wish wish;  // from poll number `at` on
     uint32_t at, polls;
 } diary;
@@ -63,7 +63,7 @@ static void tell(void *context, const solo_event *event) {
     bool counts = event->kind == SOLO_ITERATION || event->kind == SOLO_EVAL;
     if (counts && d->count < sizeof d->losses / sizeof *d->losses) d->losses[d->count++] = event->loss;
     if (event->kind == SOLO_CHECKPOINT && !event->failed) d->checkpoints++;
-    if (event->kind == SOLO_NOTE) snprintf(d->note, sizeof d->note, "%s", event->text);
+    if (event->kind == SOLO_NOTE && !d->started[0]) snprintf(d->started, sizeof d->started, "%s", event->text);
 }
 
 static solo_wish wish(void *context) {
@@ -196,7 +196,7 @@ static void test_a_file_system_without_direct_io(void **state) {
     swap_options options = {.faults = {.no_direct = true}};
     outcome resident = must_run(f, NULL, NULL), swapped = must_run(f, &options, NULL);
     assert_same_bits(&swapped, &resident);
-    assert_non_null(strstr(swapped.diary.note, "no direct I/O"));
+    assert_non_null(strstr(swapped.diary.started, "no direct I/O"));
 }
 
 // False: the run ended before its n-th transfer.
