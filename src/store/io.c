@@ -97,7 +97,8 @@ braid_err store_io_new(block_file *file, unsigned threads, store_io_host host, s
         return BRAID_OK;
     }
     store_io_free(io);
-    return braid_fail(error, BRAID_MEMORY, "cannot start a thread for the state file; raise the limit of processes (ulimit -u)");
+    return braid_fail(error, BRAID_MEMORY,
+                      "cannot start a thread for the state file; raise the limit of processes (ulimit -u)");
 }
 
 void store_io_free(store_io *io) {
@@ -125,8 +126,8 @@ void store_io_start(store_io *io, store_transfer *t, bool write, uint64_t offset
 
 static void note_slow(store_io *io, const store_transfer *t, double seconds) {
     char text[BLOCK_FILE_MAX_PATH + 128];
-    snprintf(text, sizeof text, "'%s' has not answered a %s for %.2g s; waiting for the disk", block_file_path(io->file),
-             t->write ? "write" : "read", seconds);
+    snprintf(text, sizeof text, "'%s' has not answered a %s for %.2g s; waiting for the disk",
+             block_file_path(io->file), t->write ? "write" : "read", seconds);
     if (io->host.note) io->host.note(io->host.context, text);
 }
 

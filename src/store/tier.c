@@ -27,7 +27,8 @@ size_t tier_memory(const tier_shelf *shelves, uint32_t count) {
     return bytes;
 }
 
-braid_err tier_new(const tier_shelf *shelves, uint32_t count, store_io *io, void *memory, tier **out, braid_error *error) {
+braid_err tier_new(const tier_shelf *shelves, uint32_t count, store_io *io, void *memory, tier **out,
+                   braid_error *error) {
     BRAID_ASSERT(count <= TIER_MAX_SHELVES);
     uint32_t buffers = 0;
     for (uint32_t i = 0; i < count; i++) buffers += shelves[i].buffers;
@@ -52,7 +53,9 @@ void tier_free(tier *t) {
     free(t);
 }
 
-static buffer *buffer_of(tier *t, const tier_block *b) { return b->buffer == TIER_NONE ? NULL : &t->first[b->shelf][b->buffer]; }
+static buffer *buffer_of(tier *t, const tier_block *b) {
+    return b->buffer == TIER_NONE ? NULL : &t->first[b->shelf][b->buffer];
+}
 
 static bool on_its_way(const tier *t, const buffer *b) { return !store_io_finished(t->io, &b->transfer); }
 

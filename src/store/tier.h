@@ -40,7 +40,8 @@ static inline tier_block tier_block_at(uint64_t offset, size_t bytes, uint32_t s
 // `memory` has the buffers of all shelves (tier_memory), aligned to BLOCK_FILE_ALIGNMENT. `io` and
 // `memory` are borrowed.
 size_t tier_memory(const tier_shelf *shelves, uint32_t count);
-braid_err tier_new(const tier_shelf *shelves, uint32_t count, store_io *io, void *memory, tier **out, braid_error *error);
+braid_err tier_new(const tier_shelf *shelves, uint32_t count, store_io *io, void *memory, tier **out,
+                   braid_error *error);
 void tier_free(tier *t);  // waits for transfers; NULL is allowed
 
 // Begins a use of the block and returns its data; `fresh`: with any content, else as it is in the

@@ -30,7 +30,7 @@ typedef struct swap_options {
 typedef struct swap_config {
     const swap_options *options;
     const run_config *run;
-    braid_hash owner;  // of the file: the run's hash
+    braid_hash owner;    // of the file: the run's hash
     const split *split;  // of the whole model in one stage, borrowed
     const train_data *data;
     store_io_host host;

@@ -33,13 +33,14 @@ static void apply_piece(void *context, size_t index) {
         if (first >= last) continue;
         size_t at = first - j->at->first;
         float *const *part = j->chunk->part;
-        adamw_apply(&j->s->run->recipe, j->step, of->decay, last - first, part[SWAP_RESULTS] + at, part[SWAP_WEIGHTS] + at,
-                    part[SWAP_MOMENT1] + at, part[SWAP_MOMENT2] + at);
+        adamw_apply(&j->s->run->recipe, j->step, of->decay, last - first, part[SWAP_RESULTS] + at,
+                    part[SWAP_WEIGHTS] + at, part[SWAP_MOMENT1] + at, part[SWAP_MOMENT2] + at);
     }
 }
 
 static void transfer(swap *s, swap_chunk *c, const place *at, int part, bool write) {
-    store_io_start(s->io, &c->transfer[part], write, at->unit->at[part] + at->first * sizeof(float), c->part[part], padded(at->count));
+    store_io_start(s->io, &c->transfer[part], write, at->unit->at[part] + at->first * sizeof(float), c->part[part],
+                   padded(at->count));
 }
 
 static braid_err wait_for(swap *s, swap_chunk *c, braid_error *error) {
@@ -75,8 +76,10 @@ static braid_err finish(swap *s, swap_chunk *c, const place *at, const train_ste
 
 // The next chunk; false behind the last one.
 static bool next_place(swap *s, place *at) {
-    if (!at->unit) *at = (place){.unit = &s->unit[0]};
-    else at->first += at->count;
+    if (!at->unit)
+        *at = (place){.unit = &s->unit[0]};
+    else
+        at->first += at->count;
     if (at->first == at->unit->elements) *at = (place){.unit = at->unit + 1};
     if (at->unit > swap_ends(s)) return false;
     size_t left = at->unit->elements - at->first;

@@ -21,7 +21,7 @@ typedef struct swap_unit {
     stage *stage;
     size_t elements;
     uint64_t at[SWAP_PARTS];  // offsets in the file
-    tier_block weights;       // not of the ends, whose weights stay in memory
+    tier_block weights;       // not of the ends: their weights stay in memory
     tier_block *sums;         // [segments] of `segment` elements each, the last one shorter
     size_t segment;
     uint32_t segments;
@@ -39,6 +39,21 @@ typedef struct swap_chunk {
     store_transfer transfer[SWAP_PARTS];
 } swap_chunk;
 
+// Memory for one step at a time.
+typedef struct swap_room {
+    void *stash;               // of a layer and one microbatch
+    float *output, *gradient;  // [activation]
+    float *carry;              // [BLOCK_ELEMENTS] results of a block that two segments share
+    uint8_t *bounce;           // STATE_ROOM blocks with room for alignment
+} swap_room;
+
+// The microbatches of a group.
+typedef struct swap_drawn {
+    int32_t *tokens, *targets;  // [group * rows]
+    uint32_t *documents;        // [group * rows]
+    bool *counted;              // [group] its loss is finite
+} swap_drawn;
+
 struct swap {
     swap_config config;
     swap_options options;
@@ -47,40 +62,35 @@ struct swap {
     stage *layer, *ends;
     swap_table layer_table, ends_table;
     uint32_t layers, before_blocks;  // blocks of the whole model before the first layer
-    uint32_t group;      // microbatches that pass through a layer together
-    size_t rows, activation;  // elements
+    uint32_t group;                  // microbatches that pass through a layer together
+    size_t rows, activation;         // elements
     stage_links links;
-    bool fixed;          // sums are 64-bit integers
-    size_t sum_bytes;    // of an element
+    bool fixed;        // sums are 64-bit integers
+    size_t sum_bytes;  // of an element
 
     block_file *file;
     store_io *io;
     tier *tier;
     tier_shelf shelf[SHELVES];
     uint64_t file_bytes, memory_bytes;
-    swap_unit *unit;          // [layers + 1], the ends last
-    tier_block *inputs;       // [(layers + 1) * group] of each layer, and of the loss
-    tier_block *gradients;    // [group]
-    tier_block *stashes;      // [group] of the ends
-    tier_block moment;        // while the state is loaded
+    swap_unit *unit;        // [layers + 1], the ends last
+    tier_block *inputs;     // [(layers + 1) * group] of each layer, and of the loss
+    tier_block *gradients;  // [group]
+    tier_block *stashes;    // [group] of the ends
+    tier_block moment;      // while the state is loaded
 
     uint8_t *arena;
     size_t arena_bytes;
     float *ends_weights;
     bool ends_loaded;
-    void *stash;              // of a layer and one microbatch
-    float *output, *gradient; // [activation]
-    float *carry;             // [BLOCK_ELEMENTS] results of a block that two segments share
-    uint8_t *bounce;          // STATE_ROOM blocks with room for alignment
-    size_t chunk;             // elements
+    swap_room room;
+    size_t chunk;  // elements
     swap_chunk chunks[CHUNKS];
     void *tables;
-    int32_t *tokens, *targets;  // [group * rows]
-    uint32_t *documents;
-    bool *counted;              // [group]
-    _Atomic(uint32_t) *lost;    // [split->block_count] elements that did not fit into the sums
-    double *block_norm2;        // [split->block_count]
-    bool torn;                  // an optimizer step began and failed
+    swap_drawn drawn;
+    _Atomic(uint32_t) *lost;  // [split->block_count] elements that did not fit into the sums
+    double *block_norm2;      // [split->block_count]
+    bool torn;                // an optimizer step began and failed
 };
 
 static inline swap_unit *swap_ends(const swap *s) { return &s->unit[s->layers]; }

@@ -14,8 +14,8 @@ enum {
     LEAST_SUMS = 2,         // one in use and one being written
     LEAST_ACTIVATIONS = 8,  // an input and an output or gradient, two that are read, some that are written
     LEAST_ENDS = 2,
-    SPARE_BYTES = 2 << 20,    // stacks of threads, tables
-    SAVING_BYTES = 8 << 20,   // blobs and buffers of a checkpoint being written
+    SPARE_BYTES = 2 << 20,   // stacks of threads, tables
+    SAVING_BYTES = 8 << 20,  // blobs and buffers of a checkpoint being written
 };
 
 static size_t page_up(size_t bytes) { return (size_t)block_file_padded(bytes); }
@@ -43,16 +43,16 @@ static void carve_chunks(swap *s, carver *c) {
 static void *carve_all(swap *s, carver *c) {
     size_t activation = s->activation * sizeof(float);
     s->ends_weights = carve(c, swap_ends(s)->elements * sizeof(float));
-    s->stash = carve(c, stage_stash_bytes(s->layer));
-    s->output = carve(c, activation);
-    s->gradient = carve(c, activation);
-    s->carry = carve(c, BLOCK_ELEMENTS * sizeof *s->carry);
-    s->bounce = carve(c, STATE_ROOM * (BLOCK_ELEMENTS * sizeof(float) + 2 * BLOCK_FILE_ALIGNMENT));
+    s->room.stash = carve(c, stage_stash_bytes(s->layer));
+    s->room.output = carve(c, activation);
+    s->room.gradient = carve(c, activation);
+    s->room.carry = carve(c, BLOCK_ELEMENTS * sizeof *s->room.carry);
+    s->room.bounce = carve(c, STATE_ROOM * (BLOCK_ELEMENTS * sizeof(float) + 2 * BLOCK_FILE_ALIGNMENT));
     carve_chunks(s, c);
-    s->tokens = carve(c, s->group * s->rows * sizeof *s->tokens);
-    s->targets = carve(c, s->group * s->rows * sizeof *s->targets);
-    s->documents = carve(c, s->group * s->rows * sizeof *s->documents);
-    s->counted = carve(c, s->group * sizeof *s->counted);
+    s->drawn.tokens = carve(c, s->group * s->rows * sizeof *s->drawn.tokens);
+    s->drawn.targets = carve(c, s->group * s->rows * sizeof *s->drawn.targets);
+    s->drawn.documents = carve(c, s->group * s->rows * sizeof *s->drawn.documents);
+    s->drawn.counted = carve(c, s->group * sizeof *s->drawn.counted);
     s->lost = carve(c, s->config.split->block_count * sizeof *s->lost);
     s->block_norm2 = carve(c, s->config.split->block_count * sizeof *s->block_norm2);
     return carve(c, tier_memory(s->shelf, SHELVES));
@@ -69,7 +69,8 @@ static uint64_t resident_now(void) {
 static uint64_t memory_with(swap *s, uint64_t base) {
     carver count = {NULL, 0};
     carve_all(s, &count);
-    return base + count.used + stage_work_bytes(s->layer) + stage_work_bytes(s->ends) + SPARE_BYTES + (s->run->checkpoint[0] ? SAVING_BYTES : 0);
+    return base + count.used + stage_work_bytes(s->layer) + stage_work_bytes(s->ends) + SPARE_BYTES +
+           (s->run->checkpoint[0] ? SAVING_BYTES : 0);
 }
 
 // Gives a shelf more buffers while memory is left, up to `most`.
@@ -77,8 +78,10 @@ static void widen(swap *s, uint64_t base, int shelf, uint32_t most) {
     tier_shelf *of = &s->shelf[shelf];
     uint64_t used = memory_with(s, base), limit = s->options.max_memory;
     uint64_t more = limit == 0 ? most : limit > used ? (limit - used) / of->bytes : 0;
-    if (of->buffers + more < most) of->buffers += (uint32_t)more;
-    else if (of->buffers < most) of->buffers = most;
+    if (of->buffers + more < most)
+        of->buffers += (uint32_t)more;
+    else if (of->buffers < most)
+        of->buffers = most;
 }
 
 static braid_err too_little(uint64_t need, uint64_t cap, braid_error *error) {
@@ -86,18 +89,21 @@ static braid_err too_little(uint64_t need, uint64_t cap, braid_error *error) {
     return braid_fail(error, BRAID_LIMIT,
                       "with its state in a file this run needs %s of memory, the limit is %s; raise --max-memory to at "
                       "least %lluK, or make the microbatches smaller",
-                      quantity_size_text(need, needed), quantity_size_text(cap, limit), (unsigned long long)(need + 1023) >> 10);
+                      quantity_size_text(need, needed), quantity_size_text(cap, limit),
+                      (unsigned long long)(need + 1023) >> 10);
 }
 
 static braid_err plan_memory(swap *s, braid_error *error) {
     uint64_t base = resident_now();
-    size_t layer = s->layers ? s->unit[0].elements : 1, segment = up(layer > BLOCK_ELEMENTS ? layer : BLOCK_ELEMENTS, 1024);
+    size_t layer = s->layers ? s->unit[0].elements : 1,
+           segment = up(layer > BLOCK_ELEMENTS ? layer : BLOCK_ELEMENTS, 1024);
     s->shelf[SHELF_WEIGHTS] = (tier_shelf){page_up(layer * sizeof(float)), LEAST_WEIGHTS};
     s->shelf[SHELF_SUMS] = (tier_shelf){page_up(segment * s->sum_bytes), LEAST_SUMS};
     s->shelf[SHELF_ACTIVATIONS] = (tier_shelf){page_up(s->activation * sizeof(float)), LEAST_ACTIVATIONS};
     s->shelf[SHELF_ENDS] = (tier_shelf){page_up(stage_stash_bytes(s->ends)), LEAST_ENDS};
     uint64_t least = memory_with(s, base);
-    if (s->options.max_memory > 0 && least > s->options.max_memory) return too_little(least, s->options.max_memory, error);
+    if (s->options.max_memory > 0 && least > s->options.max_memory)
+        return too_little(least, s->options.max_memory, error);
     if (!s->options.naive) {
         widen(s, base, SHELF_ENDS, s->group + 1);
         widen(s, base, SHELF_ACTIVATIONS, s->group + LEAST_ACTIVATIONS);
@@ -131,7 +137,8 @@ static braid_err place_segments(swap *s, swap_unit *u, braid_error *error) {
 }
 
 static void place_blocks(swap *s, tier_block *blocks, size_t count, uint32_t shelf) {
-    for (size_t i = 0; i < count; i++) blocks[i] = tier_block_at(place(s, s->shelf[shelf].bytes), s->shelf[shelf].bytes, shelf);
+    for (size_t i = 0; i < count; i++)
+        blocks[i] = tier_block_at(place(s, s->shelf[shelf].bytes), s->shelf[shelf].bytes, shelf);
 }
 
 static braid_err plan_file(swap *s, braid_error *error) {
@@ -177,7 +184,8 @@ braid_err swap_reserve(swap *s, braid_error *error) {
     carver count = {NULL, 0};
     carve_all(s, &count);
     void *memory = mmap(NULL, count.used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return braid_fail(error, BRAID_MEMORY, "cannot reserve %zu MiB; set a lower --max-memory", count.used >> 20);
+    if (memory == MAP_FAILED)
+        return braid_fail(error, BRAID_MEMORY, "cannot reserve %zu MiB; set a lower --max-memory", count.used >> 20);
     s->arena = memory;
     s->arena_bytes = count.used;
     carver pieces = {memory, 0};
@@ -222,7 +230,8 @@ static braid_err make_stages(swap *s, braid_error *error) {
         s->unit[i].stage = i < s->layers ? s->layer : s->ends;
         s->unit[i].elements = stage_parameters(s->unit[i].stage);
     }
-    for (uint32_t i = 0; i < model_tensors_before(model); i++) s->before_blocks += blocks_of_tensor(&s->ends_table.tensors[i]);
+    for (uint32_t i = 0; i < model_tensors_before(model); i++)
+        s->before_blocks += blocks_of_tensor(&s->ends_table.tensors[i]);
     return BRAID_OK;
 }
 
@@ -239,8 +248,10 @@ braid_err swap_new(const swap_config *config, tensor_pool *pool, swap **out, bra
     s->sum_bytes = s->fixed ? sizeof(int64_t) : sizeof(float);
     braid_err err = make_stages(s, error);
     if (!err) err = swap_reserve(s, error);
-    if (err) swap_free(s);
-    else *out = s;
+    if (err)
+        swap_free(s);
+    else
+        *out = s;
     return err;
 }
 

@@ -22,7 +22,9 @@ static bool stopped(const pass *p) {
 
 static braid_err failed(const pass *p) { return p->error->code ? p->error->code : BRAID_IO; }
 
-static tier_block *input_of(const swap *s, uint32_t layer, uint32_t i) { return &s->inputs[(size_t)layer * s->group + i]; }
+static tier_block *input_of(const swap *s, uint32_t layer, uint32_t i) {
+    return &s->inputs[(size_t)layer * s->group + i];
+}
 
 static bool all_finite(const float *values, size_t count) {
     uint32_t largest = 0;
@@ -39,10 +41,12 @@ static braid_err draw(const pass *p) {
     swap *s = p->s;
     const run_config *run = s->run;
     for (uint32_t i = 0; i < p->count; i++) {
-        int32_t *tokens = s->tokens + i * s->rows, *targets = s->targets + i * s->rows;
-        uint32_t *documents = run->documents ? s->documents + i * s->rows : NULL;
-        bool good = p->held_out ? train_data_held_out(s->config.data, run->seed, p->first + i, run->sequences, run->tokens, tokens, targets, documents)
-                                : train_data_sample(s->config.data, run->seed, p->iteration, p->first + i, run->sequences, run->tokens, tokens, targets, documents);
+        int32_t *tokens = s->drawn.tokens + i * s->rows, *targets = s->drawn.targets + i * s->rows;
+        uint32_t *documents = run->documents ? s->drawn.documents + i * s->rows : NULL;
+        bool good = p->held_out ? train_data_held_out(s->config.data, run->seed, p->first + i, run->sequences,
+                                                      run->tokens, tokens, targets, documents)
+                                : train_data_sample(s->config.data, run->seed, p->iteration, p->first + i,
+                                                    run->sequences, run->tokens, tokens, targets, documents);
         if (good) continue;
         train_data_why(s->config.data, p->error);
         return BRAID_IO;
@@ -55,7 +59,8 @@ static braid_err load_ends(const pass *p) {
     const swap_unit *u = swap_ends(s);
     if (s->ends_loaded && !s->options.naive) return BRAID_OK;
     store_transfer t = {0};
-    store_io_start(s->io, &t, false, u->at[SWAP_WEIGHTS], s->ends_weights, (size_t)block_file_padded(u->elements * sizeof(float)));
+    store_io_start(s->io, &t, false, u->at[SWAP_WEIGHTS], s->ends_weights,
+                   (size_t)block_file_padded(u->elements * sizeof(float)));
     braid_err err = store_io_wait(s->io, &t, p->error);
     s->ends_loaded = !err;
     stage_bind(s->ends, s->ends_weights);
@@ -69,7 +74,7 @@ static braid_err embed(const pass *p) {
         void *stash = tier_take(s->tier, &s->stashes[i], true, p->error);
         float *y = stash ? tier_take(s->tier, input_of(s, 0, i), true, p->error) : NULL;
         if (!y) return failed(p);
-        stage_forward(s->ends, stash, s->tokens + i * s->rows, NULL, y);
+        stage_forward(s->ends, stash, s->drawn.tokens + i * s->rows, NULL, y);
         tier_give(s->tier, &s->stashes[i], TIER_DIRTY);
         tier_give(s->tier, input_of(s, 0, i), p->held_out ? TIER_DIRTY : TIER_WRITE);
         err = swap_pause(s, p->error);
@@ -92,15 +97,17 @@ static float *open_layer(const pass *p, uint32_t layer, uint32_t next) {
 static void read_ahead(const pass *p, uint32_t layer, uint32_t next, uint32_t i) {
     swap *s = p->s;
     for (uint32_t k = i + 1; k <= i + SWAP_AHEAD && !s->options.naive; k++) {
-        if (k < p->count) tier_prefetch(s->tier, input_of(s, layer, k));
-        else if (next < s->layers && k - p->count < p->count) tier_prefetch(s->tier, input_of(s, next, k - p->count));
+        if (k < p->count)
+            tier_prefetch(s->tier, input_of(s, layer, k));
+        else if (next < s->layers && k - p->count < p->count)
+            tier_prefetch(s->tier, input_of(s, next, k - p->count));
     }
 }
 
 static void forward_one(const pass *p, uint32_t layer, uint32_t i, const float *x, float *y) {
     swap *s = p->s;
-    if (s->run->documents) stage_set_documents(s->layer, s->stash, s->documents + i * s->rows);
-    stage_forward(s->layer, s->stash, NULL, x, y);
+    if (s->run->documents) stage_set_documents(s->layer, s->room.stash, s->drawn.documents + i * s->rows);
+    stage_forward(s->layer, s->room.stash, NULL, x, y);
     if (layer + 1 == s->layers) tensor_codec_round(s->pool, s->links.forward, y, s->activation);
 }
 
@@ -128,11 +135,11 @@ static braid_err forward(const pass *p, uint32_t layer) {
     return err;
 }
 
-// A microbatch whose loss is not finite is excluded from the sum.
+// A microbatch without a finite loss is excluded from the sum.
 static void count(const pass *p, uint32_t i, double loss, uint32_t tokens, const float *dx) {
     swap *s = p->s;
-    s->counted[i] = p->held_out || (isfinite(loss) && all_finite(dx, s->activation));
-    if (!s->counted[i]) return;
+    s->drawn.counted[i] = p->held_out || (isfinite(loss) && all_finite(dx, s->activation));
+    if (!s->drawn.counted[i]) return;
     p->sum->loss += loss;
     p->sum->tokens += tokens;
     p->sum->counted++;
@@ -148,7 +155,7 @@ static braid_err loss(const pass *p) {
         const float *x = stash ? tier_take(s->tier, input, false, p->error) : NULL;
         float *dx = x && !p->held_out ? tier_take(s->tier, &s->gradients[i], true, p->error) : NULL;
         if (!x || (!dx && !p->held_out)) return failed(p);
-        double value = stage_loss(s->ends, stash, x, s->targets + i * s->rows, dx, &tokens);
+        double value = stage_loss(s->ends, stash, x, s->drawn.targets + i * s->rows, dx, &tokens);
         count(p, i, value, tokens, dx);
         if (dx) tensor_codec_round(s->pool, s->links.backward, dx, s->activation);
         tier_give(s->tier, input, TIER_DROP);
@@ -166,9 +173,9 @@ static braid_err backward_one(const pass *p, uint32_t layer, uint32_t i, const s
     float *dy = x ? tier_take(s->tier, &s->gradients[i], false, p->error) : NULL;
     if (!dy) return failed(p);
     read_ahead(p, layer, layer - 1, i);
-    forward_one(p, layer, i, x, s->output);
-    stage_gradients(s->layer, s->stash, dy, s->gradient, sink);
-    memcpy(dy, s->gradient, s->activation * sizeof *dy);
+    forward_one(p, layer, i, x, s->room.output);
+    stage_gradients(s->layer, s->room.stash, dy, s->room.gradient, sink);
+    memcpy(dy, s->room.gradient, s->activation * sizeof *dy);
     tier_give(s->tier, input_of(s, layer, i), TIER_DROP);
     tier_give(s->tier, &s->gradients[i], TIER_DIRTY);
     return swap_pause(s, p->error);
@@ -183,7 +190,7 @@ static braid_err backward(const pass *p, uint32_t layer) {
     swap_sink k = swap_sink_of(s, u, 0, sum);
     const stage_sink sink = {.take = swap_take, .context = &k};
     for (uint32_t i = 0; i < p->count && !err && !stopped(p); i++)
-        if (s->counted[i]) err = backward_one(p, layer, i, &sink);
+        if (s->drawn.counted[i]) err = backward_one(p, layer, i, &sink);
     swap_sum_end(s, u, 0, p->ends && !p->sum->stopped, p->sum->tokens);
     tier_give(s->tier, &u->weights, s->options.naive ? TIER_DROP : TIER_KEEP);
     return err ? err : swap_pause(s, p->error);
@@ -197,7 +204,7 @@ static braid_err ends_gradients(const pass *p, uint32_t segment) {
     swap_sink k = swap_sink_of(s, u, segment, sum);
     const stage_sink sink = {.take = swap_take, .context = &k};
     for (uint32_t i = 0; i < p->count && !stopped(p); i++) {
-        if (!s->counted[i]) continue;
+        if (!s->drawn.counted[i]) continue;
         void *stash = tier_take(s->tier, &s->stashes[i], false, p->error);
         const float *dy = stash ? tier_take(s->tier, &s->gradients[i], false, p->error) : NULL;
         if (!dy) return failed(p);
@@ -249,12 +256,14 @@ static double squared_norm(const swap *s) {
     return total;
 }
 
-braid_err swap_gradients(swap *s, uint64_t iteration, swap_stop stop, swap_sum *sum, double *norm2, braid_error *error) {
+braid_err swap_gradients(swap *s, uint64_t iteration, swap_stop stop, swap_sum *sum, double *norm2,
+                         braid_error *error) {
     braid_error none = {0};
     pass p = {.s = s, .iteration = iteration, .stop = stop, .sum = sum, .error = error ? error : &none};
     braid_err err = BRAID_OK;
     *sum = (swap_sum){0};
-    for (uint32_t b = 0; b < s->config.split->block_count; b++) atomic_store_explicit(&s->lost[b], 0, memory_order_relaxed);
+    for (uint32_t b = 0; b < s->config.split->block_count; b++)
+        atomic_store_explicit(&s->lost[b], 0, memory_order_relaxed);
     for (uint32_t m = 0; m < s->run->microbatches && !err && !sum->stopped; m += p.count) {
         p.first = m;
         p.count = s->run->microbatches - m < s->group ? s->run->microbatches - m : s->group;
@@ -266,9 +275,11 @@ braid_err swap_gradients(swap *s, uint64_t iteration, swap_stop stop, swap_sum *
     return err;
 }
 
-braid_err swap_held_out(swap *s, uint64_t iteration, uint32_t count, swap_stop stop, swap_sum *sum, braid_error *error) {
+braid_err swap_held_out(swap *s, uint64_t iteration, uint32_t count, swap_stop stop, swap_sum *sum,
+                        braid_error *error) {
     braid_error none = {0};
-    pass p = {.s = s, .iteration = iteration, .held_out = true, .stop = stop, .sum = sum, .error = error ? error : &none};
+    pass p = {
+        .s = s, .iteration = iteration, .held_out = true, .stop = stop, .sum = sum, .error = error ? error : &none};
     braid_err err = BRAID_OK;
     *sum = (swap_sum){0};
     for (uint32_t m = 0; m < count && !err && !sum->stopped; m += p.count) {

@@ -46,8 +46,10 @@ static braid_err fill(swap *s, fill_fn fn, void *context, braid_error *error) {
 static braid_err fresh(swap *s, swap_unit *u, swap_part part, float *out, void *context, braid_error *error) {
     (void)context;
     (void)error;
-    if (part == SWAP_WEIGHTS) stage_init(u->stage, out, s->run->seed);
-    else memset(out, 0, u->elements * sizeof *out);
+    if (part == SWAP_WEIGHTS)
+        stage_init(u->stage, out, s->run->seed);
+    else
+        memset(out, 0, u->elements * sizeof *out);
     return BRAID_OK;
 }
 
@@ -55,8 +57,9 @@ braid_err swap_init(swap *s, braid_error *error) { return fill(s, fresh, NULL, e
 
 static braid_err loaded(swap *s, swap_unit *u, swap_part part, float *out, void *context, braid_error *error) {
     const swap_table *t = swap_table_of(s, u);
-    return checkpoint_read_stage(context, &s->run->model, t->tensors, t->tensor_count, part == SWAP_WEIGHTS ? out : NULL,
-                                 part == SWAP_MOMENT1 ? out : NULL, part == SWAP_MOMENT2 ? out : NULL, error);
+    return checkpoint_read_stage(context, &s->run->model, t->tensors, t->tensor_count,
+                                 part == SWAP_WEIGHTS ? out : NULL, part == SWAP_MOMENT1 ? out : NULL,
+                                 part == SWAP_MOMENT2 ? out : NULL, error);
 }
 
 braid_err swap_load(swap *s, checkpoint *from, braid_error *error) { return fill(s, loaded, from, error); }
@@ -79,16 +82,18 @@ static block_place place_of(const swap *s, uint32_t number) {
 }
 
 // Parts [0, count) of a block, into the bounce buffer.
-static braid_err read_block(swap *s, uint32_t number, uint32_t count, const float *out[STATE_PARTS], braid_error *error) {
+static braid_err read_block(swap *s, uint32_t number, uint32_t count, const float *out[STATE_PARTS],
+                            braid_error *error) {
     enum { ROOM = BLOCK_ELEMENTS * sizeof(float) + 2 * BLOCK_FILE_ALIGNMENT };
     _Static_assert((int)STATE_PARTS == (int)STATE_ROOM, "the bounce buffer has room for all parts of a block");
     block_place at = place_of(s, number);
     store_transfer transfer[STATE_PARTS] = {{0}};
     braid_err err = BRAID_OK;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t first = at.unit->at[i] + at.block->offset * sizeof(float), aligned = first / BLOCK_FILE_ALIGNMENT * BLOCK_FILE_ALIGNMENT;
+        uint64_t first = at.unit->at[i] + at.block->offset * sizeof(float),
+                 aligned = first / BLOCK_FILE_ALIGNMENT * BLOCK_FILE_ALIGNMENT;
         uint64_t bytes = block_file_padded(first + at.block->count * sizeof(float) - aligned);
-        uint8_t *room = s->bounce + i * ROOM;
+        uint8_t *room = s->room.bounce + i * ROOM;
         store_io_start(s->io, &transfer[i], false, aligned, room, (size_t)bytes);
         out[i] = (const float *)(const void *)(room + (first - aligned));
     }
@@ -101,7 +106,9 @@ static braid_err read_block(swap *s, uint32_t number, uint32_t count, const floa
 
 static braid_err refuse_torn(const swap *s, braid_error *error) {
     if (!s->torn) return BRAID_OK;
-    return braid_fail(error, BRAID_STATE, "the state in '%s' is between two iterations after an error, so it is not saved; resume from the newest checkpoint",
+    return braid_fail(error, BRAID_STATE,
+                      "the state in '%s' is between two iterations after an error, so it is not saved; resume from the "
+                      "newest checkpoint",
                       block_file_path(s->file));
 }
 

@@ -17,8 +17,10 @@ static uint32_t block_at(const swap_table *t, size_t at) {
     uint32_t low = 0, high = t->block_count;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (t->blocks[middle].offset <= at) low = middle;
-        else high = middle;
+        if (t->blocks[middle].offset <= at)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }
@@ -89,8 +91,8 @@ static range piece_of(const division *d, uint32_t b) {
 static const float *whole_block(const division *d, uint32_t b, range r, const float *results) {
     const block *of = &swap_table_of(d->s, d->u)->blocks[b];
     if (r.end - r.first == of->count) return results;
-    memcpy(d->s->carry + (r.first - of->offset), results, (r.end - r.first) * sizeof *results);
-    return r.end == of->offset + of->count ? d->s->carry : NULL;
+    memcpy(d->s->room.carry + (r.first - of->offset), results, (r.end - r.first) * sizeof *results);
+    return r.end == of->offset + of->count ? d->s->room.carry : NULL;
 }
 
 static void divide_piece(void *context, size_t index) {
@@ -106,7 +108,8 @@ static void divide_piece(void *context, size_t index) {
     sum_reduce(&part, 1, count, s->fixed, d->tokens, results);
     const float *whole = whole_block(d, b, r, results);
     // Elements that did not fit may have come after a shared block's first segment was divided.
-    if (whole) s->block_norm2[number] = overflow ? (double)NAN : sum_norm2(whole, swap_table_of(s, d->u)->blocks[b].count);
+    if (whole)
+        s->block_norm2[number] = overflow ? (double)NAN : sum_norm2(whole, swap_table_of(s, d->u)->blocks[b].count);
 }
 
 // Results of 4 bytes overwrite sums of 8 bytes from the front. Each pass divides as many pieces as fit
@@ -116,7 +119,8 @@ static void divide(division *d) {
     uint32_t last = block_at(t, d->end - 1);
     for (uint32_t end; d->from <= last; d->from = end) {
         size_t divided = 2 * (piece_of(d, d->from).first - d->first);
-        for (end = d->from + 1; end <= last && (!d->s->fixed || piece_of(d, end).end - d->first <= divided); end++) {}
+        for (end = d->from + 1; end <= last && (!d->s->fixed || piece_of(d, end).end - d->first <= divided); end++) {
+        }
         tensor_pool_run(d->s->pool, end - d->from, divide_piece, d);
     }
 }
@@ -124,7 +128,8 @@ static void divide(division *d) {
 void swap_sum_end(swap *s, swap_unit *u, uint32_t segment, bool last, uint64_t tokens) {
     tier_block *b = &u->sums[segment];
     if (last) {
-        division d = {.s = s, .u = u, .first = segment_first(u, segment), .end = segment_end(u, segment), .tokens = tokens};
+        division d = {
+            .s = s, .u = u, .first = segment_first(u, segment), .end = segment_end(u, segment), .tokens = tokens};
         d.sum = tier_memory_of(s->tier, b);
         d.from = block_at(swap_table_of(s, u), d.first);
         divide(&d);

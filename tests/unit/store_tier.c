@@ -32,7 +32,8 @@ static void note(void *context, const char *text) {
 }
 
 static void open_with(fixture *f, block_file_faults faults) {
-    const block_file_config config = {.directory = f->directory, .owner = "test", .bytes = BLOCKS * BYTES, .faults = faults};
+    const block_file_config config = {
+        .directory = f->directory, .owner = "test", .bytes = BLOCKS * BYTES, .faults = faults};
     const tier_shelf shelf = {BYTES, BUFFERS};
     braid_error error = {0};
     if (block_file_open(&config, &f->file, &error)) fail_msg("%s", error.text);

@@ -54,7 +54,7 @@ typedef struct diary {
     double losses[2 * ITERATIONS + 2];
     uint32_t count, checkpoints;
     char started[512];  // the first note
-    solo_wish wish;  // from poll number `at` on
+    solo_wish wish;     // from poll number `at` on
     uint32_t at, polls;
 } diary;
 
@@ -146,7 +146,8 @@ static void test_stages_of_a_swarm_have_the_same_bits(void **state) {
 static void test_little_memory_changes_no_bit(void **state) {
     fixture *f = *state;
     f->run.microbatches = 12;
-    outcome resident = must_run(f, NULL, NULL), refused = try_run(f, &(swap_options){.max_memory = 1 << 20}, NULL, (diary){0});
+    outcome resident = must_run(f, NULL, NULL),
+            refused = try_run(f, &(swap_options){.max_memory = 1 << 20}, NULL, (diary){0});
     assert_int_equal(refused.err, BRAID_LIMIT);
     const char *least = strstr(refused.error.text, "at least ");
     assert_non_null(least);
@@ -165,7 +166,8 @@ static void test_checkpoints_go_on_in_both_directions(void **state) {
         swap_options options = {0};
         snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s", saved);
         outcome first = try_run(f, swapped_first ? &options : NULL, NULL, (diary){.at = 12, .wish = SOLO_FINISH});
-        assert_true(!first.err && first.result.stopped && first.result.version > 0 && first.result.version < ITERATIONS);
+        assert_true(!first.err && first.result.stopped && first.result.version > 0 &&
+                    first.result.version < ITERATIONS);
         f->run.checkpoint[0] = 0;
         outcome second = must_run(f, swapped_first ? NULL : &options, saved);
         assert_memory_equal(second.result.weights.bytes, straight.result.weights.bytes, BRAID_ID_BYTES);
@@ -262,7 +264,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_checkpoints_go_on_in_both_directions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_requests_within_an_iteration, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_file_system_without_direct_io, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_each_failed_transfer_ends_the_run_without_a_wrong_checkpoint, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_each_failed_transfer_ends_the_run_without_a_wrong_checkpoint, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_refused_state_directories, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
