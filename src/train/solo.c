@@ -42,10 +42,15 @@ static void tell_iteration(const solo *s, const solo_sum *sum, const train_step 
 // iteration.
 static solo_wish listen(solo *s) {
     solo_wish wish = s->config.wish ? s->config.wish(s->config.context) : SOLO_GO_ON;
-    if (wish == SOLO_SAVE && !solo_saves(s)) solo_tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});
-    else if (wish == SOLO_SAVE && s->saved == s->version) solo_tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the state has not changed since the last checkpoint"});
-    else if (wish == SOLO_SAVE) solo_save(s);
-    else if (wish > s->wish) s->wish = wish;
+    if (wish == SOLO_SAVE && !solo_saves(s))
+        solo_tell(s, &(solo_event){.kind = SOLO_NOTE,
+                                   .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});
+    else if (wish == SOLO_SAVE && s->saved == s->version)
+        solo_tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the state has not changed since the last checkpoint"});
+    else if (wish == SOLO_SAVE)
+        solo_save(s);
+    else if (wish > s->wish)
+        s->wish = wish;
     return s->wish;
 }
 
@@ -67,7 +72,8 @@ static braid_err apply_step(solo *s, const train_step *step, braid_error *error)
 static braid_err iterate(solo *s, braid_error *error) {
     double start = now_seconds(), norm2 = NAN;
     solo_sum sum = {0};
-    braid_err err = s->swap ? solo_swapped_gradients(s, &sum, &norm2, error) : solo_worker_gradients(s, &sum, &norm2, error);
+    braid_err err = s->swap ? solo_swapped_gradients(s, &sum, &norm2, error)
+                            : solo_worker_gradients(s, &sum, &norm2, error);
     if (err || sum.stopped) return err;
     train_step step = train_decide(&s->run->recipe, s->version, norm2, sum.tokens);
     err = apply_step(s, &step, error);
@@ -100,7 +106,9 @@ static void note_memory(solo *s, const worker_config *config) {
     char text[256], need[QUANTITY_TEXT], have[QUANTITY_TEXT];
     uint64_t needed = worker_memory_bytes(config);
     if (config->max_memory || !s->config.usable_bytes || needed <= s->config.usable_bytes) return;
-    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for lack of memory; give it more, or lower train.sequences",
+    snprintf(text, sizeof text,
+             "this run may need %s of memory, and the process may use %s: it may be killed for lack of memory; give it "
+             "more, or lower train.sequences",
              quantity_size_text(needed, need), quantity_size_text(s->config.usable_bytes, have));
     solo_note(s, text);
 }
@@ -117,7 +125,8 @@ static bool is_due(uint64_t version, uint32_t every) { return every > 0 && versi
 // was due meanwhile follows the next step, as in a swarm.
 static bool save_is_due(const solo *s) {
     uint64_t every = s->run->checkpoint_every;
-    return solo_saves(s) && s->saved != s->version && every > 0 && s->skipped == 0 && s->version / every > (s->version - 1 - s->skipped_before) / every;
+    return solo_saves(s) && s->saved != s->version && every > 0 && s->skipped == 0 &&
+           s->version / every > (s->version - 1 - s->skipped_before) / every;
 }
 
 static bool is_hopeless(const solo *s) { return s->run->max_skipped > 0 && s->skipped >= s->run->max_skipped; }
@@ -251,8 +260,10 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = s->config.swap ? solo_open_swap(s, error) : worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
-    if (!err && s->config.resume) err = resume(s, error);
-    else if (!err && s->config.model) err = start_from_model(s, error);
+    if (!err && s->config.resume)
+        err = resume(s, error);
+    else if (!err && s->config.model)
+        err = start_from_model(s, error);
     if (!err) err = claim(s, error);
     if (!err && s->swap) return s->loaded ? BRAID_OK : swap_init(s->swap, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
@@ -286,11 +297,11 @@ static uint64_t parameters_of(const split *s) {
 static void tell_started(solo *s) {
     uint64_t tokens = (uint64_t)s->run->microbatches * s->run->sequences * s->run->tokens;
     solo_tell(s, &(solo_event){.kind = SOLO_STARTED,
-                          .iteration = s->version,
-                          .of = s->until,
-                          .tokens = tokens,
-                          .microbatches = s->run->microbatches,
-                          .parameters = parameters_of(&s->split)});
+                               .iteration = s->version,
+                               .of = s->until,
+                               .tokens = tokens,
+                               .microbatches = s->run->microbatches,
+                               .parameters = parameters_of(&s->split)});
 }
 
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error) {

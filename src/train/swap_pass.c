@@ -145,40 +145,48 @@ static void count(const pass *p, uint32_t i, double loss, uint32_t tokens, const
     p->sum->counted++;
 }
 
-static braid_err loss(const pass *p) {
+// The loss of microbatch `i` and its gradient, from the output `x` of the last layer.
+static braid_err loss_one(const pass *p, uint32_t i, const float *x) {
     swap *s = p->s;
-    braid_err err = load_ends(p);
-    for (uint32_t i = 0; i < p->count && !err && !stopped(p); i++) {
-        tier_block *input = input_of(s, s->layers, i);
-        uint32_t tokens = 0;
-        void *stash = tier_take(s->tier, &s->stashes[i], false, p->error);
-        const float *x = stash ? tier_take(s->tier, input, false, p->error) : NULL;
-        float *dx = x && !p->held_out ? tier_take(s->tier, &s->gradients[i], true, p->error) : NULL;
-        if (!x || (!dx && !p->held_out)) return failed(p);
-        double value = stage_loss(s->ends, stash, x, s->drawn.targets + i * s->rows, dx, &tokens);
-        count(p, i, value, tokens, dx);
-        if (dx) tensor_codec_round(s->pool, s->links.backward, dx, s->activation);
-        tier_give(s->tier, input, TIER_DROP);
-        tier_give(s->tier, &s->stashes[i], p->held_out ? TIER_DROP : TIER_DIRTY);
-        if (dx) tier_give(s->tier, &s->gradients[i], TIER_DIRTY);
-        err = swap_pause(s, p->error);
-    }
-    return err;
+    uint32_t tokens = 0;
+    void *stash = tier_take(s->tier, &s->stashes[i], false, p->error);
+    float *dx = stash && !p->held_out ? tier_take(s->tier, &s->gradients[i], true, p->error) : NULL;
+    if (!stash || (!dx && !p->held_out)) return failed(p);
+    double value = stage_loss(s->ends, stash, x, s->drawn.targets + i * s->rows, dx, &tokens);
+    count(p, i, value, tokens, dx);
+    if (dx) tensor_codec_round(s->pool, s->links.backward, dx, s->activation);
+    tier_give(s->tier, &s->stashes[i], p->held_out ? TIER_DROP : TIER_DIRTY);
+    if (dx) tier_give(s->tier, &s->gradients[i], TIER_DIRTY);
+    return BRAID_OK;
 }
 
-// The block's forward pass again, then its gradients.
+// The gradients of a layer, after its forward pass of the same microbatch.
+static braid_err descend_one(const pass *p, uint32_t i, const stage_sink *sink) {
+    swap *s = p->s;
+    float *dy = tier_take(s->tier, &s->gradients[i], false, p->error);
+    if (!dy) return failed(p);
+    stage_gradients(s->layer, s->room.stash, dy, s->room.gradient, sink);
+    memcpy(dy, s->room.gradient, s->activation * sizeof *dy);
+    tier_give(s->tier, &s->gradients[i], TIER_DIRTY);
+    return BRAID_OK;
+}
+
+// A layer's forward pass of one microbatch, and its gradients. In the last layer the loss is between
+// them, so that no forward pass is repeated there.
 static braid_err backward_one(const pass *p, uint32_t layer, uint32_t i, const stage_sink *sink) {
     swap *s = p->s;
     const float *x = tier_take(s->tier, input_of(s, layer, i), false, p->error);
-    float *dy = x ? tier_take(s->tier, &s->gradients[i], false, p->error) : NULL;
-    if (!dy) return failed(p);
+    if (!x) return failed(p);
     read_ahead(p, layer, layer - 1, i);
     forward_one(p, layer, i, x, s->room.output);
-    stage_gradients(s->layer, s->room.stash, dy, s->room.gradient, sink);
-    memcpy(dy, s->room.gradient, s->activation * sizeof *dy);
     tier_give(s->tier, input_of(s, layer, i), TIER_DROP);
-    tier_give(s->tier, &s->gradients[i], TIER_DIRTY);
-    return swap_pause(s, p->error);
+    braid_err err = layer + 1 == s->layers ? loss_one(p, i, s->room.output) : BRAID_OK;
+    if (!err && s->drawn.counted[i]) err = descend_one(p, i, sink);
+    return err ? err : swap_pause(s, p->error);
+}
+
+static bool wanted(const pass *p, uint32_t layer, uint32_t i) {
+    return layer + 1 == p->s->layers || p->s->drawn.counted[i];
 }
 
 static braid_err backward(const pass *p, uint32_t layer) {
@@ -190,8 +198,8 @@ static braid_err backward(const pass *p, uint32_t layer) {
     swap_sink k = swap_sink_of(s, u, 0, sum);
     const stage_sink sink = {.take = swap_take, .context = &k};
     for (uint32_t i = 0; i < p->count && !err && !stopped(p); i++)
-        if (s->drawn.counted[i]) err = backward_one(p, layer, i, &sink);
-    swap_sum_end(s, u, 0, p->ends && !p->sum->stopped, p->sum->tokens);
+        if (wanted(p, layer, i)) err = backward_one(p, layer, i, &sink);
+    swap_sum_end(s, u, 0, !err && p->ends && !p->sum->stopped, p->sum->tokens);
     tier_give(s->tier, &u->weights, s->options.naive ? TIER_DROP : TIER_KEEP);
     return err ? err : swap_pause(s, p->error);
 }
@@ -216,12 +224,24 @@ static braid_err ends_gradients(const pass *p, uint32_t segment) {
     return swap_pause(s, p->error);
 }
 
-static braid_err forward_and_loss(const pass *p) {
-    swap *s = p->s;
+// The layers before `end`.
+static braid_err ascend(const pass *p, uint32_t end) {
     braid_err err = draw(p);
     if (!err) err = embed(p);
-    for (uint32_t layer = 0; layer < s->layers && !err && !p->sum->stopped; layer++) err = forward(p, layer);
-    return !err && !p->sum->stopped ? loss(p) : err;
+    for (uint32_t layer = 0; layer < end && !err && !p->sum->stopped; layer++) err = forward(p, layer);
+    return err;
+}
+
+static braid_err losses(const pass *p) {
+    swap *s = p->s;
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < p->count && !err && !stopped(p); i++) {
+        const float *x = tier_take(s->tier, input_of(s, s->layers, i), false, p->error);
+        if (!x) return failed(p);
+        err = loss_one(p, i, x);
+        tier_give(s->tier, input_of(s, s->layers, i), TIER_DROP);
+    }
+    return err;
 }
 
 // Sums that a stop left unfinished, and stashes, are forgotten.
@@ -236,7 +256,8 @@ static void clean_up(const pass *p) {
 
 static braid_err both_passes(const pass *p) {
     swap *s = p->s;
-    braid_err err = forward_and_loss(p);
+    braid_err err = ascend(p, s->layers - 1);
+    if (!err && !p->sum->stopped) err = load_ends(p);
     for (uint32_t layer = s->layers; layer-- > 0 && !err && !p->sum->stopped;) err = backward(p, layer);
     for (uint32_t i = 0; i < swap_ends(s)->segments && !err && !p->sum->stopped; i++) err = ends_gradients(p, i);
     if (!err) clean_up(p);
@@ -285,7 +306,8 @@ braid_err swap_held_out(swap *s, uint64_t iteration, uint32_t count, swap_stop s
     for (uint32_t m = 0; m < count && !err && !sum->stopped; m += p.count) {
         p.first = m;
         p.count = count - m < s->group ? count - m : s->group;
-        err = forward_and_loss(&p);
+        err = ascend(&p, s->layers);
+        if (!err && !sum->stopped) err = losses(&p);
         if (!err) clean_up(&p);
     }
     return err;
