@@ -141,6 +141,8 @@ static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
 
+static bool is_schedule(const train_flags *flags, const char *name) { return flags->schedule && strcmp(flags->schedule, name) == 0; }
+
 static int train_run(train_view *view, const train_data *data, const train_flags *flags) {
     const run_config *run = view->run;
     solo_config config = {.run = run,
@@ -158,7 +160,8 @@ static int train_run(train_view *view, const train_data *data, const train_flags
     const swap_options swapped = {.directory = flags->state_directory,
                                   .max_memory = run->max_memory,
                                   .rate = flags->state_rate,
-                                  .naive = flags->schedule && strcmp(flags->schedule, "naive") == 0};
+                                  .stashes = is_schedule(flags, "stashes"),
+                                  .naive = is_schedule(flags, "naive")};
     if (flags->state_directory) config.swap = &swapped;
     solo_result result = {0};
     braid_error error = {0};
@@ -230,7 +233,7 @@ int cli_train(int argc, char **argv) {
          .fallback = "no limit"},
         {"state-dir", OPTION_TEXT, &flags.state_directory, .unit = "DIR", .help = "keep weights and optimizer in a file in this directory, a few layers in memory (--max-memory)"},
         {"state-rate", OPTION_SIZE, &flags.state_rate, .help = "limit of that file's reads and writes, in bytes per second", .fallback = "no limit"},
-        {"swap", OPTION_TEXT, &flags.schedule, .unit = "layers|naive", .help = "order of the work with --state-dir: layer by layer, or the baseline, one microbatch after another",
+        {"swap", OPTION_TEXT, &flags.schedule, .unit = "layers|stashes|naive", .help = "with --state-dir: layer by layer; the same with activations in the file instead of a repeated forward pass; or the baseline, one microbatch after another",
          .fallback = "layers"},
         {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &flags.json, .help = "print one JSON object per line"},
@@ -251,8 +254,8 @@ int cli_train(int argc, char **argv) {
                             "add --solo to train in this process; 'braid up' starts a swarm on this machine");
     else if (flags.continues && flags.anew)
         code = cli_complain(CLI_USAGE, "train", "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
-    else if (flags.schedule && strcmp(flags.schedule, "layers") != 0 && strcmp(flags.schedule, "naive") != 0)
-        code = cli_complain(CLI_USAGE, "train", "--swap is 'layers' or 'naive', not '%s'", flags.schedule);
+    else if (flags.schedule && !is_schedule(&flags, "layers") && !is_schedule(&flags, "stashes") && !is_schedule(&flags, "naive"))
+        code = cli_complain(CLI_USAGE, "train", "--swap is 'layers', 'stashes' or 'naive', not '%s'", flags.schedule);
     else if (!flags.state_directory && (flags.schedule || flags.state_rate))
         code = cli_complain(CLI_USAGE, "train", "--swap and --state-rate need --state-dir DIR, the directory for the state");
     else

@@ -8,7 +8,7 @@
 
 #include "store/io.h"
 
-enum { TIER_MAX_SHELVES = 4, TIER_NONE = UINT32_MAX };
+enum { TIER_MAX_SHELVES = 8, TIER_NONE = UINT32_MAX };
 
 typedef struct tier tier;
 

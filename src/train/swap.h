@@ -3,7 +3,7 @@
 //
 // All microbatches of an iteration pass through one layer before the next layer begins, forward and
 // backward, while the next layer is read and the last one is written. The backward pass repeats each
-// block's forward pass from its stashed input. AdamW runs in a second pass over the file, because its
+// block's forward pass from its stashed input, or reads its activations (`stashes`). AdamW runs in a second pass over the file, because its
 // clip needs the norm of all gradients. The bits are those of a worker that holds all state in memory.
 //
 // Until swap_apply, an iteration changes neither weights nor moments in the file.
@@ -24,6 +24,7 @@ typedef struct swap_options {
     uint64_t max_memory;    // of the whole process; 0: no limit
     uint64_t rate;          // limit of the file's transfers in bytes a second; 0: none
     bool naive;             // the baseline: one microbatch after another, each transfer waited for
+    bool stashes;           // activations go to the file, too, and no forward pass is repeated
     block_file_faults faults;
 } swap_options;
 

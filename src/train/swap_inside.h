@@ -12,7 +12,7 @@
 typedef enum swap_part { SWAP_WEIGHTS, SWAP_MOMENT1, SWAP_MOMENT2, SWAP_RESULTS, SWAP_PARTS } swap_part;
 
 // Kinds of buffers.
-enum { SHELF_WEIGHTS, SHELF_SUMS, SHELF_ACTIVATIONS, SHELF_ENDS, SHELVES };
+enum { SHELF_WEIGHTS, SHELF_SUMS, SHELF_ACTIVATIONS, SHELF_ENDS, SHELF_STASHES, SHELVES };
 
 enum { SWAP_AHEAD = 2, CHUNKS = 3, STATE_ROOM = 3 };
 
@@ -41,7 +41,7 @@ typedef struct swap_chunk {
 
 // Memory for one step at a time.
 typedef struct swap_room {
-    void *stash;               // of a layer and one microbatch
+    void *stash;               // of a layer and one microbatch; NULL with `kept`
     float *output, *gradient;  // [activation]
     float *carry;              // [BLOCK_ELEMENTS] results of a block that two segments share
     uint8_t *bounce;           // STATE_ROOM blocks with room for alignment
@@ -77,6 +77,7 @@ struct swap {
     tier_block *inputs;     // [(layers + 1) * group] of each layer, and of the loss
     tier_block *gradients;  // [group]
     tier_block *stashes;    // [group] of the ends
+    tier_block *kept;       // [layers * group] activations of blocks; NULL: not kept
     tier_block moment;      // while the state is loaded
 
     uint8_t *arena;

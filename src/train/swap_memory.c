@@ -14,6 +14,7 @@ enum {
     LEAST_SUMS = 2,         // one in use and one being written
     LEAST_ACTIVATIONS = 8,  // an input and an output or gradient, two that are read, some that are written
     LEAST_ENDS = 2,
+    LEAST_STASHES = 4,       // one in use, two that are read or written, one more
     SPARE_BYTES = 2 << 20,   // stacks of threads, tables
     SAVING_BYTES = 8 << 20,  // blobs and buffers of a checkpoint being written
 };
@@ -43,7 +44,7 @@ static void carve_chunks(swap *s, carver *c) {
 static void *carve_all(swap *s, carver *c) {
     size_t activation = s->activation * sizeof(float);
     s->ends_weights = carve(c, swap_ends(s)->elements * sizeof(float));
-    s->room.stash = carve(c, stage_stash_bytes(s->layer));
+    s->room.stash = s->options.stashes ? NULL : carve(c, stage_stash_bytes(s->layer));
     s->room.output = carve(c, activation);
     s->room.gradient = carve(c, activation);
     s->room.carry = carve(c, BLOCK_ELEMENTS * sizeof *s->room.carry);
@@ -101,12 +102,16 @@ static braid_err plan_memory(swap *s, braid_error *error) {
     s->shelf[SHELF_SUMS] = (tier_shelf){page_up(segment * s->sum_bytes), LEAST_SUMS};
     s->shelf[SHELF_ACTIVATIONS] = (tier_shelf){page_up(s->activation * sizeof(float)), LEAST_ACTIVATIONS};
     s->shelf[SHELF_ENDS] = (tier_shelf){page_up(stage_stash_bytes(s->ends)), LEAST_ENDS};
+    s->shelf[SHELF_STASHES] =
+        (tier_shelf){page_up(stage_stash_bytes(s->layer)), s->options.stashes ? LEAST_STASHES : 0};
     uint64_t least = memory_with(s, base);
     if (s->options.max_memory > 0 && least > s->options.max_memory)
         return too_little(least, s->options.max_memory, error);
     if (!s->options.naive) {
         widen(s, base, SHELF_ENDS, s->group + 1);
         widen(s, base, SHELF_ACTIVATIONS, s->group + LEAST_ACTIVATIONS);
+        if (s->options.stashes)
+            widen(s, base, SHELF_STASHES, s->options.max_memory ? s->layers * s->group : LEAST_STASHES + 2);
         widen(s, base, SHELF_WEIGHTS, s->options.max_memory ? s->layers + 1 : LEAST_WEIGHTS + 1);
     }
     s->memory_bytes = memory_with(s, base);
@@ -144,18 +149,21 @@ static void place_blocks(swap *s, tier_block *blocks, size_t count, uint32_t she
 static braid_err plan_file(swap *s, braid_error *error) {
     braid_err err = BRAID_OK;
     size_t inputs = (size_t)(s->layers + 1) * s->group;
-    tier_block *all = calloc(inputs + 2 * (size_t)s->group, sizeof *all);
+    size_t kept = s->options.stashes ? (size_t)s->layers * s->group : 0;
+    tier_block *all = calloc(inputs + 2 * (size_t)s->group + kept, sizeof *all);
     if (!all) return braid_fail(error, BRAID_MEMORY, "no memory for a table of %zu inputs", inputs);
     s->tables = all;
     s->inputs = all;
     s->gradients = all + inputs;
     s->stashes = s->gradients + s->group;
+    if (kept > 0) s->kept = s->stashes + s->group;
     for (uint32_t i = 0; i <= s->layers && !err; i++) {
         place_unit(s, &s->unit[i]);
         err = place_segments(s, &s->unit[i], error);
     }
     place_blocks(s, s->inputs, inputs + s->group, SHELF_ACTIVATIONS);
     place_blocks(s, s->stashes, s->group, SHELF_ENDS);
+    place_blocks(s, s->kept, kept, SHELF_STASHES);
     return err;
 }
 

@@ -26,6 +26,17 @@ static tier_block *input_of(const swap *s, uint32_t layer, uint32_t i) {
     return &s->inputs[(size_t)layer * s->group + i];
 }
 
+// True if the activations of this layer are kept from its forward to its backward pass.
+static bool keeps(const pass *p, uint32_t layer) { return p->s->kept && !p->held_out && layer + 1 < p->s->layers; }
+
+static tier_block *kept_of(const swap *s, uint32_t layer, uint32_t i) { return &s->kept[(size_t)layer * s->group + i]; }
+
+// The backward pass needs a layer's input again, unless the layer is the last one or its activations
+// are kept.
+static bool input_returns(const pass *p, uint32_t layer) {
+    return !p->held_out && layer + 1 < p->s->layers && !keeps(p, layer);
+}
+
 static bool all_finite(const float *values, size_t count) {
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
@@ -76,7 +87,7 @@ static braid_err embed(const pass *p) {
         if (!y) return failed(p);
         stage_forward(s->ends, stash, s->drawn.tokens + i * s->rows, NULL, y);
         tier_give(s->tier, &s->stashes[i], TIER_DIRTY);
-        tier_give(s->tier, input_of(s, 0, i), p->held_out ? TIER_DIRTY : TIER_WRITE);
+        tier_give(s->tier, input_of(s, 0, i), input_returns(p, 0) ? TIER_WRITE : TIER_DIRTY);
         err = swap_pause(s, p->error);
     }
     return err;
@@ -93,44 +104,65 @@ static float *open_layer(const pass *p, uint32_t layer, uint32_t next) {
     return weights;
 }
 
-// Reads the inputs of the next microbatches; those behind the last are of the layer `next`.
-static void read_ahead(const pass *p, uint32_t layer, uint32_t next, uint32_t i) {
+// Memory for the activations of a layer and one microbatch; `fresh`: with any content.
+static void *open_stash(const pass *p, uint32_t layer, uint32_t i, bool fresh) {
+    swap *s = p->s;
+    return s->kept ? tier_take(s->tier, kept_of(s, layer, i), fresh, p->error) : s->room.stash;
+}
+
+static void close_stash(const pass *p, uint32_t layer, uint32_t i, tier_end end) {
+    if (p->s->kept) tier_give(p->s->tier, kept_of(p->s, layer, i), end);
+}
+
+typedef tier_block *(*needed_fn)(const pass *p, uint32_t layer, uint32_t i);
+
+static tier_block *needed_forward(const pass *p, uint32_t layer, uint32_t i) { return input_of(p->s, layer, i); }
+
+static tier_block *needed_backward(const pass *p, uint32_t layer, uint32_t i) {
+    return keeps(p, layer) ? kept_of(p->s, layer, i) : input_of(p->s, layer, i);
+}
+
+// Reads what the next microbatches need; those behind the last are of the layer `next`.
+static void read_ahead(const pass *p, needed_fn needed, uint32_t layer, uint32_t next, uint32_t i) {
     swap *s = p->s;
     for (uint32_t k = i + 1; k <= i + SWAP_AHEAD && !s->options.naive; k++) {
         if (k < p->count)
-            tier_prefetch(s->tier, input_of(s, layer, k));
+            tier_prefetch(s->tier, needed(p, layer, k));
         else if (next < s->layers && k - p->count < p->count)
-            tier_prefetch(s->tier, input_of(s, next, k - p->count));
+            tier_prefetch(s->tier, needed(p, next, k - p->count));
     }
 }
 
-static void forward_one(const pass *p, uint32_t layer, uint32_t i, const float *x, float *y) {
+static void forward_one(const pass *p, uint32_t layer, uint32_t i, void *stash, const float *x, float *y) {
     swap *s = p->s;
-    if (s->run->documents) stage_set_documents(s->layer, s->room.stash, s->drawn.documents + i * s->rows);
-    stage_forward(s->layer, s->room.stash, NULL, x, y);
+    if (s->run->documents) stage_set_documents(s->layer, stash, s->drawn.documents + i * s->rows);
+    stage_forward(s->layer, stash, NULL, x, y);
     if (layer + 1 == s->layers) tensor_codec_round(s->pool, s->links.forward, y, s->activation);
 }
 
-static tier_end end_of_input(const pass *p) { return p->held_out ? TIER_DROP : TIER_KEEP; }
-
 static tier_end end_of_output(const pass *p, uint32_t layer) {
-    return p->held_out || layer + 1 == p->s->layers ? TIER_DIRTY : TIER_WRITE;
+    return input_returns(p, layer + 1) ? TIER_WRITE : TIER_DIRTY;
+}
+
+static braid_err forward_of(const pass *p, uint32_t layer, uint32_t i) {
+    swap *s = p->s;
+    const float *x = tier_take(s->tier, input_of(s, layer, i), false, p->error);
+    float *y = x ? tier_take(s->tier, input_of(s, layer + 1, i), true, p->error) : NULL;
+    void *stash = y ? open_stash(p, layer, i, true) : NULL;
+    if (!stash) return failed(p);
+    read_ahead(p, needed_forward, layer, layer + 1, i);
+    forward_one(p, layer, i, stash, x, y);
+    close_stash(p, layer, i, keeps(p, layer) ? TIER_WRITE : TIER_DROP);
+    tier_give(s->tier, input_of(s, layer, i), input_returns(p, layer) ? TIER_KEEP : TIER_DROP);
+    tier_give(s->tier, input_of(s, layer + 1, i), end_of_output(p, layer));
+    return swap_pause(s, p->error);
 }
 
 static braid_err forward(const pass *p, uint32_t layer) {
     swap *s = p->s;
     braid_err err = BRAID_OK;
     if (!open_layer(p, layer, layer + 1)) return failed(p);
-    for (uint32_t i = 0; i < p->count && !err && !stopped(p); i++) {
-        const float *x = tier_take(s->tier, input_of(s, layer, i), false, p->error);
-        float *y = x ? tier_take(s->tier, input_of(s, layer + 1, i), true, p->error) : NULL;
-        if (!y) return failed(p);
-        read_ahead(p, layer, layer + 1, i);
-        forward_one(p, layer, i, x, y);
-        tier_give(s->tier, input_of(s, layer, i), end_of_input(p));
-        tier_give(s->tier, input_of(s, layer + 1, i), end_of_output(p, layer));
-        err = swap_pause(s, p->error);
-    }
+    for (uint32_t i = 0; i < p->count && !err && !stopped(p); i++) err = forward_of(p, layer, i);
     tier_give(s->tier, &s->unit[layer].weights, s->options.naive ? TIER_DROP : TIER_KEEP);
     return err;
 }
@@ -161,28 +193,36 @@ static braid_err loss_one(const pass *p, uint32_t i, const float *x) {
 }
 
 // The gradients of a layer, after its forward pass of the same microbatch.
-static braid_err descend_one(const pass *p, uint32_t i, const stage_sink *sink) {
+static braid_err descend_one(const pass *p, uint32_t i, void *stash, const stage_sink *sink) {
     swap *s = p->s;
     float *dy = tier_take(s->tier, &s->gradients[i], false, p->error);
     if (!dy) return failed(p);
-    stage_gradients(s->layer, s->room.stash, dy, s->room.gradient, sink);
+    stage_gradients(s->layer, stash, dy, s->room.gradient, sink);
     memcpy(dy, s->room.gradient, s->activation * sizeof *dy);
     tier_give(s->tier, &s->gradients[i], TIER_DIRTY);
     return BRAID_OK;
 }
 
-// A layer's forward pass of one microbatch, and its gradients. In the last layer the loss is between
-// them, so that no forward pass is repeated there.
-static braid_err backward_one(const pass *p, uint32_t layer, uint32_t i, const stage_sink *sink) {
+// Repeats a layer's forward pass. In the last layer the loss follows, so that the pass is the first
+// one.
+static braid_err forward_again(const pass *p, uint32_t layer, uint32_t i, void *stash) {
     swap *s = p->s;
     const float *x = tier_take(s->tier, input_of(s, layer, i), false, p->error);
     if (!x) return failed(p);
-    read_ahead(p, layer, layer - 1, i);
-    forward_one(p, layer, i, x, s->room.output);
+    forward_one(p, layer, i, stash, x, s->room.output);
     tier_give(s->tier, input_of(s, layer, i), TIER_DROP);
-    braid_err err = layer + 1 == s->layers ? loss_one(p, i, s->room.output) : BRAID_OK;
-    if (!err && s->drawn.counted[i]) err = descend_one(p, i, sink);
-    return err ? err : swap_pause(s, p->error);
+    return layer + 1 == s->layers ? loss_one(p, i, s->room.output) : BRAID_OK;
+}
+
+static braid_err backward_one(const pass *p, uint32_t layer, uint32_t i, const stage_sink *sink) {
+    bool kept = keeps(p, layer);
+    void *stash = open_stash(p, layer, i, !kept);
+    if (!stash) return failed(p);
+    read_ahead(p, needed_backward, layer, layer - 1, i);
+    braid_err err = kept ? BRAID_OK : forward_again(p, layer, i, stash);
+    if (!err && p->s->drawn.counted[i]) err = descend_one(p, i, stash, sink);
+    close_stash(p, layer, i, TIER_DROP);
+    return err ? err : swap_pause(p->s, p->error);
 }
 
 static bool wanted(const pass *p, uint32_t layer, uint32_t i) {
@@ -248,6 +288,7 @@ static braid_err losses(const pass *p) {
 static void clean_up(const pass *p) {
     swap *s = p->s;
     for (size_t i = 0; i < (size_t)(s->layers + 1) * s->group; i++) tier_discard(s->tier, &s->inputs[i]);
+    for (size_t i = 0; s->kept && i < (size_t)s->layers * s->group; i++) tier_discard(s->tier, &s->kept[i]);
     for (uint32_t i = 0; i < s->group; i++) {
         tier_discard(s->tier, &s->gradients[i]);
         tier_discard(s->tier, &s->stashes[i]);

@@ -22,7 +22,7 @@ train: {iterations: 1, microbatches: 3, sequences: 1, tokens: 32, warmup: 1}
 def same_bits(run, state):
     """Layer by layer, as the baseline, and with threads of another number."""
     expected = solo(run, 6)
-    for flags in (("--threads", "1"), ("--threads", "2"), ("--swap", "naive"), ("--max-memory", "40M")):
+    for flags in (("--threads", "1"), ("--threads", "2"), ("--swap", "naive"), ("--swap", "stashes"), ("--max-memory", "40M")):
         weights = solo(run, 6, "--state-dir", state, *flags)
         expect(weights == expected, f"{flags}: {weights} is not {expected}")
     expect(os.listdir(state) == [], f"{state} has {os.listdir(state)} after the end")
@@ -69,7 +69,7 @@ def refused(run, directory, state, seed):
     refusal("cannot make the state directory", 1, other, "--state-dir", os.path.join(directory, "no", "such"))
     refusal("need --state-dir", 2, other, "--swap", "naive")
     refusal("need --state-dir", 2, other, "--state-rate", "1M")
-    refusal("'layers' or 'naive', not 'fast'", 2, other, "--state-dir", state, "--swap", "fast")
+    refusal("'layers', 'stashes' or 'naive', not 'fast'", 2, other, "--state-dir", state, "--swap", "fast")
 
 
 def peak(line):

@@ -111,10 +111,12 @@ static void assert_same_bits(const outcome *a, const outcome *b) {
 
 static void assert_swapped_is_resident(fixture *f) {
     outcome resident = must_run(f, NULL, NULL), swapped = must_run(f, &(swap_options){0}, NULL),
-            naive = must_run(f, &(swap_options){.naive = true}, NULL);
+            naive = must_run(f, &(swap_options){.naive = true}, NULL),
+            stashes = must_run(f, &(swap_options){.stashes = true}, NULL);
     assert_true(resident.diary.count > ITERATIONS);
     assert_same_bits(&swapped, &resident);
     assert_same_bits(&naive, &resident);
+    assert_same_bits(&stashes, &resident);
 }
 
 static void test_each_architecture_has_the_bits_of_a_run_in_memory(void **state) {
