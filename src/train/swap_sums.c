@@ -113,14 +113,15 @@ static void divide_piece(void *context, size_t index) {
 }
 
 // Results of 4 bytes overwrite sums of 8 bytes from the front. Each pass divides as many pieces as fit
-// over sums that are already divided.
+// over sums that are already divided. The first piece is alone in its pass, because it may read `carry`,
+// and the last one may write it.
 static void divide(division *d) {
-    const swap_table *t = swap_table_of(d->s, d->u);
-    uint32_t last = block_at(t, d->end - 1);
+    uint32_t first = d->from, last = block_at(swap_table_of(d->s, d->u), d->end - 1);
     for (uint32_t end; d->from <= last; d->from = end) {
         size_t divided = 2 * (piece_of(d, d->from).first - d->first);
-        for (end = d->from + 1; end <= last && (!d->s->fixed || piece_of(d, end).end - d->first <= divided); end++) {
-        }
+        end = d->from + 1;
+        if (!d->s->fixed && d->from > first) end = last + 1;
+        while (end <= last && piece_of(d, end).end - d->first <= divided) end++;
         tensor_pool_run(d->s->pool, end - d->from, divide_piece, d);
     }
 }
