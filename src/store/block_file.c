@@ -55,7 +55,8 @@ static bool is_nth(atomic_uint_fast64_t *counter, uint64_t n) { return atomic_fe
 static braid_err transfer_failed(const block_file *f, const char *verb, uint64_t offset, size_t bytes, int code,
                                  braid_error *error) {
     return braid_fail(error, code == ENOSPC || code == EDQUOT ? BRAID_FULL : BRAID_IO,
-                      "cannot %s %zu bytes at %llu of '%s': %s", verb, bytes, (unsigned long long)offset, f->path,
+                      "cannot %s %zu bytes at %llu of '%s': %s; check the disk, or name another state directory", verb,
+                      bytes, (unsigned long long)offset, f->path,
                       code ? strerror(code) : "the file is shorter than it was");
 }
 

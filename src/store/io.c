@@ -48,7 +48,7 @@ static piece next_piece(store_io *io) {
 static void finish_piece(store_io *io, const piece *p, braid_err err, const braid_error *error) {
     store_transfer *t = p->of;
     if (err && !io->error.code) io->error = *error;
-    t->failed |= err != BRAID_OK;
+    if (err) t->failed = err;
     *(t->write ? &io->stats.written_bytes : &io->stats.read_bytes) += p->bytes;
     t->done += p->bytes;
     if (t->done < t->bytes) return;
@@ -153,6 +153,15 @@ braid_err store_io_wait(store_io *io, store_transfer *t, braid_error *error) {
     if (err && error) *error = io->error;
     pthread_mutex_unlock(&io->lock);
     return err;
+}
+
+braid_err store_io_wait_alone(store_io *io, store_transfer *t, braid_error *error) {
+    pthread_mutex_lock(&io->lock);
+    if (t->under_way) wait_for(io, t);
+    pthread_mutex_unlock(&io->lock);
+    if (!t->failed) return BRAID_OK;
+    return braid_fail(error, t->failed, "cannot %s %zu bytes at %llu of '%s'; check the disk",
+                      t->write ? "write" : "read", t->bytes, (unsigned long long)t->offset, block_file_path(io->file));
 }
 
 bool store_io_finished(store_io *io, const store_transfer *t) {

@@ -12,7 +12,8 @@ typedef struct store_io store_io;
 // A transfer. The caller owns it and its data until store_io_wait has returned; all zero: none.
 typedef struct store_transfer {
     struct store_transfer *next;
-    bool write, under_way, failed;
+    bool write, under_way;
+    braid_err failed;
     uint64_t offset;
     uint8_t *data;
     size_t bytes, begun, done;
@@ -39,6 +40,8 @@ void store_io_free(store_io *io);  // finishes transfers that have begun; NULL i
 void store_io_start(store_io *io, store_transfer *t, bool write, uint64_t offset, void *data, size_t bytes);
 // Returns when it is finished. After a failure each later wait fails, too, with the first error.
 braid_err store_io_wait(store_io *io, store_transfer *t, braid_error *error);
+// The same, but failures of other transfers do not matter.
+braid_err store_io_wait_alone(store_io *io, store_transfer *t, braid_error *error);
 bool store_io_finished(store_io *io, const store_transfer *t);
 store_io_stats store_io_statistics(store_io *io);
 

@@ -98,7 +98,7 @@ static braid_err read_block(swap *s, uint32_t number, uint32_t count, const floa
         out[i] = (const float *)(const void *)(room + (first - aligned));
     }
     for (uint32_t i = 0; i < count; i++) {
-        braid_err one = store_io_wait(s->io, &transfer[i], err ? NULL : error);
+        braid_err one = store_io_wait_alone(s->io, &transfer[i], err ? NULL : error);
         if (!err) err = one;
     }
     return err;

@@ -202,19 +202,27 @@ static void test_stages_of_a_swarm_have_the_same_bits(void **state) {
     assert_swapped_is_resident(f);
 }
 
+// The least that is enough. The process may have grown a little when it is used.
+static uint64_t least_memory(fixture *f, swap_options options) {
+    options.max_memory = 1;
+    outcome refused = try_run(f, &options, NULL, (diary){0});
+    assert_int_equal(refused.err, BRAID_LIMIT);
+    const char *least = strstr(refused.error.text, "at least ");
+    assert_non_null(least);
+    return (strtoull(least + 9, NULL, 10) + 300) << 10;
+}
+
 // The smallest memory: every kind of buffer is taken again and again.
 static void test_little_memory_changes_no_bit(void **state) {
     fixture *f = *state;
     f->run.microbatches = 12;
-    outcome resident = must_run(f, NULL, NULL),
-            refused = try_run(f, &(swap_options){.max_memory = 1 << 20}, NULL, (diary){0});
-    assert_int_equal(refused.err, BRAID_LIMIT);
-    const char *least = strstr(refused.error.text, "at least ");
-    assert_non_null(least);
-    // The process may have grown a little since.
-    swap_options tight = {.max_memory = (strtoull(least + 9, NULL, 10) + 300) << 10};
-    outcome swapped = must_run(f, &tight, NULL);
-    assert_same_bits(&swapped, &resident);
+    outcome resident = must_run(f, NULL, NULL);
+    for (int stashes = 0; stashes < 2; stashes++) {
+        swap_options options = {.stashes = stashes};
+        options.max_memory = least_memory(f, options);
+        outcome swapped = must_run(f, &options, NULL);
+        assert_same_bits(&swapped, &resident);
+    }
 }
 
 static void test_checkpoints_go_on_in_both_directions(void **state) {
@@ -285,6 +293,29 @@ static void test_each_failed_transfer_ends_the_run_without_a_wrong_checkpoint(vo
     assert_true(reads > 8 && writes > 8);
 }
 
+// A failure before the optimizer step leaves the state as it was: it is saved. One within the step tears
+// it: it is not.
+static void test_an_intact_state_is_saved_after_a_failure(void **state) {
+    fixture *f = *state;
+    uint32_t saved = 0, torn = 0;
+    swap_options options = {0};
+    f->run.microbatches = 12;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    options.max_memory = least_memory(f, options);
+    for (uint64_t n = 40; saved == 0 || torn == 0; n += 7) {
+        options.faults.fail_read = n;
+        outcome o = try_run(f, &options, NULL, (diary){0});
+        assert_int_equal(o.err, BRAID_IO);
+        checkpoint *c = NULL;
+        if (o.diary.checkpoints > 0) assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
+        if (c) assert_true(checkpoint_version(c) == o.result.version && o.result.version > 0);
+        saved += c != NULL;
+        torn += c == NULL && o.result.version > 0;
+        checkpoint_close(c);
+        tiny_remove(f->run.checkpoint);
+    }
+}
+
 static void write_owner(const char *path, const char *text) {
     char page[BLOCK_FILE_ALIGNMENT] = {0};
     snprintf(page, sizeof page, "%s", text);
@@ -328,6 +359,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_file_system_without_direct_io, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_each_failed_transfer_ends_the_run_without_a_wrong_checkpoint, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_an_intact_state_is_saved_after_a_failure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_state_directories, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
