@@ -11,6 +11,7 @@
 #include "train/run.h"
 #include "train/run_notes.h"
 #include "train/solo.h"
+#include "train/swap.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ typedef struct train_flags {
     uint64_t threads, iterations, max_memory;
     uint64_t stop_within_ns;
     const char *resume, *from, *save;
+    const char *state_directory, *schedule;
+    uint64_t state_rate;
     machine machine;
 } train_flags;
 
@@ -139,6 +142,8 @@ static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
 
+static bool is_schedule(const train_flags *flags, const char *name) { return flags->schedule && strcmp(flags->schedule, name) == 0; }
+
 static int train_run(train_view *view, const train_data *data, const train_flags *flags) {
     const run_config *run = view->run;
     solo_config config = {.run = run,
@@ -153,6 +158,12 @@ static int train_run(train_view *view, const train_data *data, const train_flags
                           .context = view,
                           .tell = show,
                           .wish = wish};
+    const swap_options swapped = {.directory = flags->state_directory,
+                                  .max_memory = run->max_memory,
+                                  .rate = flags->state_rate,
+                                  .stashes = is_schedule(flags, "stashes"),
+                                  .naive = is_schedule(flags, "naive")};
+    if (flags->state_directory) config.swap = &swapped;
     solo_result result = {0};
     braid_error error = {0};
     allowance_tell(view->report, &flags->machine, run->max_memory);
@@ -221,6 +232,10 @@ int cli_train(int argc, char **argv) {
          .fallback = "the run's value"},
         {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "memory limit for weights, optimizer and microbatches",
          .fallback = "no limit"},
+        {"state-dir", OPTION_TEXT, &flags.state_directory, .unit = "DIR", .help = "keep weights and optimizer in a file in this directory, a few layers in memory (--max-memory)"},
+        {"state-rate", OPTION_SIZE, &flags.state_rate, .help = "limit of that file's reads and writes, in bytes per second", .fallback = "no limit"},
+        {"swap", OPTION_TEXT, &flags.schedule, .unit = "layers|stashes|naive", .help = "with --state-dir: layer by layer; the same with activations in the file instead of a repeated forward pass; or the baseline, one microbatch after another",
+         .fallback = "layers"},
         {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &flags.json, .help = "print one JSON object per line"},
         REPORT_SINK_OPTIONS(flags.sinks),
@@ -240,6 +255,10 @@ int cli_train(int argc, char **argv) {
                             "add --solo to train in this process; 'braid up' starts a swarm on this machine");
     else if (flags.continues && flags.anew)
         code = cli_complain(CLI_USAGE, "train", "--continue resumes from the newest checkpoint and --anew sets it aside; give one of them");
+    else if (flags.schedule && !is_schedule(&flags, "layers") && !is_schedule(&flags, "stashes") && !is_schedule(&flags, "naive"))
+        code = cli_complain(CLI_USAGE, "train", "--swap is 'layers', 'stashes' or 'naive', not '%s'", flags.schedule);
+    else if (!flags.state_directory && (flags.schedule || flags.state_rate))
+        code = cli_complain(CLI_USAGE, "train", "--swap and --state-rate need --state-dir DIR, the directory for the state");
     else
         code = train_watched(o.given[0], &flags);
     options_close(&o);

@@ -86,6 +86,20 @@ void stage_bind(stage *s, float *parameters) {
     s->body_phase = PHASE_EMPTY;
 }
 
+void stage_move(stage *s, uint32_t layer) {
+    BRAID_ASSERT(s->layout.blocks == 1 && !s->shape.ends && layer < s->config.layers);
+    uint32_t each = model_tensors_per_block(&s->config), first = model_tensors_before(&s->config) + layer * each;
+    for (uint32_t i = 0; i < each; i++) {
+        model_tensor t;
+        model_tensor_at(&s->config, first + i, &t);
+        s->layout.tensor[i].canonical = first + i;
+        memcpy(s->layout.tensor[i].name, t.name, sizeof s->layout.tensor[i].name);
+    }
+    s->shape.layer_begin = layer;
+    s->shape.layer_end = layer + 1;
+    s->body_phase = PHASE_EMPTY;
+}
+
 static size_t activation_bytes(const stage *s) { return s->rows * s->config.dim * sizeof(float); }
 
 // At the boundary before block i the activation x, or the gradient, has the values that a link
@@ -278,4 +292,12 @@ const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, 
     body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
     weigh_ends(s, &v, sink);
     return lowest;
+}
+
+void stage_ends_gradients(stage *s, void *stash, const float *dy, size_t first, size_t end, const stage_sink *sink) {
+    stash_view v = stage_stash_view(s, stash);
+    BRAID_ASSERT(s->shape.ends && s->layout.blocks == 0 && has_loss(s, &v));
+    memcpy(v.body.d_embedding, dy, activation_bytes(s));
+    tiles_run_ends_in(s, &v, first, end, sink);
+    hand_norm(&s->layout.norm, v.d_norm, v.d_norm_bias, s->config.dim, sink);
 }

@@ -72,6 +72,9 @@ const stage_tensor *stage_tensors(const stage *s);  // canonical order
 
 // Sets the parameter array (stage_parameters elements, borrowed). Another array may be set later.
 void stage_bind(stage *s, float *parameters);
+// Makes a stage of one block, without ends, the stage of another layer. All layers have tensors of the
+// same shapes; names and canonical positions change. Stashes are empty afterwards.
+void stage_move(stage *s, uint32_t layer);
 // Initialises parameters from (seed, tensor name, element), independent of the split.
 void stage_init(const stage *s, float *parameters, uint64_t seed);
 
@@ -104,6 +107,9 @@ void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink);
 // Input and weight gradients together, for callers that need not send dx early. The bits are the
 // same; it is faster, because each block is reused while it is in the cache.
 const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, const stage_sink *sink);
+// Of a stage that has only the ends: the gradients of its elements [first, end), given the gradient dy of
+// the embedding's output. May be called for several ranges; the sink may also get elements outside.
+void stage_ends_gradients(stage *s, void *stash, const float *dy, size_t first, size_t end, const stage_sink *sink);
 // The sum of one microbatch's gradients, indexed like the parameters, may overlap the memory of
 // that microbatch's stash. Its size is rounded up to 64 bytes, and it must end at least this many
 // bytes after the stash. The weight gradients then overwrite only parts of the stash that are no

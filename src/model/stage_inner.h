@@ -228,6 +228,8 @@ size_t tiles_scratch_floats(const stage *s);
 // Weight gradients of the matrices of blocks [first, end), and of the ends.
 void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink);
 void tiles_run_ends(stage *s, const stash_view *v, const stage_sink *sink);
+// Only the tiles with elements in [first, end).
+void tiles_run_ends_in(stage *s, const stash_view *v, size_t first, size_t end, const stage_sink *sink);
 
 // The inputs x[rows, in] of a linear layer and the gradients dy[rows, out] of its outputs.
 typedef struct stage_operands {

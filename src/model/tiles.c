@@ -213,3 +213,15 @@ void tiles_run_ends(stage *s, const stash_view *v, const stage_sink *sink) {
     tiles_job job = {s, v, sink, s->layout.blocks * s->block_tiles};
     tensor_pool_run(s->pool, s->tile_count - job.first, tile_task, &job);
 }
+
+void tiles_run_ends_in(stage *s, const stash_view *v, size_t first, size_t end, const stage_sink *sink) {
+    size_t dim = s->config.dim;
+    for (size_t i = s->layout.blocks * s->block_tiles, last; i < s->tile_count; i = last) {
+        const gradient_tile *t = &s->tiles[i];
+        last = i + 1;
+        if (t->offset >= end || t->offset + (t->last - t->first) * dim <= first) continue;
+        while (last < s->tile_count && s->tiles[last].offset >= t->offset && s->tiles[last].offset < end) last++;
+        tiles_job job = {s, v, sink, i};
+        tensor_pool_run(s->pool, last - i, tile_task, &job);
+    }
+}

@@ -52,6 +52,7 @@ typedef struct solo_config {
     uint64_t usable_bytes;  // memory available to the process; 0: unknown
     const char *resume;  // path of a checkpoint; NULL: starts from the seed
     const char *model;   // checkpoint of the model that the run starts from, unless it resumes (run_has_model); NULL: the seed
+    const struct swap_options *swap;  // state in a file (swap.h); NULL: in memory
     bool continues;      // starts from the newest checkpoint of the run in its directory, else from `resume`
     bool anew;           // moves newer checkpoints in its directory aside
     uint64_t until;      // stops after this many iterations; 0: those of the run
