@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "model/stage.h"
 #include "train/recipe.h"
@@ -43,6 +44,7 @@ typedef struct run_config {
     uint32_t blocks[WIRE_MAX_STAGES];
     char from[RUN_MAX_PATH];  // the model to start from: a path, resolved by the program; "": the seed makes the first weights
     braid_hash weights;       // of that model's weights (split_weights_hash); zero without one
+    adapter_config adapter;   // what is trained, while the model's weights stay fixed; rank 0: the model itself
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute paths after loading
     // Tokenised texts. "": none, the bytes of plain texts are the tokens; "bytes": the bytes of
@@ -116,7 +118,8 @@ braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
-// True if the run starts from a model (model.from) and not from its seed.
+// True if the first weights are those of a model (model.from). False if the seed makes them; it also
+// makes those of an adapter.
 bool run_has_model(const run_config *run);
 // The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);

@@ -258,7 +258,9 @@ static braid_err save_once(solo *s, checkpoint_summary *summary, braid_error *wh
                                 .split = &s->split,
                                 .run = s->run_hash,
                                 .version = s->version,
-                                .recipe = &s->run->recipe};
+                                .recipe = &s->run->recipe,
+                                .adapter = run_adapter(s->run),
+                                .base_name = s->run->from};
     config.files = train_data_carried(s->config.data, &config.file_count);
     checkpoint_writer *writer = NULL;
     braid_err err = checkpoint_begin(&config, &writer, why);
@@ -380,10 +382,13 @@ static braid_err find_newest(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
-static braid_err start_from_model(solo *s, braid_error *error) {
+static bool has_adapter(const solo *s) { return s->run->adapter.rank > 0; }
+
+// The weights of the run's model: the first ones, or those that an adapter adapts.
+static braid_err load_model(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.model, &from, error);
-    if (!err) err = worker_load(s->worker, from, error);
+    if (!err) err = has_adapter(s) ? worker_load_base(s->worker, from, error) : worker_load(s->worker, from, error);
     checkpoint_close(from);
     return err;
 }
@@ -393,7 +398,9 @@ static braid_err resume(solo *s, braid_error *error) {
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
     if (err) return err;
     note_jump(s, from);
-    err = worker_load(s->worker, from, error);
+    const checkpoint_adapter wanted = run_adapter(s->run);
+    err = checkpoint_match_adapter(from, &wanted, error);
+    if (!err) err = worker_load(s->worker, from, error);
     s->version = checkpoint_version(from);
     snprintf(s->from, sizeof s->from, "%s", checkpoint_path(from));
     s->result->nothing = s->version == s->until;
@@ -425,6 +432,7 @@ static braid_err claim(solo *s, braid_error *error) {
 static braid_err solo_open(solo *s, braid_error *error) {
     const run_config *run = s->run;
     worker_config config = {.model = run->model,
+                            .adapter = run->adapter,
                             .recipe = run->recipe,
                             .seed = run->seed,
                             .microbatches = run->microbatches,
@@ -445,11 +453,11 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) note_threads(s);
     if (!err) note_memory(s, &config);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
-    if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
+    if (!err) err = split_new(&run->model, &run->adapter, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
+    if (!err && s->config.model && (has_adapter(s) || !s->config.resume)) err = load_model(s, error);
     if (!err && s->config.resume) err = resume(s, error);
-    else if (!err && s->config.model) err = start_from_model(s, error);
     if (!err) err = claim(s, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
     return err;
@@ -479,7 +487,7 @@ static void tell_started(solo *s) {
                           .of = s->until,
                           .tokens = tokens,
                           .microbatches = s->run->microbatches,
-                          .parameters = stage_parameters(worker_stage(s->worker))});
+                          .parameters = worker_parameters(s->worker)});
 }
 
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error) {

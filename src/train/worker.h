@@ -5,6 +5,7 @@
 #define BRAID_TRAIN_WORKER_H
 
 #include "base/err.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "model/stage.h"
 #include "protocol/job.h"
@@ -20,6 +21,9 @@ typedef struct worker worker;
 typedef struct worker_config {
     model_config model;
     stage_shape shape;
+    // rank 0: the model's own weights are trained. Otherwise they are fixed (worker_load_base), and
+    // the parameters, sums, moments and blocks are those of the adapter
+    adapter_config adapter;
     train_recipe recipe;  // optimizer, schedule, mode
     uint64_t seed;
     uint32_t microbatches;   // per iteration: a JOB_FORWARD for m >= microbatches draws held-out text
@@ -68,6 +72,10 @@ bool worker_text_changed(const worker *w);
 struct checkpoint;
 braid_err worker_load(worker *w, struct checkpoint *from, braid_error *error);
 
+// With an adapter: reads the model's weights, which stay as they are. Required before the first job.
+braid_err worker_load_base(worker *w, struct checkpoint *from, braid_error *error);
+
+uint64_t worker_parameters(const worker *w);  // elements that are trained
 uint32_t worker_blocks(const worker *w);
 stage *worker_stage(worker *w);
 float *worker_weights(worker *w);

@@ -222,7 +222,7 @@ static inline void tiny_open(tiny_line *l, const tiny_config *config, uint32_t s
         at += layers[i];
     }
     assert_int_equal(at, config->model.layers);
-    assert_int_equal(split_new(&config->model, layers, stages, &l->split, NULL), BRAID_OK);
+    assert_int_equal(split_new(&config->model, NULL, layers, stages, &l->split, NULL), BRAID_OK);
 }
 
 static inline void tiny_init(tiny_line *l) {
