@@ -163,12 +163,15 @@ typedef struct tiny_config {
     const train_data *data;
     tensor_pool *pool;
     bool alone, single;  // single: one microbatch and one stash
+    adapter_config adapter;   // rank 0: none
+    struct checkpoint *base;  // of the adapter
 } tiny_config;
 
 static inline uint32_t tiny_microbatches(const tiny_config *c) { return c->single ? 1 : TINY_MICROBATCHES; }
 
 static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t first_layer, uint32_t last_layer) {
     worker_config config = {.model = c->model,
+                            .adapter = c->adapter,
                             .recipe = c->recipe,
                             .seed = 3,
                             .microbatches = tiny_microbatches(c),
@@ -183,6 +186,7 @@ static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t firs
     worker *w = NULL;
     braid_error error = {0};
     if (worker_new(&config, c->pool, &w, &error)) fail_msg("%s", error.text);
+    if (c->base && worker_load_base(w, c->base, &error)) fail_msg("%s", error.text);
     return w;
 }
 
@@ -222,7 +226,7 @@ static inline void tiny_open(tiny_line *l, const tiny_config *config, uint32_t s
         at += layers[i];
     }
     assert_int_equal(at, config->model.layers);
-    assert_int_equal(split_new(&config->model, NULL, layers, stages, &l->split, NULL), BRAID_OK);
+    assert_int_equal(split_new(&config->model, &config->adapter, layers, stages, &l->split, NULL), BRAID_OK);
 }
 
 static inline void tiny_init(tiny_line *l) {
