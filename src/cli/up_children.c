@@ -189,7 +189,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     bool fetches = role == CHILD_RELAY && !set->resume && run_has_model(set->run);
     argument_text(a, "--resume", fetches ? set->model : set->resume);
     if (role != CHILD_RELAY) argument_text(a, "--from", set->from);
-    else if (set->run->adapter.rank > 0) argument_text(a, "--from", set->model);
+    else if (set->run->recipe.adapter.rank > 0) argument_text(a, "--from", set->model);
     if (s->settings.continues && role != CHILD_RELAY) argument_add(a, "--continue");
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", ticket_for_joiner(s));

@@ -78,8 +78,8 @@ static void add(table *t, const char *base, const char *half, uint32_t rows, uin
 }
 
 static void add_filler(table *t) {
-    t->tensor[t->count++] =
-        (stage_tensor){.canonical = t->canonical++, .rows = 1, .cols = 1, .dims = 1, .offset = t->offset, .elements = 1};
+    t->tensor[t->count++] = (stage_tensor){
+        .canonical = t->canonical++, .rows = 1, .cols = 1, .dims = 1, .offset = t->offset, .elements = 1};
 }
 
 static void add_matrix(table *t, const model_tensor *m, uint32_t rank) {

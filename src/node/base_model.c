@@ -58,11 +58,11 @@ static braid_err convert(node *n, braid_error *error) {
 
 braid_err node_open_base(node *n, braid_error *error) {
     if (n->config.role != NODE_RELAY) return BRAID_OK;
-    if (n->run.adapter.rank == 0 && n->config.from)
+    if (n->run.recipe.adapter.rank == 0 && n->config.from)
         return braid_fail(error, BRAID_ARGUMENT,
                           "--from: this run trains a whole model, and a relay gets its weights from other peers; leave "
                           "--from out");
-    if (n->run.adapter.rank == 0) return BRAID_OK;
+    if (n->run.recipe.adapter.rank == 0) return BRAID_OK;
     if (!n->config.from)
         return braid_fail(error, BRAID_ARGUMENT,
                           "this run trains an adapter of a model that each peer reads from its own file; name that "

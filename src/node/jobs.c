@@ -126,7 +126,7 @@ const char *jobs_saved_path(const jobs *j) { return j->saver ? saver_path(j->sav
 
 static braid_err worker_make(jobs *j, uint32_t number) {
     const run_config *run = j->config.run;
-    worker_config config = {.model = run->model, .adapter = run->adapter, .recipe = run->recipe, .seed = run->seed, .microbatches = run->microbatches,
+    worker_config config = {.model = run->model, .recipe = run->recipe, .seed = run->seed, .microbatches = run->microbatches,
                             .capacity = j->config.capacity, .data = j->config.data, .max_memory = j->config.max_memory, .state_directory = j->config.state_directory};
     run_stage_shape(run, number, &config.shape);
     worker_free(j->worker);

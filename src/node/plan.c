@@ -35,7 +35,7 @@ uint64_t plan_parameters(const split *model) {
 }
 
 void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity, worker_config *out) {
-    *out = (worker_config){.model = run->model, .adapter = run->adapter, .recipe = run->recipe, .seed = run->seed,
+    *out = (worker_config){.model = run->model, .recipe = run->recipe, .seed = run->seed,
                               .microbatches = run->microbatches, .capacity = capacity};
     run_stage_shape(run, number, &out->shape);
 }

@@ -41,8 +41,8 @@ enum { CHECKPOINT_KEEP = 2, CHECKPOINT_MAX_FILES = 256 };
 
 typedef struct checkpoint_writer checkpoint_writer;
 
-// What a checkpoint of an adapter has: adapter_model.safetensors in place of the files of the model,
-// and adapter_config.json, so that its directory is one of peft.
+// The adapter of a checkpoint without a model. Its directory is one of peft: it has
+// adapter_model.safetensors in place of the model's files, and adapter_config.json.
 typedef struct checkpoint_adapter {
     adapter_config config;  // rank 0: a whole model
     braid_hash base;        // of the model's weights (split_weights_hash)

@@ -30,8 +30,8 @@ typedef struct manifest_file {
 typedef struct manifest {
     uint64_t version;
     braid_hash run, weights;
-    run_schedule schedule;  // written if known
-    checkpoint_adapter adapter;  // its roles are not filled in: only a model can say what a name means
+    run_schedule schedule;               // written if known
+    checkpoint_adapter adapter;          // its roles are not filled in: only a model can say what a name means
     char targets[ADAPTER_TARGETS_TEXT];  // names of those roles, separated by spaces
     uint32_t count;
     manifest_file files[CHECKPOINT_MAX_FILES];

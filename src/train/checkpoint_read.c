@@ -400,7 +400,7 @@ braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid
 }
 
 checkpoint_adapter run_adapter(const run_config *run) {
-    checkpoint_adapter a = {.config = run->adapter};
+    checkpoint_adapter a = {.config = run->recipe.adapter};
     if (a.config.rank > 0) a.base = run->weights;
     return a;
 }

@@ -393,7 +393,7 @@ static braid_err read_fields(const run_reader *r) {
 }
 
 static uint32_t most_blocks(const run_config *run) {
-    const adapter_config *a = &run->adapter;
+    const adapter_config *a = &run->recipe.adapter;
     uint32_t each = a->rank ? adapter_tensors_per_layer(&run->model, a->roles) : model_tensors_per_block(&run->model);
     return (WIRE_MAX_STAGE_TENSORS - RUN_MAX_END_TENSORS) / (each > RUN_LEAST_BLOCK_TENSORS ? each : RUN_LEAST_BLOCK_TENSORS);
 }
@@ -684,7 +684,7 @@ braid_err run_config_from_description(const char *text, size_t length, run_confi
 
 bool run_has_model(const run_config *run) {
     static const braid_hash none;
-    return run->adapter.rank == 0 && !hash_equal(&run->weights, &none);
+    return run->recipe.adapter.rank == 0 && !hash_equal(&run->weights, &none);
 }
 
 bool run_multiplies_fastest(const run_config *run) {

@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "base/id.h"
-#include "model/adapter.h"
 #include "model/config.h"
 #include "model/stage.h"
 #include "train/recipe.h"
@@ -44,7 +43,6 @@ typedef struct run_config {
     uint32_t blocks[WIRE_MAX_STAGES];
     char from[RUN_MAX_PATH];  // the model to start from: a path, resolved by the program; "": the seed makes the first weights
     braid_hash weights;       // of that model's weights (split_weights_hash); zero without one
-    adapter_config adapter;   // what is trained, while the model's weights stay fixed; rank 0: the model itself
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute paths after loading
     // Tokenised texts. "": none, the bytes of plain texts are the tokens; "bytes": the bytes of

@@ -51,7 +51,7 @@ static void put_hash(run_writer *w, const braid_hash *hash) {
 
 static void put_targets(run_writer *w, const run_config *run) {
     char names[ADAPTER_TARGETS_TEXT];
-    adapter_targets_text(&run->model, run->adapter.roles, "\", \"", names);
+    adapter_targets_text(&run->model, run->recipe.adapter.roles, "\", \"", names);
     put(w, "[\"%s\"]", names);
 }
 

@@ -55,10 +55,10 @@ const run_field run_fields[] = {
     {"model", "window", FIELD_COUNT, AT(model.window), 1, MODEL_MAX_CONTEXT, .optional = true},
     {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .optional = true},
     {"model", "weights", FIELD_HASH, AT(weights), .optional = true, .derived = true},
-    {"adapter", "rank", FIELD_COUNT, AT(adapter.rank), 1, ADAPTER_MAX_RANK, .optional = true},
-    {"adapter", "alpha", FIELD_FLOAT, AT(adapter.alpha), .from = 1e-6, .to = 1e6, .optional = true},
-    {"adapter", "rslora", FIELD_SWITCH, AT(adapter.rank_stabilised), .optional = true},
-    {"adapter", "targets", FIELD_TARGETS, AT(adapter.roles), .optional = true},
+    {"adapter", "rank", FIELD_COUNT, AT(recipe.adapter.rank), 1, ADAPTER_MAX_RANK, .optional = true},
+    {"adapter", "alpha", FIELD_FLOAT, AT(recipe.adapter.alpha), .from = 1e-6, .to = 1e6, .optional = true},
+    {"adapter", "rslora", FIELD_SWITCH, AT(recipe.adapter.rank_stabilised), .optional = true},
+    {"adapter", "targets", FIELD_TARGETS, AT(recipe.adapter.roles), .optional = true},
     {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
     {"data", "tokenizer_hash", FIELD_HASH, AT(tokenizer_hash), .optional = true, .derived = true},
     {"data", "field", FIELD_NAME, AT(field), .local = true},
@@ -213,14 +213,14 @@ static void fill_model(model_config *model) {
 
 // alpha = 2 rank and all matrices are what adapters are usually trained with.
 static void fill_adapter(run_config *run) {
-    adapter_config *a = &run->adapter;
+    adapter_config *a = &run->recipe.adapter;
     if (a->rank == 0) return;
     if (!(a->alpha > 0)) a->alpha = 2 * (float)a->rank;
     if (a->roles == 0) a->roles = adapter_all_roles(&run->model);
 }
 
 bool run_adapter_check(const run_config *run, const char **key, char why[RUN_ADAPTER_WHY]) {
-    const adapter_config *a = &run->adapter;
+    const adapter_config *a = &run->recipe.adapter;
     bool has_model = run->from[0] || !is_zero(&run->weights, sizeof run->weights);
     *key = "rank";
     if (a->rank == 0) {

@@ -382,7 +382,7 @@ static braid_err find_newest(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
-static bool has_adapter(const solo *s) { return s->run->adapter.rank > 0; }
+static bool has_adapter(const solo *s) { return s->run->recipe.adapter.rank > 0; }
 
 // The weights of the run's model: the first ones, or those that an adapter adapts.
 static braid_err load_model(solo *s, braid_error *error) {
@@ -432,7 +432,6 @@ static braid_err claim(solo *s, braid_error *error) {
 static braid_err solo_open(solo *s, braid_error *error) {
     const run_config *run = s->run;
     worker_config config = {.model = run->model,
-                            .adapter = run->adapter,
                             .recipe = run->recipe,
                             .seed = run->seed,
                             .microbatches = run->microbatches,
@@ -453,7 +452,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) note_threads(s);
     if (!err) note_memory(s, &config);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
-    if (!err) err = split_new(&run->model, &run->adapter, &run->model.layers, 1, &s->split, error);
+    if (!err) err = split_new(&run->model, &run->recipe.adapter, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
     if (!err && s->config.model && (has_adapter(s) || !s->config.resume)) err = load_model(s, error);

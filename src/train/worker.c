@@ -84,8 +84,8 @@ static void carve_all(worker *w, carver *c) {
 
 static braid_err measure_adapter(worker *w, braid_error *error) {
     const worker_config *c = &w->config;
-    braid_err err = adapter_new(w->stage, &c->adapter, &w->adapter.parts, error);
-    if (!err) err = adapter_table_new(&c->model, &c->shape, &c->adapter, &w->adapter.table, &w->tensor_count, error);
+    braid_err err = adapter_new(w->stage, &c->recipe.adapter, &w->adapter.parts, error);
+    if (!err) err = adapter_table_new(&c->model, &c->shape, &c->recipe.adapter, &w->adapter.table, &w->tensor_count, error);
     if (err) return err;
     w->tensors = w->adapter.table;
     const stage_tensor *last = &w->tensors[w->tensor_count - 1];
@@ -97,7 +97,7 @@ static braid_err measure_adapter(worker *w, braid_error *error) {
 // Initialises everything except the memory: the stage and the derived sizes.
 static braid_err worker_measure(worker *w, const worker_config *config, tensor_pool *pool, braid_error *error) {
     *w = (worker){.config = *config, .pool = pool};
-    w->config.shape.frozen = config->adapter.rank > 0;
+    w->config.shape.frozen = config->recipe.adapter.rank > 0;
     braid_err err = stage_new(&config->model, &w->config.shape, pool, &w->stage, error);
     if (err) return err;
     // If only one microbatch is ever added, its sum replaces the stash as the stash becomes unused.
@@ -105,7 +105,7 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     w->tensors = stage_tensors(w->stage);
     w->tensor_count = stage_tensor_count(w->stage);
     w->parameters = stage_parameters(w->stage);
-    if (config->adapter.rank > 0) err = measure_adapter(w, error);
+    if (config->recipe.adapter.rank > 0) err = measure_adapter(w, error);
     if (err) return err;
     w->block_count = blocks_count(w->tensors, w->tensor_count);
     w->rows = (size_t)config->shape.sequences * config->shape.tokens;

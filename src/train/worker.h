@@ -5,7 +5,6 @@
 #define BRAID_TRAIN_WORKER_H
 
 #include "base/err.h"
-#include "model/adapter.h"
 #include "model/config.h"
 #include "model/stage.h"
 #include "protocol/job.h"
@@ -21,10 +20,9 @@ typedef struct worker worker;
 typedef struct worker_config {
     model_config model;
     stage_shape shape;
-    // rank 0: the model's own weights are trained. Otherwise they are fixed (worker_load_base), and
-    // the parameters, sums, moments and blocks are those of the adapter
-    adapter_config adapter;
-    train_recipe recipe;  // optimizer, schedule, mode
+    // optimizer, schedule, mode. With an adapter the model's weights are fixed (worker_load_base), and
+    // parameters, sums, moments and blocks are those of the adapter
+    train_recipe recipe;
     uint64_t seed;
     uint32_t microbatches;   // per iteration: a JOB_FORWARD for m >= microbatches draws held-out text
     uint32_t capacity;       // stashes

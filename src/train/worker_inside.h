@@ -32,7 +32,7 @@ struct worker {
         adapter *parts;       // NULL: none
         stage_tensor *table;  // its parameters
         float *base;          // the model's weights; only the adapted matrices are filled in
-        float *merged;        // what the stage computes with
+        float *merged;        // the stage's weights: model and adapter
         bool has_base, stale;  // stale: `merged` lacks the latest parameters
     } adapter;
     const stage_tensor *tensors;

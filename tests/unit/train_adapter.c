@@ -13,7 +13,7 @@ static adapter_config adapter_of(const model_config *model, uint32_t rank) {
 static void open_base(fixture *f, tiny_config *config) {
     tiny_line line;
     tiny_config plain = *config;
-    plain.adapter = (adapter_config){0};
+    plain.recipe.adapter = (adapter_config){0};
     plain.base = NULL;
     tiny_open(&line, &plain, 1, whole);
     tiny_init(&line);
@@ -26,11 +26,12 @@ static tiny_config config_of(fixture *f, model_arch arch) {
     config.model = tiny_model(arch);
     config.recipe.learning_rate = 0.05f;
     open_base(f, &config);
-    config.adapter = adapter_of(&config.model, 3);
+    config.recipe.adapter = adapter_of(&config.model, 3);
     return config;
 }
 
-static braid_hash train(const tiny_config *config, uint32_t stages, const uint32_t *layers, double *first, double *last) {
+static braid_hash train(const tiny_config *config, uint32_t stages, const uint32_t *layers, double *first,
+                        double *last) {
     tiny_line line;
     tiny_open(&line, config, stages, layers);
     tiny_init(&line);
@@ -96,7 +97,8 @@ static void test_a_microbatch_is_removed_exactly(void **state) {
             uint32_t tokens = tiny_microbatch(&line, t, 0).tokens;
             for (int minus = 0; minus < 2 && removes; minus++) {
                 job_result y = tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_FORWARD, .iteration = t, .m = 1});
-                job_result dy = tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_LOSS, .iteration = t, .m = 1, .in = y.out});
+                job_result dy =
+                    tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_LOSS, .iteration = t, .m = 1, .in = y.out});
                 tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_BACKWARD, .iteration = t, .m = 1, .in = dy.out});
                 tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_WEIGHT, .iteration = t, .m = 1, .minus = minus});
                 tiny_release(&line.blobs, y.out);
@@ -137,7 +139,7 @@ static void test_a_checkpoint_goes_on_with_another_split(void **state) {
     assert_int_equal(count_entries(summary.path, "adapter_"), 2);
     assert_int_equal(count_entries(summary.path, "model-0"), 0);
     checkpoint *from = open_saved(summary.path);
-    checkpoint_adapter wanted = {.config = config.adapter, .base = *checkpoint_weights(config.base)};
+    checkpoint_adapter wanted = {.config = config.recipe.adapter, .base = *checkpoint_weights(config.base)};
     assert_int_equal(checkpoint_match_adapter(from, &wanted, &error), BRAID_OK);
     tiny_open(&after, &config, 3, empty_ends);
     for (uint32_t i = 0; i < 3; i++) assert_int_equal(worker_load(after.worker[i], from, &error), BRAID_OK);
@@ -164,7 +166,7 @@ static void test_checkpoints_of_others_are_refused(void **state) {
     tiny_init(&line);
     train_to(&line, 1);
     checkpoint *saved = open_saved(save(f, &line).path);
-    const checkpoint_adapter right = {.config = config.adapter, .base = *checkpoint_weights(config.base)};
+    const checkpoint_adapter right = {.config = config.recipe.adapter, .base = *checkpoint_weights(config.base)};
     checkpoint_adapter wanted = right;
     expect_other(config.base, &right, "is one of a whole model");
     wanted.base.bytes[0] ^= 1;
@@ -195,7 +197,8 @@ static void test_names_of_targets(void **state) {
     assert_true(adapter_role_named(&gpt, "c_proj", &roles));  // both
     assert_int_equal(roles, 1u << ROLE_O | 1u << ROLE_DOWN);
     const char *const wrong[] = {"proj", "_proj", "", "embed_tokens", "self_attn.q_proj.weight", "lm_head"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(adapter_role_named(&llama, wrong[i], &roles));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(adapter_role_named(&llama, wrong[i], &roles));
     assert_false(adapter_role_named(&moe, "up_proj", &roles));
     assert_int_equal(adapter_all_roles(&moe), 1u << ROLE_Q | 1u << ROLE_K | 1u << ROLE_V | 1u << ROLE_O);
 }

@@ -162,16 +162,14 @@ typedef struct tiny_config {
     train_recipe recipe;
     const train_data *data;
     tensor_pool *pool;
-    bool alone, single;  // single: one microbatch and one stash
-    adapter_config adapter;   // rank 0: none
-    struct checkpoint *base;  // of the adapter
+    bool alone, single;       // single: one microbatch and one stash
+    struct checkpoint *base;  // of the recipe's adapter
 } tiny_config;
 
 static inline uint32_t tiny_microbatches(const tiny_config *c) { return c->single ? 1 : TINY_MICROBATCHES; }
 
 static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t first_layer, uint32_t last_layer) {
     worker_config config = {.model = c->model,
-                            .adapter = c->adapter,
                             .recipe = c->recipe,
                             .seed = 3,
                             .microbatches = tiny_microbatches(c),
@@ -226,7 +224,7 @@ static inline void tiny_open(tiny_line *l, const tiny_config *config, uint32_t s
         at += layers[i];
     }
     assert_int_equal(at, config->model.layers);
-    assert_int_equal(split_new(&config->model, &config->adapter, layers, stages, &l->split, NULL), BRAID_OK);
+    assert_int_equal(split_new(&config->model, &config->recipe.adapter, layers, stages, &l->split, NULL), BRAID_OK);
 }
 
 static inline void tiny_init(tiny_line *l) {
