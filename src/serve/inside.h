@@ -29,6 +29,7 @@ struct service_job {
     service_listener listener;
     service_constraint constraint;
     generation *text;
+    adapter_version *adapter;  // NULL: none
     size_t prompt;  // tokens
     bool prompt_logprobs, prompt_only, embed;
     uint32_t top_logprobs;
@@ -56,6 +57,7 @@ typedef struct scheduler {
     executor *executor;
     engine *ends;
     const service_model *model;
+    adapter_set *adapters;  // NULL: none
     uint32_t parallel, queue_limit, prompt_rows;
     uint64_t memory_limit;
     void (*released)(void *context);
