@@ -90,7 +90,8 @@ static braid_err check_names(const char *model_name, const adapter_place *places
         const char *name = places[i].name;
         if (!*name) return braid_fail(error, BRAID_CONFIG, "an adapter has an empty name: give NAME=DIRECTORY");
         if (strcmp(name, model_name) == 0)
-            return braid_fail(error, BRAID_CONFIG, "the adapter '%.64s' has the model's name; give it another one", name);
+            return braid_fail(error, BRAID_CONFIG, "the adapter '%.64s' has the model's name; give it another one",
+                              name);
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(name, places[j].name) == 0)
                 return braid_fail(error, BRAID_CONFIG, "two adapters have the name '%.64s'; give one of them another",
@@ -99,8 +100,8 @@ static braid_err check_names(const char *model_name, const adapter_place *places
     return BRAID_OK;
 }
 
-braid_err adapter_set_new(const engine *e, const model_file *model, const char *model_name,
-                          const adapter_place *places, uint32_t count, adapter_set **out, braid_error *error) {
+braid_err adapter_set_new(const engine *e, const model_file *model, const char *model_name, const adapter_place *places,
+                          uint32_t count, adapter_set **out, braid_error *error) {
     *out = NULL;
     braid_err err = check_names(model_name, places, count, error);
     if (err) return err;

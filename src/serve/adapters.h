@@ -20,8 +20,8 @@ typedef struct adapter_version adapter_version;
 
 // Reads all adapters. All pointers are borrowed until adapter_set_free. BRAID_CONFIG: too many, or a
 // name that is empty, used twice, or the model's own.
-braid_err adapter_set_new(const engine *e, const model_file *model, const char *model_name,
-                          const adapter_place *places, uint32_t count, adapter_set **out, braid_error *error);
+braid_err adapter_set_new(const engine *e, const model_file *model, const char *model_name, const adapter_place *places,
+                          uint32_t count, adapter_set **out, braid_error *error);
 // Versions that texts still have stay.
 void adapter_set_free(adapter_set *s);
 // Reads all adapters again. After an error all versions are the former ones.
