@@ -29,6 +29,7 @@ typedef struct node_session {
     report *report;
     bool supervised;
     const node_flags *flags;
+    const run_config *run;  // of a data peer
 } node_session;
 
 static const char examples[] =
@@ -38,10 +39,16 @@ static const char examples[] =
     "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
 
+// In a run with an adapter a standby replica reads the model, too.
+static const char *model_for_shadow(const node_session *s) {
+    if (!s->run) return s->flags->from;
+    return s->run->recipe.adapter.rank > 0 ? s->run->from : NULL;
+}
+
 // The standby replica joins once this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
     const node_flags *f = s->flags;
-    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = f->run ? NULL : f->from, .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
+    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
     braid_error error;
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
@@ -200,7 +207,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     identity *own = NULL;
     int lock = -1;
     node *n = NULL;
-    node_session s = {.supervised = f->supervised, .flags = f};
+    node_session s = {.supervised = f->supervised, .flags = f, .run = config->run};
     report_sinks *sinks = NULL;
     // the events of a supervised process are written by its supervisor
     if (!f->supervised && report_sinks_open(&f->sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "node", "%s", error.text);

@@ -269,7 +269,8 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
         {"name", OPTION_TEXT, &flags->name, .unit = "NAME", .help = "the model's name in the API",
          .fallback = "that of its file"},
         {"adapter", OPTION_LIST, &flags->adapters, .unit = "NAME=DIR",
-         .help = "LoRA adapter of peft, for requests with this NAME as their model; SIGUSR1 reads all again; may be repeated",
+         .help = "LoRA adapter of peft, for requests with this NAME as their model; SIGUSR1 reads all again; may be "
+                 "repeated",
          .fallback = ""},
         {"max-memory", OPTION_SIZE, &flags->max_memory, .help = "memory of weights, keys and values together at most",
          .min = 1, .fallback = "half of what the process may use"},

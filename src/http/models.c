@@ -1,5 +1,6 @@
 // State and model: /health, /ready, /v1/models, /v1/swarm, /tokenizer_info.
 #include "http/inside.h"
+#include "serve/adapters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,9 @@ void handle_models(exchange *x) {
     json_out_string(&o, "object", "list");
     json_out_open(&o, "data", '[');
     put_model(&o, NULL, x->server);
-    for (uint32_t i = 0; i < x->server->model->adapter_count; i++)
-        put_named(&o, NULL, x->server, x->server->model->adapters[i]);
+    const adapter_set *adapters = x->server->model->adapters;
+    for (uint32_t i = 0; i < adapter_set_count(adapters); i++)
+        put_named(&o, NULL, x->server, adapter_set_name(adapters, i));
     json_out_close(&o, ']');
     json_out_close(&o, '}');
     reply_json(x, 200, &o);
@@ -56,8 +58,8 @@ void handle_models(exchange *x) {
 // NULL: there is none.
 static const char *model_named(const service_model *m, const char *name) {
     if (strcmp(name, m->name) == 0) return m->name;
-    for (uint32_t i = 0; i < m->adapter_count; i++)
-        if (strcmp(name, m->adapters[i]) == 0) return m->adapters[i];
+    for (uint32_t i = 0; i < adapter_set_count(m->adapters); i++)
+        if (strcmp(name, adapter_set_name(m->adapters, i)) == 0) return adapter_set_name(m->adapters, i);
     return NULL;
 }
 

@@ -2,6 +2,7 @@
 // JSON, without a blank one.
 #include "http/constraint.h"
 #include "http/openai.h"
+#include "serve/adapters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,7 +308,7 @@ void handle_ollama_tags(exchange *x) {
     json_out_open(&o, NULL, '{');
     json_out_open(&o, "models", '[');
     put_tag(&o, m, m->name, m->hash);
-    for (uint32_t i = 0; i < m->adapter_count; i++) put_tag(&o, m, m->adapters[i], "");
+    for (uint32_t i = 0; i < adapter_set_count(m->adapters); i++) put_tag(&o, m, adapter_set_name(m->adapters, i), "");
     json_out_close(&o, ']');
     json_out_close(&o, '}');
     reply_json(x, 200, &o);

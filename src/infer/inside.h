@@ -159,7 +159,7 @@ void adapters_add(engine *e, const engine_adapter *a, size_t rows);
 // Adds the adapters' part to a finished product of the chunk's rows.
 void adapters_run(engine *e, const float *x, const engine_product *p);
 
-// --- engine.c
+// --- memory.c
 // Replaces memory by more, aligned, without its content.
 bool memory_grow(engine_memory *m, size_t bytes);
 

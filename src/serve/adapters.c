@@ -127,6 +127,10 @@ void adapter_set_free(adapter_set *s) {
     free(s);
 }
 
+uint32_t adapter_set_count(const adapter_set *s) { return s ? s->count : 0; }
+
+const char *adapter_set_name(const adapter_set *s, uint32_t i) { return s->places[i].name; }
+
 uint64_t adapter_set_bytes(adapter_set *s) {
     uint64_t sum = 0, scratch = 0;
     pthread_mutex_lock(&s->lock);

@@ -26,6 +26,9 @@ braid_err adapter_set_new(const engine *e, const model_file *model, const char *
 void adapter_set_free(adapter_set *s);
 // Reads all adapters again. After an error all versions are the former ones.
 braid_err adapter_set_reload(adapter_set *s, braid_error *error);
+// The names, in the order of `places`; `s` NULL has none.
+uint32_t adapter_set_count(const adapter_set *s);
+const char *adapter_set_name(const adapter_set *s, uint32_t i);
 // Memory of the versions, and of a call that computes with the largest of them.
 uint64_t adapter_set_bytes(adapter_set *s);
 

@@ -100,8 +100,8 @@ struct executor {
 static inline void executor_listen(executor *e, const executor_listener *listener) { e->calls->listen(e, listener); }
 // Opens a session. Of tokens[count], with which it will begin, as many may be taken from a prefix
 // cache as the executor has; they are not read again. count may be 0. `adapts` NULL: none.
-static inline void executor_begin(executor *e, uint64_t session, const executor_adapter *adapts,
-                                  const uint32_t *tokens, uint32_t count) {
+static inline void executor_begin(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
+                                  uint32_t count) {
     e->calls->begin(e, session, adapts, tokens, count);
 }
 // Steps of different sessions, the most urgent first: room goes to them in this order.

@@ -30,7 +30,7 @@ struct service_job {
     service_constraint constraint;
     generation *text;
     adapter_version *adapter;  // NULL: none
-    size_t prompt;  // tokens
+    size_t prompt;             // tokens
     bool prompt_logprobs, prompt_only, embed;
     uint32_t top_logprobs;
     job_state state;
@@ -57,7 +57,6 @@ typedef struct scheduler {
     executor *executor;
     engine *ends;
     const service_model *model;
-    adapter_set *adapters;  // NULL: none
     uint32_t parallel, queue_limit, prompt_rows;
     uint64_t memory_limit;
     void (*released)(void *context);

@@ -10,7 +10,6 @@ typedef struct local_service {
     service_model model;
     engine *engine;
     adapter_set *adapters;  // NULL: none
-    const char *names[ADAPTERS_MOST];
     const model_file *file;
     uint64_t released;  // bytes of the file that the engine has copies of
 } local_service;
@@ -34,10 +33,7 @@ static const model_file_tensor *find(const void *context, const char *name) {
 
 static braid_err open_adapters(local_service *l, const service_local_settings *p, braid_error *error) {
     if (p->adapter_count == 0) return BRAID_OK;
-    braid_err err =
-        adapter_set_new(l->engine, p->file, p->name, p->adapters, p->adapter_count, &l->adapters, error);
-    for (uint32_t i = 0; i < p->adapter_count && !err; i++) l->names[i] = p->adapters[i].name;
-    return err;
+    return adapter_set_new(l->engine, p->file, p->name, p->adapters, p->adapter_count, &l->adapters, error);
 }
 
 static braid_err open_engine(local_service *l, const service_local_settings *p, braid_error *error) {
@@ -123,8 +119,7 @@ static braid_err share_freely(local_service *l, const service_local_settings *p,
 
 static service_model describe(const local_service *l, const service_local_settings *p, uint32_t context) {
     return (service_model){.name = p->name,
-                           .adapters = l->names,
-                           .adapter_count = p->adapter_count,
+                           .adapters = l->adapters,
                            .config = model_file_config(p->file),
                            .tokenizer = p->tokenizer,
                            .chat_template = model_file_chat_template(p->file),
@@ -136,7 +131,6 @@ static service_model describe(const local_service *l, const service_local_settin
 static braid_err start(local_service *l, const service_local_settings *p, service **out, braid_error *error) {
     scheduler_settings settings = {.ends = l->engine,
                                    .model = &l->model,
-                                   .adapters = l->adapters,
                                    .parallel = p->parallel,
                                    .queue = p->queue,
                                    .prompt_rows = p->prompt_rows,

@@ -241,10 +241,10 @@ static braid_err check_text(const scheduler *s, const service_text *t, braid_err
 // The adapter that the text names, as it is now.
 static braid_err take_adapter(const scheduler *s, const char *name, adapter_version **out, braid_error *error) {
     if (!name || strcmp(name, s->model->name) == 0) return BRAID_OK;
-    *out = s->adapters ? adapter_set_take(s->adapters, name) : NULL;
+    *out = s->model->adapters ? adapter_set_take(s->model->adapters, name) : NULL;
     if (*out) return BRAID_OK;
     return braid_fail(error, BRAID_NOT_FOUND, "there is no model '%.64s' here; this service has '%.64s'%s", name,
-                      s->model->name, s->adapters ? " and its adapters" : "");
+                      s->model->name, s->model->adapters ? " and its adapters" : "");
 }
 
 static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
@@ -262,8 +262,7 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     job->prompt_only = t->prompt_only || t->embed;
     job->top_logprobs = t->settings.top_logprobs;
     braid_err err = take_adapter(s, t->model, &job->adapter, error);
-    if (!err)
-        err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
+    if (!err) err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
     if (!err) err = generation_prompt(job->text, t->tokens, t->count, error);
     if (!err && t->embed && !(job->sum = calloc(m->config->dim, sizeof *job->sum)))
         err = braid_fail(error, BRAID_MEMORY, "no memory for a text");
@@ -385,8 +384,8 @@ static void free_service(service *base) {
 }
 
 static braid_err reload(service *base, braid_error *error) {
-    scheduler *s = of(base);
-    return s->adapters ? adapter_set_reload(s->adapters, error) : BRAID_OK;
+    adapter_set *adapters = of(base)->model->adapters;
+    return adapters ? adapter_set_reload(adapters, error) : BRAID_OK;
 }
 
 static const service_calls scheduler_calls = {
@@ -444,7 +443,6 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     s->executor = p->executor;
     s->ends = p->ends;
     s->model = p->model;
-    s->adapters = p->adapters;
     s->parallel = or_default(p->parallel, SCHEDULER_PARALLEL);
     s->queue_limit = or_default(p->queue, SCHEDULER_QUEUE);
     s->prompt_rows = or_default(p->prompt_rows, SCHEDULER_PROMPT_ROWS);

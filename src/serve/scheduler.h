@@ -22,7 +22,6 @@ typedef struct scheduler_settings {
     executor *executor;               // freed with the service, also after a failure of scheduler_new
     engine *ends;                     // with embedding, final norm and head; borrowed until service_free
     const service_model *model;       // borrowed until service_free; its context is the longest text
-    adapter_set *adapters;            // borrowed likewise, NULL: none
     uint32_t parallel;                // texts with a place at once; 0: SCHEDULER_PARALLEL
     uint32_t queue;                   // texts that wait; 0: SCHEDULER_QUEUE
     uint32_t prompt_rows;             // prompt tokens an iteration while texts are written; 0: SCHEDULER_PROMPT_ROWS

@@ -78,8 +78,7 @@ typedef struct service_model {
     uint32_t context;               // longest text in tokens
     uint64_t created;               // Unix time of its file
     char hash[65];                  // SHA-256 of the weights in hex, "" if it was not computed
-    const char *const *adapters;    // [adapter_count] names that service_text.model may have, too
-    uint32_t adapter_count;
+    struct adapter_set *adapters;   // more names of service_text.model (serve/adapters.h); NULL: none
     const char *generation_config;  // the model's own sampling defaults as JSON, NULL: none
 } service_model;
 

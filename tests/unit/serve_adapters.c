@@ -132,8 +132,9 @@ static void test_texts_of_a_batch_have_the_bits_they_have_alone(void **state) {
     }
     assert_true(!same(alone[0], alone[1]) && !same(alone[1], alone[2]) && !same(alone[0], alone[2]));
     open_service(f, both, 2);
-    assert_int_equal(service_model_of(f->s)->adapter_count, 2);
-    assert_string_equal(service_model_of(f->s)->adapters[1], "second");
+    const adapter_set *adapters = service_model_of(f->s)->adapters;
+    assert_int_equal(adapter_set_count(adapters), 2);
+    assert_string_equal(adapter_set_name(adapters, 1), "second");
     for (int i = 0; i < TEXTS; i++) together[i] = begin(f, models[i % 3]);
     for (int i = 0; i < TEXTS; i++) {
         recorded_wait(together[i]);
