@@ -46,7 +46,7 @@ typedef struct serving {
     service_local_memory memory;
     serve_swarm swarm;
     adapter_place adapters[ADAPTERS_MOST];
-    char *adapter_names;  // what they point to
+    char *adapter_names;  // memory of their texts
 } serving;
 
 // --- start
