@@ -175,6 +175,12 @@ static void test_checkpoints_of_others_are_refused(void **state) {
     wanted.config.rank = 4;
     expect_other(saved, &wanted, "an adapter of rank 3 for self_attn.q_proj");
     wanted = right;
+    wanted.config.alpha = 9;
+    expect_other(saved, &wanted, "trains another one");
+    wanted = right;
+    wanted.config.roles = 1u << ROLE_Q;
+    expect_other(saved, &wanted, "trains another one");
+    wanted = right;
     wanted.config.rank_stabilised = true;
     expect_other(saved, &wanted, "trains another one");
     wanted.config.rank = 0;
