@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """An adapter of a model: its bits are equal for one process, for one that resumes, and for a swarm of four relays of which some are
-killed. The checkpoint is a directory of peft that `braid merge` takes. The sums of an iteration are as much smaller as the
-adapter is. Wrong models, adapters and checkpoints are refused."""
+killed. The checkpoint is a directory of peft that `braid merge` takes. Wrong models, adapters and checkpoints are refused."""
 
 import json
 import os

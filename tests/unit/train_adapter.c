@@ -124,6 +124,36 @@ static void test_only_the_adapter_has_state(void **state) {
     checkpoint_close(config.base);
 }
 
+// Bytes of a member's packed sum and of the results of all blocks, after two iterations.
+static double reduction_bytes(const tiny_config *config) {
+    tiny_line line;
+    tiny_open(&line, config, 1, whole);
+    tiny_init(&line);
+    train_to(&line, 2);
+    tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_SUM_CLEAR});
+    for (uint32_t m = 0; m < TINY_MICROBATCHES; m++) tiny_microbatch(&line, 2, m);
+    job_result sum = tiny_job(&line, 0, &(job){.id = 1, .kind = JOB_PACK, .count = worker_blocks(line.worker[0])});
+    double bytes = (double)line.blobs.bytes[sum.out - 1] + 4.0 * (double)worker_parameters(line.worker[0]);
+    tiny_close(&line);
+    return bytes;
+}
+
+// The traffic of a reduction follows the number of trained parameters. Larger gradients take some
+// more bits in fixed point.
+static void test_the_reduction_shrinks_with_the_parameters(void **state) {
+    tiny_config config = config_of(*state, MODEL_LLAMA), plain = config;
+    plain.recipe.adapter = (adapter_config){0};
+    plain.base = NULL;
+    worker *all = tiny_worker(&plain, true, 0, 3), *adapted = tiny_worker(&config, true, 0, 3);
+    double parameters = (double)worker_parameters(adapted) / (double)worker_parameters(all);
+    double bytes = reduction_bytes(&config) / reduction_bytes(&plain);
+    print_message("bytes of a reduction: %.3f of the whole model's, parameters: %.3f\n", bytes, parameters);
+    assert_true(parameters < 0.25 && bytes < 1.15 * parameters);
+    worker_free(all);
+    worker_free(adapted);
+    checkpoint_close(config.base);
+}
+
 // One process saves after two iterations; another one with three stages goes on.
 static void test_a_checkpoint_goes_on_with_another_split(void **state) {
     fixture *f = *state;
@@ -252,6 +282,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_input_and_weight_gradients_at_once_give_the_same_bits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_microbatch_is_removed_exactly, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_only_the_adapter_has_state, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_reduction_shrinks_with_the_parameters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_checkpoint_goes_on_with_another_split, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_checkpoints_of_others_are_refused, set_up, tear_down),
         cmocka_unit_test(test_names_of_targets),
