@@ -50,6 +50,7 @@ braid_err adapter_new(stage *s, const adapter_config *config, adapter **out, bra
 void adapter_free(adapter *a);
 
 size_t adapter_parameters(const adapter *a);  // elements
+size_t adapter_work_bytes(const adapter *a);  // allocated in adapter_new
 uint32_t adapter_tensor_count(const adapter *a);
 const adapter_tensor *adapter_tensors(const adapter *a);        // in the order of stage_tensors
 const char *adapter_tensor_name(const adapter *a, uint32_t i);  // of the base matrix, as stage_tensor.name

@@ -137,8 +137,12 @@ static braid_err state_to_disk(worker *w, braid_error *error) {
     return braid_fail(error, BRAID_IO, "no room in %s for the %llu MiB of this stage's state; name another directory", directory, (unsigned long long)(bytes >> 20));
 }
 
+static uint64_t work_bytes(const worker *w) {
+    return stage_work_bytes(w->stage) + (w->adapter.parts ? adapter_work_bytes(w->adapter.parts) : 0);
+}
+
 static braid_err worker_reserve(worker *w, braid_error *error) {
-    uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
+    uint64_t need = w->memory_bytes + work_bytes(w), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
         uint32_t capacity = w->config.capacity;
         char needed[QUANTITY_TEXT], limit[QUANTITY_TEXT];
@@ -200,7 +204,7 @@ static void sizes_of(const worker *w, worker_sizes *out) {
     *out = (worker_sizes){.parameters = p, .weights = p * sizeof(float), .optimizer = 2 * p * sizeof(float)};
     out->gradients = w->sum_shares ? stage_sum_overhang(w->stage, sum_element(w)) : p * sum_element(w);
     if (!w->config.alone) out->gradients += p * sizeof(float);
-    out->total = w->memory_bytes + stage_work_bytes(w->stage);
+    out->total = w->memory_bytes + work_bytes(w);
     out->microbatch = w->stash_bytes;
     if (w->config.shape.ends) out->microbatch += w->rows * (sizeof *w->inputs + sizeof *w->targets);
     out->work = out->total - out->weights - out->optimizer - out->gradients - w->config.capacity * out->microbatch;
