@@ -79,7 +79,7 @@ static bool take_adapter(const json *doc, const json_value *root, manifest *out)
     if (at->kind != JSON_OBJECT) return false;
     const char *targets = json_string(json_member(doc, at, "targets"));
     bool fine = json_u64(json_member(doc, at, "rank"), &rank) && rank > 0 && rank <= ADAPTER_MAX_RANK &&
-                json_double(json_member(doc, at, "alpha"), &alpha) && alpha > 0 && alpha <= MANIFEST_MOST_RATE &&
+                json_double(json_member(doc, at, "alpha"), &alpha) && (float)alpha > 0 && alpha <= MANIFEST_MOST_RATE &&
                 json_bool(json_member(doc, at, "rslora"), &a->rank_stabilised) && targets &&
                 strlen(targets) < sizeof out->targets && take_hash(doc, at, "base", &out->adapter.base);
     if (!fine) return false;
