@@ -399,42 +399,7 @@ braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid
     return BRAID_OK;
 }
 
-checkpoint_adapter run_adapter(const run_config *run) {
-    checkpoint_adapter a = {.config = run->recipe.adapter};
-    if (a.config.rank > 0) a.base = run->weights;
-    return a;
-}
-
 const checkpoint_adapter *checkpoint_adapter_of(const checkpoint *c) { return &c->manifest.adapter; }
-
-static bool same_adapter(const adapter_config *a, const adapter_config *b) {
-    return a->rank == b->rank && a->alpha == b->alpha && a->rank_stabilised == b->rank_stabilised && a->roles == b->roles;
-}
-
-braid_err checkpoint_match_adapter(const checkpoint *c, const checkpoint_adapter *wanted, braid_error *error) {
-    const checkpoint_adapter *have = &c->manifest.adapter;
-    if (have->config.rank == 0 && wanted->config.rank == 0) return BRAID_OK;
-    if (wanted->config.rank == 0)
-        return braid_fail(error, BRAID_CONFIG,
-                          "the checkpoint '%s' is one of an adapter, and the run trains the whole model; add its "
-                          "'adapter:' to the run, or add it to its model with braid merge",
-                          c->path);
-    if (have->config.rank == 0)
-        return braid_fail(error, BRAID_CONFIG,
-                          "the checkpoint '%s' is one of a whole model, and the run trains an adapter; name it with "
-                          "--from to adapt it",
-                          c->path);
-    if (!same_adapter(&have->config, &wanted->config))
-        return braid_fail(error, BRAID_CONFIG,
-                          "the checkpoint '%s' has an adapter of rank %u for %s, and the run trains another one; "
-                          "make the run's 'adapter:' equal to it",
-                          c->path, have->config.rank, c->manifest.targets);
-    if (hash_equal(&have->base, &wanted->base)) return BRAID_OK;
-    return braid_fail(error, BRAID_CONFIG,
-                      "the checkpoint '%s' is one of an adapter of another model; give the model that it was trained "
-                      "with (--from)",
-                      c->path);
-}
 
 braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count,
                                 float *weights, float *moment1, float *moment2, braid_error *error) {

@@ -8,6 +8,7 @@
 #include "format/safetensors.h"
 #include "train/checkpoint_directory.h"
 #include "train/checkpoint_manifest.h"
+#include "train/checkpoint_peft.h"
 #include "train/optimizer.h"
 #include "train/state_blob.h"
 
@@ -357,37 +358,6 @@ static char *index_text(const checkpoint_writer *c, size_t *length) {
     return json_out_take(&o, length);
 }
 
-static void put_targets(json_out *o, const model_config *model, uint64_t roles) {
-    char name[MODEL_TENSOR_NAME];
-    json_out_open(o, "target_modules", '[');
-    for (uint32_t role = 0; role < MODEL_ROLES; role++) {
-        if (!(roles >> role & 1)) continue;
-        adapter_role_name(model, (model_role)role, name);
-        json_out_string(o, NULL, name);
-    }
-    json_out_close(o, ']');
-}
-
-// adapter_config.json as peft 0.21 reads it.
-static char *peft_text(const checkpoint_writer *c, size_t *length) {
-    const adapter_config *a = &c->config.adapter.config;
-    json_out o = {.pretty = true};
-    json_out_open(&o, NULL, '{');
-    json_out_string(&o, "peft_type", "LORA");
-    json_out_string(&o, "task_type", "CAUSAL_LM");
-    json_out_string(&o, "base_model_name_or_path", c->config.base_name ? c->config.base_name : "");
-    json_out_u64(&o, "r", a->rank);
-    json_out_float(&o, "lora_alpha", a->alpha);
-    json_out_bool(&o, "use_rslora", a->rank_stabilised);
-    json_out_float(&o, "lora_dropout", 0);
-    json_out_string(&o, "bias", "none");
-    json_out_bool(&o, "fan_in_fan_out", model_row_of(c->config.model->arch)->transposed);
-    json_out_bool(&o, "inference_mode", true);
-    put_targets(&o, c->config.model, a->roles);
-    json_out_close(&o, '}');
-    return json_out_take(&o, length);
-}
-
 static braid_err note_file(checkpoint_writer *c, const char *name, braid_error *error) {
     char path[FILES_MAX_PATH];
     BRAID_ASSERT(c->manifest.count < CHECKPOINT_MAX_FILES);
@@ -452,7 +422,7 @@ static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
     char *text = hf_config_write(c->config.model, &length);
     braid_err err = write_text(c, "config.json", text, length, error);
     if (err) return err;
-    text = is_adapter(c) ? peft_text(c, &length) : index_text(c, &length);
+    text = is_adapter(c) ? checkpoint_peft_text(&c->config, &length) : index_text(c, &length);
     err = write_text(c, is_adapter(c) ? "adapter_config.json" : "model.safetensors.index.json", text, length, error);
     if (err) return err;
     if (c->config.file_count > 0 || c->config.weights_only) return write_copies(c, error);

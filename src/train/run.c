@@ -195,25 +195,6 @@ static braid_err read_layers(const run_reader *r, const yaml_node *node, const c
     return BRAID_OK;
 }
 
-static braid_err read_target(const run_reader *r, const yaml_node *node, uint64_t *roles) {
-    char names[ADAPTER_TARGETS_TEXT], target[MODEL_TENSOR_NAME];
-    const model_config *model = &r->run->model;
-    braid_err code = yaml_read_text(r->file, node, "adapter.targets", target, sizeof target, r->error);
-    if (code != BRAID_OK || adapter_role_named(model, target, roles)) return code;
-    adapter_targets_text(model, adapter_all_roles(model), ", ", names);
-    return yaml_fail(r->file, node, r->error, "adapter.targets: the model has no matrix '%.60s'; name some of %s, or all", target, names);
-}
-
-// One name, or a list of them. The model's shape precedes this key.
-static braid_err read_targets(const run_reader *r, const yaml_node *node, uint64_t *roles) {
-    if (node->kind == YAML_LIST && node->children == 0)
-        return yaml_fail(r->file, node, r->error, "adapter.targets is an empty list: name matrices, or leave it out for all");
-    if (node->kind != YAML_LIST) return read_target(r, node, roles);
-    braid_err code = BRAID_OK;
-    for (const yaml_node *item = node->first; item != NULL && code == BRAID_OK; item = item->next) code = read_target(r, item, roles);
-    return code;
-}
-
 static braid_err read_codec(const yaml *file, const yaml_node *node, const char *name, tensor_codec *out, braid_error *error) {
     size_t choice = 0;
     braid_err code = yaml_read_choice(file, node, name, tensor_codec_names, TENSOR_CODECS, &choice, error);
@@ -278,7 +259,7 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
     case FIELD_HASH: return read_hash(r, node, name, place);
     case FIELD_LAYERS: return read_layers(r, node, name, place);
-    case FIELD_TARGETS: return read_targets(r, node, place);
+    case FIELD_TARGETS: return run_read_targets(r->file, node, &r->run->model, place, r->error);
     case FIELD_LINKS: return run_read_links(r->file, node, name, place, r->error);
     case FIELD_ARCH: return read_arch(r, node, name, place);
     case FIELD_SCALING:

@@ -3,7 +3,6 @@
 #include "model/rows.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define AT(member) .offset = offsetof(run_config, member)
@@ -217,22 +216,6 @@ static void fill_adapter(run_config *run) {
     if (a->rank == 0) return;
     if (!(a->alpha > 0)) a->alpha = 2 * (float)a->rank;
     if (a->roles == 0) a->roles = adapter_all_roles(&run->model);
-}
-
-bool run_adapter_check(const run_config *run, const char **key, char why[RUN_ADAPTER_WHY]) {
-    const adapter_config *a = &run->recipe.adapter;
-    bool has_model = run->from[0] || !is_zero(&run->weights, sizeof run->weights);
-    *key = "rank";
-    if (a->rank == 0) {
-        bool others = a->alpha > 0 || a->roles || a->rank_stabilised;
-        snprintf(why, RUN_ADAPTER_WHY, "adapter.rank is missing: it says how large the adapter is; add for example 'rank: 16' under 'adapter:'");
-        return !others;
-    }
-    snprintf(why, RUN_ADAPTER_WHY, "an adapter adapts a model: name one with 'from: MODEL' under 'model:', or with --from");
-    if (!has_model) return false;
-    *key = "targets";
-    snprintf(why, RUN_ADAPTER_WHY, "adapter: a model of the architecture %s has no matrices that an adapter adapts", model_row_of(run->model.arch)->name);
-    return a->roles != 0;
 }
 
 // Without data.mix the texts are one source.

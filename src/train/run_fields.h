@@ -67,6 +67,11 @@ void run_set_defaults(run_config *run);
 // Fills in a set of layers that a description does not have, from the members that precede it in the
 // table.
 void run_default_layers(run_config *run, const run_field *f);
+struct yaml;
+struct yaml_node;
+// One name of a matrix, or a list of them, as roles of this model.
+braid_err run_read_targets(const struct yaml *file, const struct yaml_node *node, const model_config *model,
+                           uint64_t *roles, braid_error *error);
 // Checks a run's adapter, once the model's shape is known. `why`: the cause and the remedy.
 bool run_adapter_check(const run_config *run, const char **key, char why[RUN_ADAPTER_WHY]);
 // False for a value that the canonical text leaves out.
