@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 
-from swarmlib import PROGRAM, expect, solo, workplace, write_text
+from swarmlib import BOUND, PROGRAM, expect, solo, workplace, write_text
 
 
 def write_run(directory, name, *lines):
@@ -34,7 +34,7 @@ def train(directory):
 
 class Server:
     def __init__(self, *flags):
-        self.process = subprocess.Popen([PROGRAM, "serve", *flags, "--port", "0", "--threads", "2"], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*BOUND, PROGRAM, "serve", *flags, "--port", "0", "--threads", "2"], stdout=subprocess.PIPE, text=True)
         lines = [self.process.stdout.readline() for _ in range(3)]
         self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)", lines[0]).group(1))
 
