@@ -30,6 +30,7 @@ typedef struct node_session {
     const node *node;  // NULL: not made yet
     bool supervised;
     const node_flags *flags;
+    const run_config *run;  // of a data peer
 } node_session;
 
 static const char examples[] =
@@ -39,10 +40,16 @@ static const char examples[] =
     "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
 
+// In a run with an adapter a standby replica reads the model, too.
+static const char *model_for_shadow(const node_session *s) {
+    if (!s->run) return s->flags->from;
+    return s->run->recipe.adapter.rank > 0 ? s->run->from : NULL;
+}
+
 // The standby replica joins once this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
     const node_flags *f = s->flags;
-    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
+    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
     braid_error error;
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
@@ -140,7 +147,6 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
     if (f->model || f->layers) return braid_fail(error, BRAID_ARGUMENT, "--model and --layers are for the ticket of a swarm that serves a model (braid serve --peers)");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
-    if (*role == NODE_RELAY && f->from) return braid_fail(error, BRAID_ARGUMENT, "a relay gets the weights from the run; leave out --from, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a standby replica; leave out --lead, --data and --shadow");
@@ -158,7 +164,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
-        .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume,
+        .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume, .from = f->from,
         .log_path = f->log, .continues = f->continues, .anew = f->anew, .sets_aside = f->anew && f->set_aside, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .signals = true, .stop_within_ns = f->stop_within_ns, .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
@@ -204,7 +210,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     identity *own = NULL;
     int lock = -1;
     node *n = NULL;
-    node_session s = {.supervised = f->supervised, .flags = f};
+    node_session s = {.supervised = f->supervised, .flags = f, .run = config->run};
     report_sinks *sinks = NULL;
     // the events of a supervised process are written by its supervisor, those of a standby replica by its parent peer
     if (!f->supervised && !f->beside && report_sinks_open(&f->sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "node", "%s", error.text);
@@ -253,7 +259,7 @@ int cli_node(int argc, char **argv) {
         {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew applies only to the log (braid up starts its processes so)"},
         {"data", OPTION_SWITCH, &f.data, .help = "join as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
-        {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "with --lead and --data: start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same", .fallback = "model.from of the run, else the seed"},
+        {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same. A relay needs it only in a run with 'adapter:'", .fallback = "model.from of the run, else the seed"},
         {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
         {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},

@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-enum { MOST_ARGUMENTS = 24, NUMBER_TEXT = 24, NUMBERS = 3 };
+enum { MOST_ARGUMENTS = 26, NUMBER_TEXT = 24, NUMBERS = 3 };
 
 typedef struct arguments {
     char *list[MOST_ARGUMENTS + 1];
@@ -56,6 +56,10 @@ static void arguments_fill(const node_shadow *shadow, const braid_id *beside, ar
     add(a, a->beside);
     add(a, "--state-dir");
     add(a, shadow->state_directory);
+    if (shadow->from) {
+        add(a, "--from");
+        add(a, shadow->from);
+    }
     add_addresses(a, shadow);
     snprintf(a->patience, sizeof a->patience, "%llums", (unsigned long long)((shadow->patience_ns + 999999) / 1000000));
     add(a, "--patience");

@@ -11,6 +11,7 @@
 typedef struct node_shadow {
     const char *ticket;           // of the run
     const char *listen, *public_address;  // the parent's, or NULL: the shadow uses address_beside these
+    const char *from;             // the model that the run adapts, or NULL
     const char *state_directory;  // directory for the replicated state
     uint64_t threads, capacity, max_memory, patience_ns;
 } node_shadow;

@@ -33,7 +33,7 @@ typedef struct serve_flags {
     bool exact, int8, half_cache, without_key, page;
     bool swarm;         // the layers are on peers
     bool peer_threads;  // --threads is of each peer
-    option_list origins;
+    option_list origins, adapters;
 } serve_flags;
 
 typedef struct serving {
@@ -45,6 +45,8 @@ typedef struct serving {
     http_server *server;
     service_local_memory memory;
     serve_swarm swarm;
+    adapter_place adapters[ADAPTERS_MOST];
+    char *adapter_names;  // memory of their texts
 } serving;
 
 // --- start
@@ -83,12 +85,37 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
     return err;
 }
 
+// NAME=DIRECTORY of each adapter.
+static braid_err take_adapters(serving *s, const option_list *given, braid_error *error) {
+    size_t bytes = 1;
+    if (given->count > ADAPTERS_MOST)
+        return braid_fail(error, BRAID_CONFIG, "--adapter: %u adapters are too many; give at most %d", given->count,
+                          ADAPTERS_MOST);
+    for (uint32_t i = 0; i < given->count; i++) bytes += strlen(given->item[i]) + 1;
+    char *at = s->adapter_names = malloc(bytes);
+    if (!at) return braid_fail(error, BRAID_MEMORY, "no memory for the names of adapters");
+    for (uint32_t i = 0; i < given->count; i++) {
+        strcpy(at, given->item[i]);
+        char *equals = strchr(at, '=');
+        if (!equals || equals == at || !equals[1])
+            return braid_fail(error, BRAID_CONFIG, "--adapter %.200s: give NAME=DIRECTORY", given->item[i]);
+        *equals = 0;
+        s->adapters[i] = (adapter_place){at, equals + 1};
+        at += strlen(given->item[i]) + 1;
+    }
+    return BRAID_OK;
+}
+
 static braid_err open_service(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
     braid_err err = generator_open_model(&s->model, path, (unsigned)flags->threads, error);
     if (err) return err;
     snprintf(s->name, sizeof s->name, "%s", flags->name ? flags->name : "");
     if (!flags->name) model_name_of(path, s->name);
     s->generation_config = model_generation_config(path);
+    err = take_adapters(s, &flags->adapters, error);
+    if (err) return err;
+    if (flags->swarm && flags->adapters.count > 0)
+        return braid_fail(error, BRAID_CONFIG, "--adapter is for a model that this process holds; leave out --peers");
     if (flags->swarm) return open_swarm(s, path, flags, error);
     service_local_settings settings = {.file = s->model.file,
                                        .tokenizer = s->model.tokenizer,
@@ -102,6 +129,8 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
                                        .context = (uint32_t)flags->context,
                                        .parallel = (uint32_t)flags->parallel,
                                        .queue = (uint32_t)flags->queue,
+                                       .adapters = s->adapters,
+                                       .adapter_count = flags->adapters.count,
                                        .memory_limit = flags->max_memory};
     return service_local_new(&settings, &s->service, &s->memory, error);
 }
@@ -133,6 +162,7 @@ static void close_serving(serving *s, const serve_flags *flags) {
         service_free(s->service);
     http_keys_free(&s->keys);
     free(s->generation_config);
+    free(s->adapter_names);
     generator_close(&s->model);
 }
 
@@ -158,11 +188,23 @@ static void print_start(const serving *s, const serve_flags *flags) {
 
 // --- end
 
-static void wait_for_signal(void) {
+static void reload(serving *s, uint32_t adapters) {
+    braid_error error = {0};
+    if (adapters == 0)
+        printf("SIGUSR1: there is no --adapter to read again\n");
+    else if (service_reload(s->service, &error))
+        printf("SIGUSR1: the adapters stay as they are: %s\n", error.text);
+    else
+        printf("SIGUSR1: read %u adapter%s again\n", adapters, adapters == 1 ? "" : "s");
+    fflush(stdout);
+}
+
+static void wait_for_signal(serving *s, const serve_flags *flags) {
     struct pollfd signals = {.fd = stop_descriptor(), .events = POLLIN};
     while (!stop_requested()) {
         poll(&signals, 1, -1);
         stop_clear();
+        if (stop_take_save()) reload(s, flags->adapters.count);
     }
 }
 
@@ -201,7 +243,7 @@ static int serve(const char *path, const serve_flags *flags) {
             print_swarm(&s, path);
         else
             print_start(&s, flags);
-        wait_for_signal();
+        wait_for_signal(&s, flags);
         finish_texts(&s, flags);
     }
     close_serving(&s, flags);
@@ -226,6 +268,10 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
         {"page", OPTION_SWITCH, &flags->page, .help = "a page for chatting at /"},
         {"name", OPTION_TEXT, &flags->name, .unit = "NAME", .help = "the model's name in the API",
          .fallback = "that of its file"},
+        {"adapter", OPTION_LIST, &flags->adapters, .unit = "NAME=DIR",
+         .help = "LoRA adapter of peft, for requests with this NAME as their model; SIGUSR1 reads all again; may be "
+                 "repeated",
+         .fallback = ""},
         {"max-memory", OPTION_SIZE, &flags->max_memory, .help = "memory of weights, keys and values together at most",
          .min = 1, .fallback = "half of what the process may use"},
         {"context", OPTION_COUNT, &flags->context, .help = "tokens of prompt and text together at most", .min = 1,

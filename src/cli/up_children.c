@@ -1,5 +1,6 @@
 // Child processes of `braid up`: start, output, commands, end.
 #include "cli/up_swarm.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -185,8 +186,10 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     if (role != CHILD_RELAY) argument_log(s, c, a);
     // a relay on this machine need not fetch the model's weights
     const swarm_settings *set = &s->settings;
-    argument_text(a, "--resume", role == CHILD_RELAY && !set->resume && *set->model ? set->model : set->resume);
+    bool fetches = role == CHILD_RELAY && !set->resume && run_has_model(set->run);
+    argument_text(a, "--resume", fetches ? set->model : set->resume);
     if (role != CHILD_RELAY) argument_text(a, "--from", set->from);
+    else if (set->run->recipe.adapter.rank > 0) argument_text(a, "--from", set->model);
     if (s->settings.continues && role != CHILD_RELAY) argument_add(a, "--continue");
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", ticket_for_joiner(s));

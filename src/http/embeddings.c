@@ -63,7 +63,7 @@ static void put_vector(json_out *o, const char *key, const embeddings *e, const 
 }
 
 static void put_openai(json_out *o, const embeddings *e) {
-    const http_server *s = e->all.x->server;
+    const char *model = texts_model(&e->all);
     json_out_string(o, "object", "list");
     json_out_open(o, "data", '[');
     for (uint32_t i = 0; i < e->all.count; i++) {
@@ -74,13 +74,13 @@ static void put_openai(json_out *o, const embeddings *e) {
         json_out_close(o, '}');
     }
     json_out_close(o, ']');
-    json_out_text(o, "model", s->model->name, strlen(s->model->name));
+    json_out_text(o, "model", model, strlen(model));
     openai_put_usage(o, "usage", &e->all);
 }
 
 static void put_ollama(json_out *o, const embeddings *e) {
-    const http_server *s = e->all.x->server;
-    json_out_text(o, "model", s->model->name, strlen(s->model->name));
+    const char *model = texts_model(&e->all);
+    json_out_text(o, "model", model, strlen(model));
     json_out_open(o, "embeddings", '[');
     for (uint32_t i = 0; i < e->all.count; i++) put_vector(o, NULL, e, &e->all.choice[i]);
     json_out_close(o, ']');

@@ -1,5 +1,6 @@
 // State and model: /health, /ready, /v1/models, /v1/swarm, /tokenizer_info.
 #include "http/inside.h"
+#include "serve/adapters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,18 +30,22 @@ void handle_ready(exchange *x) {
     reply_json(x, ready ? 200 : 503, &o);
 }
 
-static void put_model(json_out *o, const char *key, const http_server *s) {
+// `name`: the model's, or that of one of its adapters.
+static void put_named(json_out *o, const char *key, const http_server *s, const char *name) {
     const service_model *m = s->model;
     json_out_open(o, key, '{');
-    json_out_text(o, "id", m->name, strlen(m->name));
+    json_out_text(o, "id", name, strlen(name));
     json_out_string(o, "object", "model");
     json_out_u64(o, "created", m->created);
     json_out_string(o, "owned_by", "braid");
     json_out_u64(o, "max_model_len", m->context);
     json_out_bool(o, "chat", s->chat.template != NULL);
-    if (m->hash[0]) json_out_string(o, "sha256", m->hash);
+    if (name != m->name) json_out_text(o, "parent", m->name, strlen(m->name));
+    if (m->hash[0] && name == m->name) json_out_string(o, "sha256", m->hash);
     json_out_close(o, '}');
 }
+
+static void put_model(json_out *o, const char *key, const http_server *s) { put_named(o, key, s, s->model->name); }
 
 void handle_models(exchange *x) {
     json_out o = {0};
@@ -48,19 +53,30 @@ void handle_models(exchange *x) {
     json_out_string(&o, "object", "list");
     json_out_open(&o, "data", '[');
     put_model(&o, NULL, x->server);
+    const adapter_set *adapters = x->server->model->adapters;
+    for (uint32_t i = 0; i < adapter_set_count(adapters); i++)
+        put_named(&o, NULL, x->server, adapter_set_name(adapters, i));
     json_out_close(&o, ']');
     json_out_close(&o, '}');
     reply_json(x, 200, &o);
 }
 
+// NULL: there is none.
+static const char *model_named(const service_model *m, const char *name) {
+    if (strcmp(name, m->name) == 0) return m->name;
+    for (uint32_t i = 0; i < adapter_set_count(m->adapters); i++)
+        if (strcmp(name, adapter_set_name(m->adapters, i)) == 0) return adapter_set_name(m->adapters, i);
+    return NULL;
+}
+
 void handle_model(exchange *x) {
-    const char *name = x->path + strlen("/v1/models/");
+    const char *name = x->path + strlen("/v1/models/"), *known = model_named(x->server->model, name);
     json_out o = {0};
-    if (strcmp(name, x->server->model->name) != 0) {
+    if (!known) {
         reply_error(x, 404, "model", "model_not_found", "there is no model '%.200s'; GET /v1/models lists them", name);
         return;
     }
-    put_model(&o, NULL, x->server);
+    put_named(&o, NULL, x->server, known);
     reply_json(x, 200, &o);
 }
 

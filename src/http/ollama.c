@@ -2,6 +2,7 @@
 // JSON, without a blank one.
 #include "http/constraint.h"
 #include "http/openai.h"
+#include "serve/adapters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void put_calls(json_out *o, const tools_call *list, uint32_t count) {
 
 static void open_line(json_out *o, const ollama *a, const char *text, size_t length, const tools_call *list,
                       uint32_t count) {
-    const char *model = a->all.x->server->model->name;
+    const char *model = texts_model(&a->all);
     json_out_open(o, NULL, '{');
     json_out_text(o, "model", model, strlen(model));
     put_time(o, "created_at", (uint64_t)time(NULL));
@@ -290,19 +291,24 @@ static void put_details(json_out *o) {
     json_out_close(o, '}');
 }
 
+static void put_tag(json_out *o, const service_model *m, const char *name, const char *digest) {
+    json_out_open(o, NULL, '{');
+    json_out_text(o, "name", name, strlen(name));
+    json_out_text(o, "model", name, strlen(name));
+    put_time(o, "modified_at", m->created);
+    json_out_u64(o, "size", 0);
+    json_out_string(o, "digest", digest);
+    put_details(o);
+    json_out_close(o, '}');
+}
+
 void handle_ollama_tags(exchange *x) {
     const service_model *m = x->server->model;
     json_out o = {0};
     json_out_open(&o, NULL, '{');
     json_out_open(&o, "models", '[');
-    json_out_open(&o, NULL, '{');
-    json_out_text(&o, "name", m->name, strlen(m->name));
-    json_out_text(&o, "model", m->name, strlen(m->name));
-    put_time(&o, "modified_at", m->created);
-    json_out_u64(&o, "size", 0);
-    json_out_string(&o, "digest", m->hash);
-    put_details(&o);
-    json_out_close(&o, '}');
+    put_tag(&o, m, m->name, m->hash);
+    for (uint32_t i = 0; i < adapter_set_count(m->adapters); i++) put_tag(&o, m, adapter_set_name(m->adapters, i), "");
     json_out_close(&o, ']');
     json_out_close(&o, '}');
     reply_json(x, 200, &o);

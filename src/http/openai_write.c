@@ -110,9 +110,7 @@ static void put_contents(json_out *o, const openai_answer *a, const text_choice 
 
 // ---- streams
 
-static const char *model_of(const openai_answer *a) {
-    return a->all.text.model ? a->all.text.model : a->all.x->server->model->name;
-}
+static const char *model_of(const openai_answer *a) { return texts_model(&a->all); }
 
 static void open_document(json_out *o, const openai_answer *a, const char *object) {
     json_out_open(o, NULL, '{');

@@ -176,14 +176,14 @@ typedef struct output {
 } output;
 
 static void put_response(json_out *o, const char *key, const responses *r, const char *status, const output *out) {
-    const service_model *m = r->all.x->server->model;
+    const char *model = texts_model(&r->all);
     const text_choice *c = r->all.choice;
     json_out_open(o, key, '{');
     json_out_string(o, "id", r->id);
     json_out_string(o, "object", "response");
     json_out_u64(o, "created_at", r->created);
     json_out_string(o, "status", status);
-    json_out_text(o, "model", m->name, strlen(m->name));
+    json_out_text(o, "model", model, strlen(model));
     json_out_null(o, "error");
     if (strcmp(status, "incomplete") == 0) {
         json_out_open(o, "incomplete_details", '{');

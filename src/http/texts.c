@@ -286,3 +286,5 @@ void texts_close(texts *t) {
     free(t->choice);
     pthread_mutex_destroy(&t->lock);
 }
+
+const char *texts_model(const texts *t) { return t->text.model ? t->text.model : t->x->server->model->name; }

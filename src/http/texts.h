@@ -71,6 +71,8 @@ struct texts {
     bool late;          // it is of a text that was accepted
 };
 
+// The model or the adapter that answers.
+const char *texts_model(const texts *t);
 // Takes `t` and submits its texts. The caller has filled its fields up to `choice`. On a worker.
 void texts_run(texts *t);
 // Under the lock: ends all texts, without an error.

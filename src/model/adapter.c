@@ -23,6 +23,7 @@ struct adapter {
     size_t parameters;
     float *narrow[2];          // [rows, rank] products with A and B
     float *scaled, *gradient;  // [widest, rank]
+    size_t work_bytes;         // of these four
 };
 
 bool adapter_may_target(model_role role) {
@@ -98,6 +99,7 @@ static braid_err reserve(adapter *a, braid_error *error) {
         if (t->in > widest) widest = t->in;
         if (t->out > widest) widest = t->out;
     }
+    a->work_bytes = 2 * (a->s->rows * rank + widest * rank + 1) * sizeof(float);
     for (int i = 0; i < 2; i++) a->narrow[i] = calloc(a->s->rows * rank, sizeof(float));
     a->scaled = calloc(widest * rank + 1, sizeof(float));
     a->gradient = calloc(widest * rank + 1, sizeof(float));
@@ -141,6 +143,7 @@ void adapter_free(adapter *a) {
 }
 
 size_t adapter_parameters(const adapter *a) { return a->parameters; }
+size_t adapter_work_bytes(const adapter *a) { return a->work_bytes; }
 uint32_t adapter_tensor_count(const adapter *a) { return a->count; }
 const adapter_tensor *adapter_tensors(const adapter *a) { return a->tensor; }
 const char *adapter_tensor_name(const adapter *a, uint32_t i) { return a->s->layout.tensor[a->tensor[i].tensor].name; }

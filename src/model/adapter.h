@@ -29,6 +29,19 @@ typedef struct adapter adapter;
 
 // True for the matrices of attention and of an MLP without experts.
 bool adapter_may_target(model_role role);
+// All roles that an adapter of this model may have.
+uint64_t adapter_all_roles(const model_config *model);
+
+enum { ADAPTER_TARGETS_TEXT = 256 };
+
+// Adds the roles that a name means: a module such as self_attn.q_proj, its last part (q_proj), or
+// "all". Part of a name must end at a dot, as in peft. False: the model has no such matrix.
+bool adapter_role_named(const model_config *model, const char *name, uint64_t *roles);
+// The module of a role, e.g. self_attn.q_proj; "": the model lacks it.
+void adapter_role_name(const model_config *model, model_role role, char out[MODEL_TENSOR_NAME]);
+// The modules of all `roles`, with `between` between two of them.
+void adapter_targets_text(const model_config *model, uint64_t roles, const char *between,
+                          char out[ADAPTER_TARGETS_TEXT]);
 // The factor s of a rank.
 float adapter_scale(float alpha, uint32_t rank, bool rank_stabilised);
 // `s` is borrowed and outlives the adapter. BRAID_CONFIG: a bad rank, or a role that the model
@@ -37,9 +50,20 @@ braid_err adapter_new(stage *s, const adapter_config *config, adapter **out, bra
 void adapter_free(adapter *a);
 
 size_t adapter_parameters(const adapter *a);  // elements
+size_t adapter_work_bytes(const adapter *a);  // allocated in adapter_new
 uint32_t adapter_tensor_count(const adapter *a);
 const adapter_tensor *adapter_tensors(const adapter *a);        // in the order of stage_tensors
 const char *adapter_tensor_name(const adapter *a, uint32_t i);  // of the base matrix, as stage_tensor.name
+
+// The parameters as a table like stage_tensors, with the names of peft's files: A and B of each
+// adapted matrix, at the offsets that adapter_new gives them. A stage with the ends has one more
+// tensor behind them, a constant zero without a name (adapter_is_filler), because it may adapt no
+// matrix and no stage of a run is empty. The caller frees the table.
+braid_err adapter_table_new(const model_config *model, const stage_shape *shape, const adapter_config *config,
+                            stage_tensor **out, uint32_t *count, braid_error *error);
+static inline bool adapter_is_filler(const stage_tensor *t) { return t->name[0] == 0; }
+// Tensors of one layer in that table.
+uint32_t adapter_tensors_per_layer(const model_config *model, uint64_t roles);
 
 // A is uniform in [-1 / sqrt(in), 1 / sqrt(in)) from (seed, name, element), B zero, as in peft 0.21.
 void adapter_init(const adapter *a, float *parameters, uint64_t seed);

@@ -51,6 +51,7 @@ static braid_err begin_jobs(node *n, braid_error *error) {
         .capacity = n->capacity,
         .max_memory = n->config.max_memory,
         .state_directory = n->config.state_directory,
+        .base = n->run.recipe.adapter.rank > 0 ? n->start.model : NULL,
         .resume = n->config.resume,
         .save = data_peer ? n->run.checkpoint : NULL,
     };
@@ -63,7 +64,7 @@ static braid_err begin_jobs(node *n, braid_error *error) {
 
 // Prepares all that depends on the run's description alone.
 braid_err node_prepare(node *n, braid_error *error) {
-    braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
+    braid_err err = split_new(&n->run.model, &n->run.recipe.adapter, n->run.blocks, n->run.stages, &n->split, error);
     if (err) return err;
     plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
     return begin_jobs(n, error);

@@ -213,6 +213,10 @@ void node_job_done(void *context, const job *work, const job_result *result);
 void node_committed(void *context, const log_entry *entry);
 void node_log_failed(void *context, const braid_error *error);
 
+// base_model.c
+// A relay of a run with an adapter: finds the model's weights on this machine, once the run is known.
+braid_err node_open_base(node *n, braid_error *error);
+
 // begin.c
 braid_err node_try_kernels(node *n, braid_error *error);
 braid_err node_prepare(node *n, braid_error *error);  // all that depends on the run's description alone

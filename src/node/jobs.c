@@ -16,6 +16,7 @@ struct jobs {
     jobs_config config;
     tensor_pool *pool;
     const split *split;
+    checkpoint *base;          // of the model that the run adapts; NULL: none
     checkpoint *start;         // the checkpoint that the run starts from
     checkpoint *back;          // the checkpoint of the last rollback
     char found[FILES_MAX_PATH];  // the newest checkpoint of the log found on this machine, "": none
@@ -35,17 +36,35 @@ struct jobs {
 static const void *access_read(void *context, blob_id id, uint64_t *bytes) { return blobs_data(context, id, bytes); }
 static void *access_write(void *context, uint64_t bytes, blob_id *id) { return blobs_add(context, bytes, id); }
 
+// Refuses a checkpoint that this run cannot continue.
+static braid_err match(const jobs *j, const checkpoint *c, braid_error *error) {
+    const checkpoint_adapter wanted = run_adapter(j->config.run);
+    braid_err err = checkpoint_match_adapter(c, &wanted, error);
+    return err ? err : checkpoint_match(c, &j->config.run->model, error);
+}
+
 static braid_err start_open(jobs *j, braid_error *error) {
     if (!j->config.resume) return BRAID_OK;
     braid_err err = checkpoint_open_start(j->config.resume, &j->start, error);
-    return err ? err : checkpoint_match(j->start, &j->config.run->model, error);
+    return err ? err : match(j, j->start, error);
+}
+
+// The model of an adapter run stays open: this peer may change its stage.
+static braid_err base_open(jobs *j, braid_error *error) {
+    if (!j->config.base) return BRAID_OK;
+    braid_err err = checkpoint_open_weights(j->config.base, &j->base, error);
+    if (err || hash_equal(checkpoint_weights(j->base), &j->config.run->weights)) return err;
+    return braid_fail(error, BRAID_CONFIG,
+                      "the model '%.200s' has other weights than the one that this run adapts; give that model (--from)",
+                      j->config.base);
 }
 
 bool jobs_threads_refused(const jobs *j, char *note) { return tensor_pool_refused(j->pool, j->config.threads, note); }
 
 static braid_err begin_saver(jobs *j, braid_error *error) {
     const run_config *run = j->config.run;
-    saver_config config = {.directory = j->config.save, .model = &run->model, .split = j->split, .run = j->config.run_hash, .recipe = &run->recipe};
+    saver_config config = {.directory = j->config.save, .model = &run->model, .split = j->split, .run = j->config.run_hash, .recipe = &run->recipe,
+                           .adapter = run_adapter(run), .base_name = run->from};
     if (j->config.data) config.files = train_data_carried(j->config.data, &config.file_count);
     return saver_new(&config, &j->saver, error);
 }
@@ -59,6 +78,7 @@ braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     j->placed = NOWHERE;
     j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
     braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &j->pool, error);
+    if (!err) err = base_open(j, error);
     if (!err) err = start_open(j, error);
     if (!err && config->saves) err = begin_saver(j, error);
     if (err) {
@@ -73,6 +93,7 @@ void jobs_free(jobs *j) {
     if (!j) return;
     worker_free(j->worker);
     saver_free(j->saver);
+    checkpoint_close(j->base);
     checkpoint_close(j->start);
     checkpoint_close(j->back);
     tensor_pool_free(j->pool);
@@ -113,7 +134,8 @@ static braid_err worker_make(jobs *j, uint32_t number) {
     j->stage = NOWHERE;
     braid_err err = worker_new(&config, j->pool, &j->worker, &j->error);
     bool loads = !err && j->start && checkpoint_has_files(j->start);
-    if (loads) err = worker_load(j->worker, j->start, &j->error);
+    if (!err && j->base) err = worker_load_base(j->worker, j->base, &j->error);
+    if (loads && !err) err = worker_load(j->worker, j->start, &j->error);
     if (!err) j->stage = number;
     j->untouched = !err && loads;
     return err;
@@ -139,7 +161,7 @@ static checkpoint *checkpoint_at(jobs *j, uint64_t version) {
     j->back = NULL;
     const char *path = path_of(j, version);
     if (!path || back_open(j, path)) return NULL;
-    if (checkpoint_version(j->back) == version && !checkpoint_match(j->back, &j->config.run->model, &j->why)) return j->back;
+    if (checkpoint_version(j->back) == version && !match(j, j->back, &j->why)) return j->back;
     checkpoint_close(j->back);
     j->back = NULL;
     return NULL;

@@ -26,6 +26,7 @@ typedef struct jobs_config {
     uint32_t capacity;
     uint64_t max_memory;
     const char *state_directory;  // of worker_config
+    const char *base;         // checkpoint of the model that the run adapts, NULL: none
     const char *resume;       // leader: checkpoint of the start state, NULL: made from the seed
     const char *save;         // data peers: checkpoint directory, NULL or "": none
 } jobs_config;

@@ -192,6 +192,7 @@ static void describe_begin(node *n, const net_run *told) {
     guess_again(n);
     braid_err err = describe(n, told, &error);
     if (!err) err = compare_kernels(n, told, &error);
+    if (!err) err = node_open_base(n, &error);
     if (!err) err = node_begin(n, &error);
     if (err) node_fail(n, &error);
 }

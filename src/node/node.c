@@ -147,7 +147,7 @@ static braid_err claim_checkpoints(node *n, braid_error *error) {
 }
 
 static void start_from_model(node *n) {
-    if (!n->config.resume && n->start.model[0]) n->config.resume = n->start.model;
+    if (!n->config.resume && run_has_model(&n->run)) n->config.resume = n->start.model;
 }
 
 // A leader reports faults of its checkpoint and log immediately; other peers first ask which run it

@@ -71,7 +71,7 @@ static void saver_begin(saver *s, uint64_t version) {
     memset(s->named, 0, s->config.split->stages * sizeof *s->named);
     memset(s->have, 0, BITSET_WORDS(s->config.split->block_count) * sizeof *s->have);
     if (!wants_files(s)) return;
-    checkpoint_config config = {.directory = s->config.directory, .recipe = s->config.recipe, .files = s->config.files, .file_count = s->config.file_count, .model = s->config.model, .split = s->config.split,
+    checkpoint_config config = {.directory = s->config.directory, .recipe = s->config.recipe, .adapter = s->config.adapter, .base_name = s->config.base_name, .files = s->config.files, .file_count = s->config.file_count, .model = s->config.model, .split = s->config.split,
                                 .run = s->config.run, .version = version};
     // The first leader has locked the directory; a later leader locks it here.
     if (s->lock >= 0 || !checkpoint_claim_to_save(s->config.directory, &s->config.run, &s->lock, &s->error)) checkpoint_begin(&config, &s->writer, &s->error);

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "model/config.h"
+#include "train/checkpoint.h"
 #include "train/files.h"
 #include "train/recipe.h"
 #include "train/split.h"
@@ -19,7 +20,9 @@ typedef struct saver_config {
     const model_config *model;  // borrowed, as is the split
     const split *split;
     braid_hash run;
-    const train_recipe *recipe;  // of checkpoint_config, as are the files
+    const train_recipe *recipe;  // of checkpoint_config, as are the next four
+    checkpoint_adapter adapter;
+    const char *base_name;
     const files_text *files;
     uint32_t file_count;
 } saver_config;

@@ -87,7 +87,7 @@ static braid_err write_blocks(conversion *c, braid_error *error) {
 static braid_err write_checkpoint(conversion *c, const char *directory, braid_error *error) {
     const model_config *model = &c->run->model;
     checkpoint_summary summary;
-    braid_err err = split_new(model, &model->layers, 1, &c->split, error);
+    braid_err err = split_new(model, NULL, &model->layers, 1, &c->split, error);
     if (err) return err;
     const checkpoint_config config = {.directory = directory, .model = model, .split = &c->split, .weights_only = true};
     err = checkpoint_begin(&config, &c->writer, error);

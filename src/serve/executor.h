@@ -18,12 +18,20 @@
 #define BRAID_SERVE_EXECUTOR_H
 
 #include "base/err.h"
+#include "base/id.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct executor executor;
+
+// An adapter of a session, borrowed until the session is closed. Only an executor of one machine has
+// them.
+typedef struct executor_adapter {
+    const struct engine_adapter *weights;
+    braid_hash key;  // of its numbers, for the prefix cache
+} executor_adapter;
 
 typedef enum executor_outcome {
     EXECUTOR_BEGAN,   // `cached` tokens of the session are read already
@@ -73,7 +81,8 @@ typedef struct executor_room {
 
 typedef struct executor_calls {
     void (*listen)(executor *e, const executor_listener *listener);
-    void (*begin)(executor *e, uint64_t session, const uint32_t *tokens, uint32_t count);
+    void (*begin)(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
+                  uint32_t count);
     void (*read)(executor *e, const executor_step *steps, uint32_t count);
     void (*truncate)(executor *e, uint64_t session, uint32_t length);
     void (*close)(executor *e, uint64_t session);
@@ -90,9 +99,10 @@ struct executor {
 // Copied. Before any other call.
 static inline void executor_listen(executor *e, const executor_listener *listener) { e->calls->listen(e, listener); }
 // Opens a session. Of tokens[count], with which it will begin, as many may be taken from a prefix
-// cache as the executor has; they are not read again. count may be 0.
-static inline void executor_begin(executor *e, uint64_t session, const uint32_t *tokens, uint32_t count) {
-    e->calls->begin(e, session, tokens, count);
+// cache as the executor has; they are not read again. count may be 0. `adapts` NULL: none.
+static inline void executor_begin(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
+                                  uint32_t count) {
+    e->calls->begin(e, session, adapts, tokens, count);
 }
 // Steps of different sessions, the most urgent first: room goes to them in this order.
 static inline void executor_read(executor *e, const executor_step *steps, uint32_t count) {

@@ -1,5 +1,7 @@
 #include "serve/executor_local.h"
 
+#include "base/sha256.h"
+#include "infer/adapters.h"
 #include "serve/prefix.h"
 
 #include <stdio.h>
@@ -79,14 +81,22 @@ static bool add_key(session *s, const braid_hash *key) {
     return true;
 }
 
-static session *session_new(local_executor *l, uint64_t id, braid_error *error) {
+// The key before the first page. Pages of different adapters differ.
+static braid_hash first_key(const local_executor *l, const executor_adapter *adapts) {
+    const braid_hash both[2] = {l->first_key, adapts ? adapts->key : l->first_key};
+    return adapts ? sha256_of(both, sizeof both) : l->first_key;
+}
+
+static session *session_new(local_executor *l, uint64_t id, const executor_adapter *adapts, braid_error *error) {
     session *s = calloc(1, sizeof *s);
-    if (!s || !add_key(s, &l->first_key) || sequence_new(l->engine, &s->sequence, error)) {
+    braid_hash key = first_key(l, adapts);
+    if (!s || !add_key(s, &key) || sequence_new(l->engine, &s->sequence, error)) {
         if (s) session_free(s);
         braid_fail(error, BRAID_MEMORY, "no memory for a text");
         return NULL;
     }
     s->id = id;
+    if (adapts) sequence_set_adapter(s->sequence, adapts->weights);
     s->next = l->sessions;
     l->sessions = s;
     return s;
@@ -119,10 +129,10 @@ static void touch(local_executor *l, const session *s) {
     for (uint32_t i = s->key_count; i-- > 1;) prefix_cache_find(l->prefixes, &s->keys[i]);
 }
 
-static void begin(executor *e, uint64_t id, const uint32_t *tokens, uint32_t count) {
+static void begin(executor *e, uint64_t id, const executor_adapter *adapts, const uint32_t *tokens, uint32_t count) {
     local_executor *l = local(e);
     braid_error error = {0};
-    session *s = session_new(l, id, &error);
+    session *s = session_new(l, id, adapts, &error);
     if (!s) {
         tell_failed(l, id, &error);
         return;

@@ -29,7 +29,8 @@ struct service_job {
     service_listener listener;
     service_constraint constraint;
     generation *text;
-    size_t prompt;  // tokens
+    adapter_version *adapter;  // NULL: none
+    size_t prompt;             // tokens
     bool prompt_logprobs, prompt_only, embed;
     uint32_t top_logprobs;
     job_state state;

@@ -9,12 +9,14 @@
 typedef struct local_service {
     service_model model;
     engine *engine;
+    adapter_set *adapters;  // NULL: none
     const model_file *file;
     uint64_t released;  // bytes of the file that the engine has copies of
 } local_service;
 
 static void free_local(void *context) {
     local_service *l = context;
+    adapter_set_free(l->adapters);
     engine_free(l->engine);
     free(l);
 }
@@ -27,6 +29,11 @@ static void release(const void *context, const void *at, size_t bytes) {
 
 static const model_file_tensor *find(const void *context, const char *name) {
     return model_file_find(((const local_service *)context)->file, name);
+}
+
+static braid_err open_adapters(local_service *l, const service_local_settings *p, braid_error *error) {
+    if (p->adapter_count == 0) return BRAID_OK;
+    return adapter_set_new(l->engine, p->file, p->name, p->adapters, p->adapter_count, &l->adapters, error);
 }
 
 static braid_err open_engine(local_service *l, const service_local_settings *p, braid_error *error) {
@@ -72,7 +79,7 @@ static braid_err measure(const local_service *l, const service_local_settings *p
     braid_err err = engine_reserve(l->engine, ENGINE_CHUNK_ROWS, context, error);
     size_t copies = engine_copied_bytes(l->engine);
     m->computing = engine_scratch_bytes(l->engine) - copies + scheduler_bytes(engine_config(l->engine), p->parallel);
-    m->weights = file_bytes(p->file) - l->released + copies;
+    m->weights = file_bytes(p->file) - l->released + copies + (l->adapters ? adapter_set_bytes(l->adapters) : 0);
     return err;
 }
 
@@ -110,8 +117,9 @@ static braid_err share_freely(local_service *l, const service_local_settings *p,
 
 // --- start
 
-static service_model describe(const service_local_settings *p, uint32_t context) {
+static service_model describe(const local_service *l, const service_local_settings *p, uint32_t context) {
     return (service_model){.name = p->name,
+                           .adapters = l->adapters,
                            .config = model_file_config(p->file),
                            .tokenizer = p->tokenizer,
                            .chat_template = model_file_chat_template(p->file),
@@ -136,7 +144,7 @@ static braid_err start(local_service *l, const service_local_settings *p, servic
         return err;
     }
     executor_room_of(settings.executor, &room);
-    l->model = describe(p, room.session_tokens);
+    l->model = describe(l, p, room.session_tokens);
     return scheduler_new(&settings, out, error);
 }
 
@@ -149,6 +157,7 @@ braid_err service_local_new(const service_local_settings *p, service **out, serv
     if (!l) return braid_fail(error, BRAID_MEMORY, "no memory for a service");
     l->file = p->file;
     braid_err err = open_engine(l, p, error);
+    if (!err) err = open_adapters(l, p, error);
     if (!err) err = p->memory_limit ? share_memory(l, p, m, error) : share_freely(l, p, m, error);
     if (err) {
         free_local(l);

@@ -1,10 +1,11 @@
 // The service of one machine: an engine with all layers, under a memory limit.
 //
-// The limit covers the weights (the parts of mapped files that the engine reads, and its own
-// copies), the memory for computing, and keys and values, which get the rest.
+// The limit covers the weights (the parts of mapped files that the engine reads, its own copies, and
+// adapters), the memory for computing, and keys and values, which get the rest.
 #ifndef BRAID_SERVE_LOCAL_H
 #define BRAID_SERVE_LOCAL_H
 
+#include "serve/adapters.h"
 #include "serve/service.h"
 
 typedef struct service_local_settings {
@@ -17,6 +18,8 @@ typedef struct service_local_settings {
     bool exact, half_cache, narrow;         // as in engine_settings
     uint32_t context;                       // longest text; 0: the model's, or less if there is no room for it
     uint32_t parallel, queue, prompt_rows;  // as in scheduler_settings
+    const adapter_place *adapters;          // [adapter_count]
+    uint32_t adapter_count;
     uint64_t memory_limit;  // bytes, 0: none, then keys and values have room for `parallel` texts of `context`
 } service_local_settings;
 

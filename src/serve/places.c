@@ -82,6 +82,7 @@ void places_admit(scheduler *s) {
         job->session = ++s->sessions;
         job->read = 0;
         s->running[s->running_count++] = job;
-        executor_begin(s->executor, job->session, tokens, reusable(job, (uint32_t)count));
+        executor_begin(s->executor, job->session, adapter_version_of(job->adapter), tokens,
+                       reusable(job, (uint32_t)count));
     }
 }

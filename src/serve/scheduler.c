@@ -13,6 +13,7 @@ static scheduler *of(service *base) { return (scheduler *)base; }
 static void job_release(service_job *job) {
     if (atomic_fetch_sub(&job->references, 1) > 1) return;
     generation_free(job->text);
+    adapter_version_give_back(job->adapter);
     free(job->sum);
     free(job);
 }
@@ -232,12 +233,18 @@ static braid_err check_tokens(const scheduler *s, const service_text *t, braid_e
 }
 
 static braid_err check_text(const scheduler *s, const service_text *t, braid_error *error) {
-    if (t->model && strcmp(t->model, s->model->name) != 0)
-        return braid_fail(error, BRAID_NOT_FOUND, "there is no model '%.64s' here; this service has '%.64s'", t->model,
-                          s->model->name);
     if (t->settings.shift)
         return braid_fail(error, BRAID_CONFIG, "a service ends a text when the context is full; it cannot shift it");
     return check_tokens(s, t, error);
+}
+
+// The adapter that the text names, as it is now.
+static braid_err take_adapter(const scheduler *s, const char *name, adapter_version **out, braid_error *error) {
+    if (!name || strcmp(name, s->model->name) == 0) return BRAID_OK;
+    *out = s->model->adapters ? adapter_set_take(s->model->adapters, name) : NULL;
+    if (*out) return BRAID_OK;
+    return braid_fail(error, BRAID_NOT_FOUND, "there is no model '%.64s' here; this service has '%.64s'%s", name,
+                      s->model->name, s->model->adapters ? " and its adapters" : "");
 }
 
 static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
@@ -254,13 +261,14 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     job->prompt_logprobs = t->prompt_logprobs;
     job->prompt_only = t->prompt_only || t->embed;
     job->top_logprobs = t->settings.top_logprobs;
-    braid_err err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
+    braid_err err = take_adapter(s, t->model, &job->adapter, error);
+    if (!err) err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
     if (!err) err = generation_prompt(job->text, t->tokens, t->count, error);
     if (!err && t->embed && !(job->sum = calloc(m->config->dim, sizeof *job->sum)))
         err = braid_fail(error, BRAID_MEMORY, "no memory for a text");
     if (err) {
-        generation_free(job->text);
-        free(job);
+        atomic_store(&job->references, 1);
+        job_release(job);
         return err;
     }
     *out = job;
@@ -375,6 +383,11 @@ static void free_service(service *base) {
     free(s);
 }
 
+static braid_err reload(service *base, braid_error *error) {
+    adapter_set *adapters = of(base)->model->adapters;
+    return adapters ? adapter_set_reload(adapters, error) : BRAID_OK;
+}
+
 static const service_calls scheduler_calls = {
     .model = model,
     .submit = submit,
@@ -384,6 +397,7 @@ static const service_calls scheduler_calls = {
     .swarm = swarm,
     .free = free_service,
     .drain = drain,
+    .reload = reload,
 };
 
 // --- start

@@ -6,6 +6,7 @@
 #ifndef BRAID_SERVE_SCHEDULER_H
 #define BRAID_SERVE_SCHEDULER_H
 
+#include "serve/adapters.h"
 #include "serve/executor.h"
 #include "serve/service.h"
 

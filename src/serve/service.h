@@ -78,6 +78,7 @@ typedef struct service_model {
     uint32_t context;               // longest text in tokens
     uint64_t created;               // Unix time of its file
     char hash[65];                  // SHA-256 of the weights in hex, "" if it was not computed
+    struct adapter_set *adapters;   // more names of service_text.model (serve/adapters.h); NULL: none
     const char *generation_config;  // the model's own sampling defaults as JSON, NULL: none
 } service_model;
 
@@ -105,6 +106,7 @@ typedef struct service_calls {
     char *(*swarm)(service *s);
     void (*free)(service *s);
     void (*drain)(service *s);
+    braid_err (*reload)(service *s, braid_error *error);
 } service_calls;
 
 // Implementations begin with this.
@@ -130,6 +132,11 @@ static inline char *service_swarm(service *s) { return s->calls->swarm(s); }
 // Refuses new texts from now on (BRAID_BUSY); those that it has go on.
 static inline void service_drain(service *s) {
     if (s->calls->drain) s->calls->drain(s);
+}
+// Reads all adapters again. Texts submitted from now on have the new ones, those under way keep
+// theirs. After an error nothing has changed.
+static inline braid_err service_reload(service *s, braid_error *error) {
+    return s->calls->reload ? s->calls->reload(s, error) : BRAID_OK;
 }
 // Cancels all texts and waits for the calls of their listeners.
 static inline void service_free(service *s) {

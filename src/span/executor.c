@@ -268,9 +268,11 @@ static order *order_new(chain *c, order_kind kind, uint64_t session, size_t numb
     return NULL;
 }
 
-static void chain_begin(executor *e, uint64_t session, const uint32_t *tokens, uint32_t count) {
+static void chain_begin(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
+                        uint32_t count) {
     chain *c = (chain *)e;
     (void)tokens;
+    BRAID_ASSERT(!adapts);
     order *o = order_new(c, ORDER_BEGIN, session, 0);
     if (!o) return;
     o->count = count;

@@ -13,6 +13,9 @@
 // Every safetensors file repeats version and run in its __metadata__, so that files and manifest
 // verify each other. The other files may be edited, and further files may be added.
 //
+// A run with an adapter has adapter_model.safetensors and adapter_config.json in place of the
+// model's files and their index.
+//
 // A version is written as DIR/step-000050.tmp-<run>-<process>.<n>, synced, then renamed: after a
 // crash DIR has the old or the new version, never a mix. The newest CHECKPOINT_KEEP versions of the
 // run stay, and all that are newer than the saved one. A checkpoint is read by tensor name, so it
@@ -22,8 +25,10 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "train/files.h"
+#include "train/run.h"
 #include "train/run_notes.h"
 #include "train/split.h"
 
@@ -36,10 +41,19 @@ enum { CHECKPOINT_KEEP = 2, CHECKPOINT_MAX_FILES = 256 };
 
 typedef struct checkpoint_writer checkpoint_writer;
 
+// The adapter of a checkpoint without a model. Its directory is one of peft: it has
+// adapter_model.safetensors in place of the model's files, and adapter_config.json.
+typedef struct checkpoint_adapter {
+    adapter_config config;  // rank 0: a whole model
+    braid_hash base;        // of the model's weights (split_weights_hash)
+} checkpoint_adapter;
+
 typedef struct checkpoint_config {
     const char *directory;  // DIR; created if it does not exist
     const model_config *model;
     const split *split;  // borrowed until the writer is freed
+    checkpoint_adapter adapter;
+    const char *base_name;  // where the adapter's model was found, for other programs
     braid_hash run;      // hash of the run's description
     uint64_t version;    // iterations done
     const train_recipe *recipe;  // stored for resuming with another recipe; NULL: unknown
@@ -56,6 +70,8 @@ typedef struct checkpoint_summary {
     char path[FILES_MAX_PATH];  // DIR/step-...
 } checkpoint_summary;
 
+// The adapter of a run; the hash of its model is known (start_model_make).
+checkpoint_adapter run_adapter(const run_config *run);
 // Creates DIR and checks that a checkpoint can be written into it. Called at the start, before
 // there is work to lose.
 braid_err checkpoint_try(const char *directory, braid_error *error);
@@ -112,6 +128,9 @@ bool checkpoint_lacks_moments(const checkpoint *c, char text[CHECKPOINT_NOTE]);
 void checkpoint_nothing_to_do(uint64_t done, uint64_t described, char text[CHECKPOINT_NOTE]);
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
+const checkpoint_adapter *checkpoint_adapter_of(const checkpoint *c);
+// Refuses a checkpoint that a run with this adapter (rank 0: without one) cannot continue.
+braid_err checkpoint_match_adapter(const checkpoint *c, const checkpoint_adapter *wanted, braid_error *error);
 // Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (text
 // generation).
 braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count,

@@ -14,6 +14,18 @@ static void put_hash(json_out *o, const char *key, const braid_hash *hash) {
     json_out_string(o, key, text);
 }
 
+static void put_adapter(json_out *o, const manifest *m) {
+    const adapter_config *a = &m->adapter.config;
+    if (a->rank == 0) return;
+    json_out_open(o, "adapter", '{');
+    json_out_u64(o, "rank", a->rank);
+    json_out_float(o, "alpha", a->alpha);
+    json_out_bool(o, "rslora", a->rank_stabilised);
+    json_out_string(o, "targets", m->targets);
+    put_hash(o, "base", &m->adapter.base);
+    json_out_close(o, '}');
+}
+
 char *manifest_text(const manifest *m, size_t *length) {
     json_out o = {.pretty = true};
     json_out_open(&o, NULL, '{');
@@ -25,6 +37,7 @@ char *manifest_text(const manifest *m, size_t *length) {
         json_out_u64(&o, "iterations", m->schedule.iterations);
         json_out_float(&o, "learning_rate", m->schedule.learning_rate);
     }
+    put_adapter(&o, m);
     json_out_open(&o, "files", '{');
     for (uint32_t i = 0; i < m->count; i++) {
         json_out_open(&o, m->files[i].name, '{');
@@ -56,11 +69,31 @@ static void take_schedule(const json *doc, const json_value *root, run_schedule 
     *out = (run_schedule){.iterations = fine ? iterations : 0, .learning_rate = fine ? (float)rate : 0};
 }
 
+// False: it is malformed. A whole model's checkpoint has none.
+static bool take_adapter(const json *doc, const json_value *root, manifest *out) {
+    const json_value *at = json_member(doc, root, "adapter");
+    adapter_config *a = &out->adapter.config;
+    uint64_t rank = 0;
+    double alpha = 0;
+    if (!at) return true;
+    if (at->kind != JSON_OBJECT) return false;
+    const char *targets = json_string(json_member(doc, at, "targets"));
+    bool fine = json_u64(json_member(doc, at, "rank"), &rank) && rank > 0 && rank <= ADAPTER_MAX_RANK &&
+                json_double(json_member(doc, at, "alpha"), &alpha) && (float)alpha > 0 && alpha <= MANIFEST_MOST_RATE &&
+                json_bool(json_member(doc, at, "rslora"), &a->rank_stabilised) && targets &&
+                strlen(targets) < sizeof out->targets && take_hash(doc, at, "base", &out->adapter.base);
+    if (!fine) return false;
+    a->rank = (uint32_t)rank;
+    a->alpha = (float)alpha;
+    snprintf(out->targets, sizeof out->targets, "%s", targets);
+    return true;
+}
+
 static bool take_manifest(const json *doc, manifest *out) {
     const json_value *root = json_root(doc), *files = json_member(doc, root, "files");
     bool fine = json_u64(json_member(doc, root, "version"), &out->version) && take_hash(doc, root, "run", &out->run) &&
                 take_hash(doc, root, "weights", &out->weights) && files && files->kind == JSON_OBJECT &&
-                files->count <= CHECKPOINT_MAX_FILES;
+                files->count <= CHECKPOINT_MAX_FILES && take_adapter(doc, root, out);
     if (!fine) return false;
     take_schedule(doc, root, &out->schedule);
     for (const json_value *v = json_first(doc, files); v && fine; v = json_next(doc, v))

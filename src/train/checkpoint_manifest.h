@@ -15,6 +15,7 @@
 enum { MANIFEST_MAX_NAME = 64, MANIFEST_FORMAT = 1, MANIFEST_MAX_BYTES = 1 << 20 };
 
 #define MANIFEST_FILE "braid-manifest.json"
+#define ADAPTER_FILE  "adapter_model.safetensors"
 
 // Repeated in the __metadata__ of every safetensors file, so that an altered manifest is noticed.
 #define MANIFEST_NOTE_VERSION "braid_version"
@@ -29,7 +30,9 @@ typedef struct manifest_file {
 typedef struct manifest {
     uint64_t version;
     braid_hash run, weights;
-    run_schedule schedule;  // written if known
+    run_schedule schedule;               // written if known
+    checkpoint_adapter adapter;          // its roles are not filled in: only a model can say what a name means
+    char targets[ADAPTER_TARGETS_TEXT];  // names of those roles, separated by spaces
     uint32_t count;
     manifest_file files[CHECKPOINT_MAX_FILES];
 } manifest;

@@ -172,7 +172,7 @@ static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_s
 static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count,
                            void *out, braid_error *error) {
     uint64_t offset;
-    if (part > 0 && c->no_moments) {
+    if ((part > 0 && c->no_moments) || adapter_is_filler(t)) {
         memset(out, 0, count * sizeof(float));
         return BRAID_OK;
     }
@@ -222,7 +222,7 @@ static braid_err hash_blocks(const checkpoint *c, const split *s, braid_hash *le
 
 static braid_err check_weights(const checkpoint *c, braid_error *error) {
     split whole;
-    braid_err err = split_new(&c->model, &c->model.layers, 1, &whole, error);
+    braid_err err = split_new(&c->model, &c->manifest.adapter.config, &c->model.layers, 1, &whole, error);
     if (err) return err;
     braid_hash *leaves = calloc(whole.block_count, sizeof *leaves), found;
     err = leaves ? hash_blocks(c, &whole, leaves, error)
@@ -237,6 +237,20 @@ static braid_err check_weights(const checkpoint *c, braid_error *error) {
     return err;
 }
 
+// The roles of the adapter's targets in this model.
+static braid_err read_targets(checkpoint *c, braid_error *error) {
+    char names[ADAPTER_TARGETS_TEXT], *rest = NULL;
+    uint64_t *roles = &c->manifest.adapter.config.roles;
+    bool fine = true;
+    snprintf(names, sizeof names, "%s", c->manifest.targets);
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+        fine = fine && adapter_role_named(&c->model, name, roles);
+    if (c->manifest.adapter.config.rank == 0 || (fine && *roles)) return BRAID_OK;
+    return braid_fail(error, BRAID_FORMAT,
+                      "'%s/" MANIFEST_FILE "' was altered: its model has no matrices '%s'; use another checkpoint",
+                      c->path, c->manifest.targets);
+}
+
 // Opens all files before the first is read, so that a step that is replaced or removed meanwhile
 // stays readable.
 static braid_err open_step(checkpoint *c, checkpoint_need need, braid_error *error) {
@@ -245,7 +259,8 @@ static braid_err open_step(checkpoint *c, checkpoint_need need, braid_error *err
     braid_err err = read_manifest(c, error);
     c->no_moments = !err && (need == NEED_WEIGHTS || (need == NEED_START && !has_moments(c)));
     if (!err) err = open_files(c, error);
-    return err ? err : read_config(c, error);
+    if (!err) err = read_config(c, error);
+    return err ? err : read_targets(c, error);
 }
 
 // True if the step's path now names another directory than the opened one.
@@ -383,6 +398,8 @@ braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid
                           c->path, d.member, d.first, d.second);
     return BRAID_OK;
 }
+
+const checkpoint_adapter *checkpoint_adapter_of(const checkpoint *c) { return &c->manifest.adapter; }
 
 braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count,
                                 float *weights, float *moment1, float *moment2, braid_error *error) {

@@ -8,6 +8,7 @@
 #include "format/safetensors.h"
 #include "train/checkpoint_directory.h"
 #include "train/checkpoint_manifest.h"
+#include "train/checkpoint_peft.h"
 #include "train/optimizer.h"
 #include "train/state_blob.h"
 
@@ -152,7 +153,7 @@ static braid_err write_at(checkpoint_writer *c, int fd, const char *path, const 
     return err;
 }
 
-// Creates one file of a stage, with `parts` tensors for each tensor of the stage.
+// Creates one file of a stage, with at least one tensor.
 static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors,
                               uint32_t count, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
@@ -174,7 +175,7 @@ static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint3
                          strerror(why));
     } else {
         const safetensors_tensor *last = &tensors[count - 1];
-        uint64_t whole = count > 0 ? last->offset + last->bytes : bytes;
+        uint64_t whole = last->offset + last->bytes;
         do err = files_reserve(s->fd[file], path, whole, error);
         while (err == BRAID_FULL && make_room(c));
         if (!err) err = write_at(c, s->fd[file], path, prefix, bytes, 0, error);
@@ -189,6 +190,18 @@ typedef char tensor_name[SAFETENSORS_MAX_NAME];
 
 static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
 static uint32_t file_of_part(uint32_t part) { return part == 0 ? FILE_MODEL : FILE_OPTIMIZER; }
+static bool is_adapter(const checkpoint_writer *c) { return c->config.adapter.config.rank > 0; }
+
+// The stage that has the file with the parts of a stage's tensors. An adapter is one file.
+static uint32_t owner_of(const checkpoint_writer *c, uint32_t stage_number, uint32_t file) {
+    return is_adapter(c) && file == FILE_MODEL ? 0 : stage_number;
+}
+
+static bool is_in_file(const checkpoint_writer *c, uint32_t tensor, uint32_t part, uint32_t stage_number, uint32_t file) {
+    const split *s = c->split;
+    return !adapter_is_filler(&s->tensors[tensor]) && file_of_part(part) == file &&
+           owner_of(c, s->tensor_stage[tensor], file) == stage_number;
+}
 
 // Lists the tensors of a stage's file in `tensors`; `names` holds their names.
 static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, uint32_t file,
@@ -197,7 +210,7 @@ static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, 
     uint32_t n = 0;
     for (uint32_t t = 0; t < s->tensor_count; t++) {
         for (uint32_t part = 0; part < STATE_PARTS; part++) {
-            if (s->tensor_stage[t] != stage_number || file_of_part(part) != file) continue;
+            if (!is_in_file(c, t, part, stage_number, file)) continue;
             snprintf(names[n], sizeof names[n], "%s%s", s->tensors[t].name, part_suffix[part]);
             tensors[n] = (safetensors_tensor){.name = names[n], .dims = s->tensors[t].dims};
             tensors[n].shape[0] = s->tensors[t].rows;
@@ -210,21 +223,23 @@ static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, 
 static void note_places(checkpoint_writer *c, uint32_t stage_number, uint32_t file, const safetensors_tensor *tensors) {
     for (uint32_t t = 0; t < c->split->tensor_count; t++)
         for (uint32_t part = 0; part < STATE_PARTS; part++)
-            if (c->split->tensor_stage[t] == stage_number && file_of_part(part) == file)
+            if (is_in_file(c, t, part, stage_number, file))
                 c->place[t][part] = (tensors++)->offset;
 }
 
 static braid_err make_file(checkpoint_writer *c, uint32_t stage_number, uint32_t file, braid_error *error) {
     static const char *const kind[] = {"model", "optimizer"};
-    snprintf(c->stages[stage_number].name[file], MANIFEST_MAX_NAME, "%s-%05u-of-%05u.safetensors", kind[file],
-             stage_number + 1, c->split->stages);
+    char *name = c->stages[stage_number].name[file];
+    if (owner_of(c, stage_number, file) != stage_number) return BRAID_OK;
+    snprintf(name, MANIFEST_MAX_NAME, "%s-%05u-of-%05u.safetensors", kind[file], stage_number + 1, c->split->stages);
+    if (is_adapter(c) && file == FILE_MODEL) snprintf(name, MANIFEST_MAX_NAME, ADAPTER_FILE);
     size_t most = (size_t)c->split->tensor_count * STATE_PARTS;
     safetensors_tensor *tensors = calloc(most, sizeof *tensors);
     tensor_name *names = calloc(most, sizeof *names);
     braid_err err = BRAID_OK;
     if (tensors && names) {
         uint32_t count = list_tensors(c, stage_number, file, tensors, names);
-        err = write_prefix(c, stage_number, file, tensors, count, error);
+        if (count > 0) err = write_prefix(c, stage_number, file, tensors, count, error);
         note_places(c, stage_number, file, tensors);
     } else {
         err = braid_fail(error, BRAID_MEMORY, "no memory for the list of tensors");
@@ -290,10 +305,12 @@ static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t
     braid_err err = BRAID_OK;
     for (uint32_t part = 0; part < (c->config.weights_only ? 1 : STATE_PARTS) && !err; part++) {
         uint32_t file = file_of_part(part);
+        const stage_files *files = &c->stages[owner_of(c, stage_number, file)];
         char path[FILES_MAX_PATH];
-        err = files_join(c->temporary, c->stages[stage_number].name[file], path, error);
+        if (adapter_is_filler(&c->split->tensors[range->tensor])) break;
+        err = files_join(c->temporary, files->name[file], path, error);
         if (!err)
-            err = write_at(c, c->stages[stage_number].fd[file], path, state_block_part(bytes, range->count, part),
+            err = write_at(c, files->fd[file], path, state_block_part(bytes, range->count, part),
                            length, c->place[range->tensor][part] + within, error);
     }
     if (err) return err;
@@ -371,6 +388,7 @@ static void note_schedule(checkpoint_writer *c) {
 static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
     for (uint32_t file = 0; file < (c->config.weights_only ? 1 : 2); file++) {
+        if (s->fd[file] < 0) continue;  // an adapter is in the file of stage 0
         bool synced = fsync(s->fd[file]) == 0;
         int why = errno;
         bool closed = close(s->fd[file]) == 0;
@@ -404,8 +422,8 @@ static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
     char *text = hf_config_write(c->config.model, &length);
     braid_err err = write_text(c, "config.json", text, length, error);
     if (err) return err;
-    text = index_text(c, &length);
-    err = write_text(c, "model.safetensors.index.json", text, length, error);
+    text = is_adapter(c) ? checkpoint_peft_text(&c->config, &length) : index_text(c, &length);
+    err = write_text(c, is_adapter(c) ? "adapter_config.json" : "model.safetensors.index.json", text, length, error);
     if (err) return err;
     if (c->config.file_count > 0 || c->config.weights_only) return write_copies(c, error);
     text = hf_tokenizer_write(&length);
@@ -423,6 +441,8 @@ static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, bra
     if (err) return err;
     c->manifest.version = c->config.version;
     c->manifest.run = c->config.run;
+    c->manifest.adapter = c->config.adapter;
+    adapter_targets_text(c->config.model, c->config.adapter.config.roles, " ", c->manifest.targets);
     note_schedule(c);
     c->manifest.weights = out->weights = split_weights_hash(c->split, c->leaves);
     char *text = manifest_text(&c->manifest, &length);

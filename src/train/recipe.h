@@ -2,6 +2,8 @@
 #ifndef BRAID_TRAIN_RECIPE_H
 #define BRAID_TRAIN_RECIPE_H
 
+#include "model/adapter.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -9,8 +11,9 @@ typedef struct train_recipe {
     uint64_t iterations, warmup;
     float learning_rate, min_learning_rate;  // warm-up, then cosine down to the minimum
     float beta1, beta2, eps, weight_decay;
-    float clip;         // the largest global gradient norm; 0: no clipping
-    bool reproducible;  // 64-bit fixed-point sums; else fp32
+    float clip;              // the largest global gradient norm; 0: no clipping
+    adapter_config adapter;  // is trained, and the model's weights stay fixed; rank 0: the model itself
+    bool reproducible;       // 64-bit fixed-point sums; else fp32
 } train_recipe;
 
 #endif

@@ -259,6 +259,7 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     case FIELD_TOKENIZER: return read_tokenizer(r, node, name, place);
     case FIELD_HASH: return read_hash(r, node, name, place);
     case FIELD_LAYERS: return read_layers(r, node, name, place);
+    case FIELD_TARGETS: return run_read_targets(r->file, node, &r->run->model, place, r->error);
     case FIELD_LINKS: return run_read_links(r->file, node, name, place, r->error);
     case FIELD_ARCH: return read_arch(r, node, name, place);
     case FIELD_SCALING:
@@ -372,14 +373,15 @@ static braid_err read_fields(const run_reader *r) {
     return code;
 }
 
-static uint32_t most_blocks(const model_config *model) {
-    uint32_t each = model_tensors_per_block(model);
+static uint32_t most_blocks(const run_config *run) {
+    const adapter_config *a = &run->recipe.adapter;
+    uint32_t each = a->rank ? adapter_tensors_per_layer(&run->model, a->roles) : model_tensors_per_block(&run->model);
     return (WIRE_MAX_STAGE_TENSORS - RUN_MAX_END_TENSORS) / (each > RUN_LEAST_BLOCK_TENSORS ? each : RUN_LEAST_BLOCK_TENSORS);
 }
 
 static braid_err check_stages(const run_reader *r) {
     const run_config *run = r->run;
-    uint32_t most = most_blocks(&run->model);
+    uint32_t most = most_blocks(run);
     const yaml_node *at = place_of(r->file, "", "stages");
     uint64_t blocks = 0;
     for (uint32_t i = 0; i < run->stages; i++) {
@@ -530,12 +532,20 @@ braid_err run_config_has_all_texts(const run_config *run, braid_error *error) {
                       run->text_count == 1 ? "" : "s");
 }
 
+static braid_err check_adapter(const run_reader *r) {
+    char why[RUN_ADAPTER_WHY];
+    const char *key;
+    if (run_adapter_check(r->run, &key, why)) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "adapter", key), r->error, "%s", why);
+}
+
 static braid_err check_run(const run_reader *r) {
     braid_error why = {0};
     braid_err code = model_config_check(&r->run->model, &why);
     if (code != BRAID_OK)
         return yaml_fail(r->file, place_of(r->file, "model", "arch"), r->error, "model: %.300s", why.text);
     code = check_name(r);
+    if (code == BRAID_OK) code = check_adapter(r);
     if (code == BRAID_OK) code = check_stages(r);
     if (code == BRAID_OK) code = check_sizes(r);
     if (code == BRAID_OK) code = check_recipe(r);
@@ -655,7 +665,7 @@ braid_err run_config_from_description(const char *text, size_t length, run_confi
 
 bool run_has_model(const run_config *run) {
     static const braid_hash none;
-    return !hash_equal(&run->weights, &none);
+    return run->recipe.adapter.rank == 0 && !hash_equal(&run->weights, &none);
 }
 
 bool run_multiplies_fastest(const run_config *run) {

@@ -116,7 +116,8 @@ braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
-// True if the run starts from a model (model.from) and not from its seed.
+// True if the first weights are those of a model (model.from). False if the seed makes them; it also
+// makes those of an adapter.
 bool run_has_model(const run_config *run);
 // The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);

@@ -49,6 +49,12 @@ static void put_hash(run_writer *w, const braid_hash *hash) {
     put(w, "\"%s\"", hex);
 }
 
+static void put_targets(run_writer *w, const run_config *run) {
+    char names[ADAPTER_TARGETS_TEXT];
+    adapter_targets_text(&run->model, run->recipe.adapter.roles, "\", \"", names);
+    put(w, "[\"%s\"]", names);
+}
+
 static void put_value(run_writer *w, const run_config *run, const run_field *f) {
     const void *place = (const char *)run + f->offset;
     switch (f->kind) {
@@ -66,6 +72,7 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
             tensor_codec_names[run->links.backward]);
         break;
     case FIELD_HASH: put_hash(w, place); break;
+    case FIELD_TARGETS: put_targets(w, run); break;
     case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
     case FIELD_BATCHES: put(w, "%s", run_batch_names[*(const bool *)place]); break;
     case FIELD_PRODUCTS: put(w, "%s", run_product_names[run_multiplies_fastest(run)]); break;
@@ -87,7 +94,15 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     }
 }
 
+// True for the section `adapter` of a run without one.
+static bool is_empty(const run_config *run, const char *section) {
+    for (size_t i = 0; i < run_field_count; i++)
+        if (strcmp(run_fields[i].section, section) == 0 && run_field_is_written(run, &run_fields[i])) return false;
+    return true;
+}
+
 static void put_section(run_writer *w, const run_config *run, const char *section, const char *data_hex) {
+    if (is_empty(run, section)) return;
     if (*section) put(w, "%s:\n", section);
     if (strcmp(section, "data") == 0) put(w, "  hash: \"%s\"\n", data_hex);
     for (size_t i = 0; i < run_field_count; i++) {

@@ -54,6 +54,10 @@ const run_field run_fields[] = {
     {"model", "window", FIELD_COUNT, AT(model.window), 1, MODEL_MAX_CONTEXT, .optional = true},
     {"model", "windowed", FIELD_LAYERS, AT(model.windowed), .optional = true},
     {"model", "weights", FIELD_HASH, AT(weights), .optional = true, .derived = true},
+    {"adapter", "rank", FIELD_COUNT, AT(recipe.adapter.rank), 1, ADAPTER_MAX_RANK, .optional = true},
+    {"adapter", "alpha", FIELD_FLOAT, AT(recipe.adapter.alpha), .from = 1e-6, .to = 1e6, .optional = true},
+    {"adapter", "rslora", FIELD_SWITCH, AT(recipe.adapter.rank_stabilised), .optional = true},
+    {"adapter", "targets", FIELD_TARGETS, AT(recipe.adapter.roles), .optional = true},
     {"data", "tokenizer", FIELD_TOKENIZER, AT(tokenizer), .local = true},
     {"data", "tokenizer_hash", FIELD_HASH, AT(tokenizer_hash), .optional = true, .derived = true},
     {"data", "field", FIELD_NAME, AT(field), .local = true},
@@ -97,7 +101,7 @@ const run_field run_fields[] = {
 // clang-format on
 const size_t run_field_count = sizeof run_fields / sizeof *run_fields;
 
-const char *const run_sections[] = {"", "model", "data", "train", "eval", "checkpoint", "swarm"};
+const char *const run_sections[] = {"", "model", "adapter", "data", "train", "eval", "checkpoint", "swarm"};
 const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
 const char *const run_scaling_names[MODEL_ROPE_YARN + 1] = {"plain", "linear", "llama3", "yarn"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
@@ -166,6 +170,7 @@ bool run_field_is_written(const run_config *run, const run_field *f) {
     case FIELD_LINKS: return run->links.forward != CODEC_FP32 || run->links.backward != CODEC_FP32;
     case FIELD_HASH: return !is_zero(place, sizeof(braid_hash));
     case FIELD_FLOAT: return *(const float *)place > 0;
+    case FIELD_TARGETS: return *(const uint64_t *)place != 0;
     default: return !is_zero(place, sizeof(uint32_t));
     }
 }
@@ -205,6 +210,14 @@ static void fill_model(model_config *model) {
     if (stretched && rope->original_context == 0) rope->original_context = model->context;
 }
 
+// alpha = 2 rank and all matrices are what adapters are usually trained with.
+static void fill_adapter(run_config *run) {
+    adapter_config *a = &run->recipe.adapter;
+    if (a->rank == 0) return;
+    if (!(a->alpha > 0)) a->alpha = 2 * (float)a->rank;
+    if (a->roles == 0) a->roles = adapter_all_roles(&run->model);
+}
+
 // Without data.mix the texts are one source.
 static void fill_sources(run_config *run) {
     for (uint32_t i = 0; i < run->source_count; i++)
@@ -220,6 +233,7 @@ void run_fill_defaults(run_config *run) {
     train_recipe *recipe = &run->recipe;
     fill_sources(run);
     fill_model(model);
+    fill_adapter(run);
     if (model->vocab == 0) model->vocab = 256;
     // models have contexts far longer than the sequences that they are usually tuned on
     if (run->tokens == 0) run->tokens = run->from[0] ? smaller(model->context, RUN_FROM_TOKENS) : model->context;

@@ -8,6 +8,7 @@
 // One bad batch causes one iteration without a finite gradient. Ten different batches in a row mean
 // that the weights are bad, and a skipped iteration does not change them.
 enum { RUN_MAX_SKIPPED = 10 };
+enum { RUN_ADAPTER_WHY = 256 };
 
 typedef enum run_field_kind {
     FIELD_NAME,    // char[RUN_MAX_NAME]
@@ -33,6 +34,7 @@ typedef enum run_field_kind {
     FIELD_MIX,     // run_config.source_count, .source and its texts
     FIELD_TOKENIZER,  // char[RUN_MAX_PATH], relative to the file, or "bytes"
     FIELD_HASH,    // braid_hash
+    FIELD_TARGETS,  // uint64_t, roles of an adapter: all, or a list of matrices
 } run_field_kind;
 
 typedef struct run_field {
@@ -65,6 +67,13 @@ void run_set_defaults(run_config *run);
 // Fills in a set of layers that a description does not have, from the members that precede it in the
 // table.
 void run_default_layers(run_config *run, const run_field *f);
+struct yaml;
+struct yaml_node;
+// One name of a matrix, or a list of them, as roles of this model.
+braid_err run_read_targets(const struct yaml *file, const struct yaml_node *node, const model_config *model,
+                           uint64_t *roles, braid_error *error);
+// Checks a run's adapter, once the model's shape is known. `why`: the cause and the remedy.
+bool run_adapter_check(const run_config *run, const char **key, char why[RUN_ADAPTER_WHY]);
 // False for a value that the canonical text leaves out.
 bool run_field_is_written(const run_config *run, const run_field *f);
 

@@ -187,15 +187,18 @@ static braid_err find_newest(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
+static bool has_adapter(const solo *s) { return s->run->recipe.adapter.rank > 0; }
+
 static braid_err load(solo *s, checkpoint *from, braid_error *error) {
     s->loaded = true;
     return s->swap ? swap_load(s->swap, from, error) : worker_load(s->worker, from, error);
 }
 
-static braid_err start_from_model(solo *s, braid_error *error) {
+// The weights of the run's model: the first ones, or those that an adapter adapts.
+static braid_err load_model(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.model, &from, error);
-    if (!err) err = load(s, from, error);
+    if (!err) err = has_adapter(s) ? worker_load_base(s->worker, from, error) : load(s, from, error);
     checkpoint_close(from);
     return err;
 }
@@ -205,7 +208,9 @@ static braid_err resume(solo *s, braid_error *error) {
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
     if (err) return err;
     note_jump(s, from);
-    err = load(s, from, error);
+    const checkpoint_adapter wanted = run_adapter(s->run);
+    err = checkpoint_match_adapter(from, &wanted, error);
+    if (!err) err = load(s, from, error);
     s->version = checkpoint_version(from);
     snprintf(s->from, sizeof s->from, "%s", checkpoint_path(from));
     s->result->nothing = s->version == s->until;
@@ -257,13 +262,13 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) note_threads(s);
     if (!err && !s->config.swap) note_memory(s, &config);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
-    if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
+    if (!err && s->config.swap && has_adapter(s))
+        err = braid_fail(error, BRAID_CONFIG, "a run with an adapter keeps its model in memory: leave out --state-dir");
+    if (!err) err = split_new(&run->model, &run->recipe.adapter, &run->model.layers, 1, &s->split, error);
     if (!err) err = s->config.swap ? solo_open_swap(s, error) : worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
-    if (!err && s->config.resume)
-        err = resume(s, error);
-    else if (!err && s->config.model)
-        err = start_from_model(s, error);
+    if (!err && s->config.model && (has_adapter(s) || !s->config.resume)) err = load_model(s, error);
+    if (!err && s->config.resume) err = resume(s, error);
     if (!err) err = claim(s, error);
     if (!err && s->swap) return s->loaded ? BRAID_OK : swap_init(s->swap, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
@@ -301,7 +306,7 @@ static void tell_started(solo *s) {
                                .of = s->until,
                                .tokens = tokens,
                                .microbatches = s->run->microbatches,
-                               .parameters = parameters_of(&s->split)});
+                               .parameters = s->worker ? worker_parameters(s->worker) : parameters_of(&s->split)});
 }
 
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error) {

@@ -51,7 +51,9 @@ static braid_err save_once(solo *s, checkpoint_summary *summary, braid_error *wh
                                 .split = &s->split,
                                 .run = s->run_hash,
                                 .version = s->version,
-                                .recipe = &s->run->recipe};
+                                .recipe = &s->run->recipe,
+                                .adapter = run_adapter(s->run),
+                                .base_name = s->run->from};
     config.files = train_data_carried(s->config.data, &config.file_count);
     checkpoint_writer *writer = NULL;
     braid_err err = checkpoint_begin(&config, &writer, why);

@@ -10,9 +10,12 @@ static braid_err no_memory(braid_error *error) {
     return braid_fail(error, BRAID_MEMORY, "no memory for the model's table of tensors");
 }
 
-static braid_err copy_tensors(const model_config *model, split *s, braid_error *error) {
+static bool has_adapter(const adapter_config *trained) { return trained && trained->rank > 0; }
+
+static braid_err copy_tensors(const model_config *model, const adapter_config *trained, split *s, braid_error *error) {
     layout whole;
     stage_shape shape = {.layer_begin = 0, .layer_end = model->layers, .ends = true, .sequences = 1, .tokens = 1};
+    if (has_adapter(trained)) return adapter_table_new(model, &shape, trained, &s->tensors, &s->tensor_count, error);
     braid_err err = layout_new(model, &shape, &whole, error);
     if (err) return err;
     s->tensor_count = whole.tensors;
@@ -32,10 +35,19 @@ static void order_blocks(split *s) {
     s->stage_first[s->stages] = next;
 }
 
-braid_err split_new(const model_config *model, const uint32_t *layers, uint32_t stages, split *out,
-                    braid_error *error) {
+// The stage of each tensor of an adapter. The last one belongs to the ends.
+static void adapter_stages(const model_config *model, uint64_t roles, const uint32_t *layers, split *s) {
+    uint32_t per_layer = adapter_tensors_per_layer(model, roles), t = 0;
+    for (uint32_t number = 0; number < s->stages; number++)
+        for (uint32_t i = 0; i < layers[number] * per_layer; i++) s->tensor_stage[t++] = (uint16_t)number;
+    BRAID_ASSERT(t + 1 == s->tensor_count);
+    s->tensor_stage[t] = 0;
+}
+
+braid_err split_new(const model_config *model, const adapter_config *trained, const uint32_t *layers, uint32_t stages,
+                    split *out, braid_error *error) {
     *out = (split){.stages = stages};
-    braid_err err = copy_tensors(model, out, error);
+    braid_err err = copy_tensors(model, trained, out, error);
     if (err) return err;
     out->block_count = blocks_count(out->tensors, out->tensor_count);
     out->tensor_stage = calloc(out->tensor_count, sizeof *out->tensor_stage);
@@ -46,7 +58,10 @@ braid_err split_new(const model_config *model, const uint32_t *layers, uint32_t 
         split_free(out);
         return no_memory(error);
     }
-    model_tensor_stages(model, layers, stages, out->tensor_stage);
+    if (has_adapter(trained))
+        adapter_stages(model, trained->roles, layers, out);
+    else
+        model_tensor_stages(model, layers, stages, out->tensor_stage);
     blocks_fill(out->tensors, out->tensor_count, out->blocks);
     order_blocks(out);
     return BRAID_OK;

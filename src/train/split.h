@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "train/blocks.h"
 
@@ -22,8 +23,10 @@ typedef struct split {
 } split;
 
 // `layers`: model blocks per stage, as in a run's description; their sum is the model's number of
-// layers.
-braid_err split_new(const model_config *model, const uint32_t *layers, uint32_t stages, split *out, braid_error *error);
+// layers. If an adapter is trained (NULL or rank 0: none), the tensors are those of adapter_table_new, because
+// the model's own are fixed.
+braid_err split_new(const model_config *model, const adapter_config *trained, const uint32_t *layers, uint32_t stages,
+                    split *out, braid_error *error);
 void split_free(split *s);
 uint32_t split_count(const split *s, uint32_t stage_number);  // number of blocks of a stage
 // The canonical number of a stage's block.

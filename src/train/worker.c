@@ -77,19 +77,37 @@ static void carve_all(worker *w, carver *c) {
         w->targets = carve(c, capacity * w->rows, sizeof *w->targets);
     }
     carve_sum(w, c);
+    if (!w->adapter.parts) return;
+    w->adapter.base = carve(c, stage_parameters(w->stage), sizeof(float));
+    w->adapter.merged = carve(c, stage_parameters(w->stage), sizeof(float));
+}
+
+static braid_err measure_adapter(worker *w, braid_error *error) {
+    const worker_config *c = &w->config;
+    braid_err err = adapter_new(w->stage, &c->recipe.adapter, &w->adapter.parts, error);
+    if (!err) err = adapter_table_new(&c->model, &c->shape, &c->recipe.adapter, &w->adapter.table, &w->tensor_count, error);
+    if (err) return err;
+    w->tensors = w->adapter.table;
+    const stage_tensor *last = &w->tensors[w->tensor_count - 1];
+    w->parameters = last->offset + last->elements;
+    w->sum_shares = false;  // an adapter's sum may be larger than a stash
+    return BRAID_OK;
 }
 
 // Initialises everything except the memory: the stage and the derived sizes.
 static braid_err worker_measure(worker *w, const worker_config *config, tensor_pool *pool, braid_error *error) {
     *w = (worker){.config = *config, .pool = pool};
-    braid_err err = stage_new(&config->model, &config->shape, pool, &w->stage, error);
+    w->config.shape.frozen = config->recipe.adapter.rank > 0;
+    braid_err err = stage_new(&config->model, &w->config.shape, pool, &w->stage, error);
     if (err) return err;
     // If only one microbatch is ever added, its sum replaces the stash as the stash becomes unused.
     w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1;
     w->tensors = stage_tensors(w->stage);
     w->tensor_count = stage_tensor_count(w->stage);
-    w->block_count = blocks_count(w->tensors, w->tensor_count);
     w->parameters = stage_parameters(w->stage);
+    if (config->recipe.adapter.rank > 0) err = measure_adapter(w, error);
+    if (err) return err;
+    w->block_count = blocks_count(w->tensors, w->tensor_count);
     w->rows = (size_t)config->shape.sequences * config->shape.tokens;
     w->activation_floats = stage_activation_elements(w->stage);
     size_t documents = config->shape.documents ? w->rows * sizeof(uint32_t) : 0;
@@ -119,8 +137,12 @@ static braid_err state_to_disk(worker *w, braid_error *error) {
     return braid_fail(error, BRAID_IO, "no room in %s for the %llu MiB of this stage's state; name another directory", directory, (unsigned long long)(bytes >> 20));
 }
 
+static uint64_t work_bytes(const worker *w) {
+    return stage_work_bytes(w->stage) + (w->adapter.parts ? adapter_work_bytes(w->adapter.parts) : 0);
+}
+
 static braid_err worker_reserve(worker *w, braid_error *error) {
-    uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
+    uint64_t need = w->memory_bytes + work_bytes(w), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
         uint32_t capacity = w->config.capacity;
         char needed[QUANTITY_TEXT], limit[QUANTITY_TEXT];
@@ -145,7 +167,7 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
     carve_all(w, &pieces);
     braid_err err = w->config.state_directory ? state_to_disk(w, error) : BRAID_OK;
     blocks_fill(w->tensors, w->tensor_count, w->blocks);
-    stage_bind(w->stage, w->weights);
+    stage_bind(w->stage, w->adapter.parts ? w->adapter.merged : w->weights);
     return err;
 }
 
@@ -164,10 +186,16 @@ braid_err worker_new(const worker_config *config, tensor_pool *pool, worker **ou
     return BRAID_OK;
 }
 
+static void release_stage(worker *w) {
+    adapter_free(w->adapter.parts);
+    free(w->adapter.table);
+    stage_free(w->stage);
+}
+
 void worker_free(worker *w) {
     if (!w) return;
     if (w->memory) munmap(w->memory, w->memory_bytes);
-    stage_free(w->stage);
+    release_stage(w);
     free(w);
 }
 
@@ -176,7 +204,7 @@ static void sizes_of(const worker *w, worker_sizes *out) {
     *out = (worker_sizes){.parameters = p, .weights = p * sizeof(float), .optimizer = 2 * p * sizeof(float)};
     out->gradients = w->sum_shares ? stage_sum_overhang(w->stage, sum_element(w)) : p * sum_element(w);
     if (!w->config.alone) out->gradients += p * sizeof(float);
-    out->total = w->memory_bytes + stage_work_bytes(w->stage);
+    out->total = w->memory_bytes + work_bytes(w);
     out->microbatch = w->stash_bytes;
     if (w->config.shape.ends) out->microbatch += w->rows * (sizeof *w->inputs + sizeof *w->targets);
     out->work = out->total - out->weights - out->optimizer - out->gradients - w->config.capacity * out->microbatch;
@@ -189,7 +217,7 @@ braid_err worker_measure_sizes(const worker_config *config, worker_sizes *out, b
     braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &pool, error);
     if (!err) err = worker_measure(&w, config, pool, error);
     if (!err) sizes_of(&w, out);
-    stage_free(w.stage);
+    release_stage(&w);
     if (pool) tensor_pool_free(pool);
     return err;
 }
@@ -217,9 +245,35 @@ braid_err worker_load(worker *w, checkpoint *from, braid_error *error) {
     if (err) return err;
     for (uint32_t i = 0; i < w->block_count; i++) w->versions[i] = version;
     w->loaded = true;
+    w->adapter.stale = true;
     w->loaded_version = version;
     return BRAID_OK;
 }
+
+braid_err worker_load_base(worker *w, checkpoint *from, braid_error *error) {
+    const stage_tensor *tensors = stage_tensors(w->stage);
+    float *merged = w->adapter.merged;
+    braid_err err = checkpoint_read_stage(from, &w->config.model, tensors, stage_tensor_count(w->stage), merged, NULL,
+                                          NULL, error);
+    if (err) return err;
+    const adapter_tensor *a = adapter_tensors(w->adapter.parts);
+    for (uint32_t i = 0; i < adapter_tensor_count(w->adapter.parts); i++) {
+        const stage_tensor *t = &tensors[a[i].tensor];
+        memcpy(w->adapter.base + t->offset, merged + t->offset, t->elements * sizeof *merged);
+    }
+    w->adapter.has_base = w->adapter.stale = true;
+    return BRAID_OK;
+}
+
+void worker_refresh(worker *w) {
+    if (!w->adapter.parts || !w->adapter.stale) return;
+    BRAID_ASSERT(w->adapter.has_base);
+    adapter_merge(w->adapter.parts, w->adapter.base, w->weights, false, w->adapter.merged);
+    stage_bind(w->stage, w->adapter.merged);
+    w->adapter.stale = false;
+}
+
+uint64_t worker_parameters(const worker *w) { return w->parameters; }
 
 bool worker_text_changed(const worker *w) { return w->text_changed; }
 uint32_t worker_blocks(const worker *w) { return w->block_count; }

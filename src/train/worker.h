@@ -20,7 +20,9 @@ typedef struct worker worker;
 typedef struct worker_config {
     model_config model;
     stage_shape shape;
-    train_recipe recipe;  // optimizer, schedule, mode
+    // optimizer, schedule, mode. With an adapter the model's weights are fixed (worker_load_base), and
+    // parameters, sums, moments and blocks are those of the adapter
+    train_recipe recipe;
     uint64_t seed;
     uint32_t microbatches;   // per iteration: a JOB_FORWARD for m >= microbatches draws held-out text
     uint32_t capacity;       // stashes
@@ -68,6 +70,10 @@ bool worker_text_changed(const worker *w);
 struct checkpoint;
 braid_err worker_load(worker *w, struct checkpoint *from, braid_error *error);
 
+// With an adapter: reads the model's weights, which stay as they are. Required before the first job.
+braid_err worker_load_base(worker *w, struct checkpoint *from, braid_error *error);
+
+uint64_t worker_parameters(const worker *w);  // elements that are trained
 uint32_t worker_blocks(const worker *w);
 stage *worker_stage(worker *w);
 float *worker_weights(worker *w);

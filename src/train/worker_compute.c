@@ -98,6 +98,7 @@ void worker_forward(const worker_call *call) {
     float *y = call->result->failed ? NULL : begin_tensor(call, link, &out);
     if (!y) return;
     if (documents) stage_set_documents(w->stage, stash, documents);
+    worker_refresh(w);
     stage_forward(w->stage, stash, inputs, x, y);
     end_tensor(call, link, y, out, documents);
 }
@@ -179,6 +180,14 @@ static void take_from_sum(void *context, size_t offset, const float *gradient, s
     }
 }
 
+// Input and weight gradients together. The adapter's gradients leave the input gradient as it is.
+static const float *both_gradients(worker *w, void *stash, const float *dy, float *dx, const stage_sink *sink) {
+    if (!w->adapter.parts) return stage_gradients(w->stage, stash, dy, dx, sink);
+    const float *lowest = stage_input_gradient(w->stage, stash, dy, dx);
+    adapter_gradient(w->adapter.parts, stash, w->weights, sink);
+    return lowest;
+}
+
 void worker_backward(const worker_call *call) {
     worker *w = call->w;
     void *stash = slot_stash(call), *out = NULL;
@@ -190,7 +199,8 @@ void worker_backward(const worker_call *call) {
     addition a = {.w = w};
     w->sum_used |= call->work->weigh;
     const stage_sink sum = {.take = add_to_sum, .place = place_in_sum, .context = &a};
-    const float *lowest = call->work->weigh ? stage_gradients(w->stage, stash, dy, dx, &sum)
+    worker_refresh(w);
+    const float *lowest = call->work->weigh ? both_gradients(w, stash, dy, dx, &sum)
                                             : stage_input_gradient(w->stage, stash, dy, dx);
     call->result->finite = all_finite(lowest, w->activation_floats);
     if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
@@ -202,7 +212,11 @@ void worker_weight(const worker_call *call) {
     w->sum_used = true;
     addition a = {.w = w, .minus = call->work->minus};
     const stage_sink sum = {.take = a.minus ? take_from_sum : add_to_sum, .place = a.minus ? NULL : place_in_sum, .context = &a};
-    stage_weight_gradient(w->stage, slot_stash(call), &sum);
+    worker_refresh(w);
+    if (w->adapter.parts)
+        adapter_gradient(w->adapter.parts, slot_stash(call), w->weights, &sum);
+    else
+        stage_weight_gradient(w->stage, slot_stash(call), &sum);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 

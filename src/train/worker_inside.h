@@ -28,6 +28,13 @@ struct worker {
     worker_config config;
     tensor_pool *pool;
     stage *stage;
+    struct {
+        adapter *parts;       // NULL: none
+        stage_tensor *table;  // its parameters
+        float *base;          // the model's weights; only the adapted matrices are filled in
+        float *merged;        // the stage's weights: model and adapter
+        bool has_base, stale;  // stale: `merged` lacks the latest parameters
+    } adapter;
     const stage_tensor *tensors;
     uint32_t tensor_count, block_count;
     bool text_changed;
@@ -76,6 +83,8 @@ typedef struct worker_call {
 const void *worker_read(const worker_call *call, blob_id blob, uint64_t bytes);
 // Memory for the output; NULL sets result->failed.
 void *worker_write(const worker_call *call, uint64_t bytes);
+// Before the stage computes: brings the merged weights of an adapter up to date.
+void worker_refresh(worker *w);
 // True if blocks [first, first + count) exist; else sets result->failed.
 bool worker_range(const worker_call *call);
 // Calls `task` for each of `count` blocks on several threads.

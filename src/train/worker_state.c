@@ -6,6 +6,11 @@
 #include "train/optimizer.h"
 #include "train/state_blob.h"
 
+static void init_adapter(worker *w) {
+    memset(w->weights, 0, w->parameters * sizeof *w->weights);
+    adapter_init(w->adapter.parts, w->weights, w->config.seed);
+}
+
 void worker_state_init(const worker_call *call) {
     worker *w = call->w;
     if (w->loaded && w->loaded_version == call->work->version) {
@@ -16,7 +21,11 @@ void worker_state_init(const worker_call *call) {
         return;
     }
     call->result->version = call->work->version;
-    stage_init(w->stage, w->weights, w->config.seed);
+    w->adapter.stale = true;
+    if (w->adapter.parts)
+        init_adapter(w);
+    else
+        stage_init(w->stage, w->weights, w->config.seed);
     memset(w->moment1, 0, w->parameters * sizeof *w->moment1);
     memset(w->moment2, 0, w->parameters * sizeof *w->moment2);
     for (uint32_t b = 0; b < w->block_count; b++) w->versions[b] = call->work->version;
@@ -45,6 +54,7 @@ void worker_apply(const worker_call *call) {
     application a = {.w = call->w, .iteration = work->iteration};
     a.step = (train_step){work->clip, work->learning_rate, work->bias1, work->bias2, work->skip};
     worker_each(call, call->w->block_count, apply_block, &a);
+    call->w->adapter.stale = true;
 }
 
 static void hash_weights(void *context, size_t pair) {
@@ -97,6 +107,7 @@ void worker_state_put(const worker_call *call) {
         }
         each += state_block_bytes(w->blocks[b].count);
     }
+    w->adapter.stale = true;
     call->result->version = state_block_version(in);
     for (uint32_t b = work->first; b < work->first + work->count; b++) {
         size_t at = w->blocks[b].offset;

@@ -77,6 +77,11 @@ static braid_err refuse_missing(const char *directory, braid_error *error) {
             error, BRAID_FORMAT,
             "%s has its weights only as pytorch_model.bin, which braid does not read; save it as safetensors",
             directory);
+    if (exists(directory, "adapter_model.safetensors"))
+        return braid_fail(error, BRAID_FORMAT,
+                          "%s is an adapter and no model; name its model, and give the adapter with --adapter, or add "
+                          "it to the model with braid merge",
+                          directory);
     return braid_fail(error, BRAID_FORMAT, "%s has neither model.safetensors nor model.safetensors.index.json",
                       directory);
 }

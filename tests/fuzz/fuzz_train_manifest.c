@@ -14,6 +14,11 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     m.version = rng_next(&r) >> rng_below(&r, 64);
     m.weights.bytes[3] = (uint8_t)rng_next(&r);
     m.count = (uint32_t)rng_below(&r, 4);
+    if (rng_below(&r, 2)) {
+        m.adapter.config = (adapter_config){
+            .rank = 1 + (uint32_t)rng_below(&r, 64), .alpha = 0.5f, .rank_stabilised = rng_below(&r, 2)};
+        snprintf(m.targets, sizeof m.targets, "self_attn.q_proj mlp.up_proj");
+    }
     for (uint32_t i = 0; i < m.count; i++) {
         snprintf(m.files[i].name, sizeof m.files[i].name, "file-%u.safetensors", i);
         m.files[i].bytes = rng_next(&r) >> 40;

@@ -18,6 +18,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
         "eval: {every: 3, microbatches: 2}\n",
         "checkpoint:\n  dir: out\n  every: 10\n",
         "swarm: {data_peers: 2, slots: 4, max_memory: 1.5G}\n",
+        "adapter: {rank: 4, alpha: 0.5, rslora: true, targets: [q_proj, c_attn]}\n",
     };
     static const char *const recipe[] = {"", "  betas: [0.9, 0.95]\n", "  mode: fast\n  recompute: true\n",
                                          "  learning_rate: 3e-4\n  clip: 0.5\n  warmup: 7\n"};
@@ -25,7 +26,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     int length = snprintf((char *)bytes, capacity,
                           "# a run\nname: \"fuzz %u\"\nseed: %llu\n%smodel:\n  arch: %s\n  dim: %u\n  layers: 6\n  "
                           "heads: 4\ndata:\n  text:\n  - a.txt\n  - 'b'\n  holdout: 0.%u\ntrain:\n  iterations: %u\n%s",
-                          (unsigned)rng_below(&r, 100), (unsigned long long)rng_next(&r), extra[rng_below(&r, 5)],
+                          (unsigned)rng_below(&r, 100), (unsigned long long)rng_next(&r), extra[rng_below(&r, 6)],
                           rng_below(&r, 2) ? "llama" : "gpt", 64u << rng_below(&r, 4), (unsigned)rng_below(&r, 50),
                           1 + (unsigned)rng_below(&r, 1000), recipe[rng_below(&r, 4)]);
     return length > 0 && (size_t)length < capacity ? (size_t)length : 0;

@@ -45,7 +45,7 @@ static int set_up(void **state) {
     braid_error error = {0};
     if (run_config_parse(yaml, strlen(yaml), "run.yaml", NULL, &f->run, &error)) fail_msg("%s", error.text);
     const char *paths[] = {f->text};
-    assert_int_equal(split_new(&f->run.model, f->run.blocks, f->run.stages, &f->split, NULL), BRAID_OK);
+    assert_int_equal(split_new(&f->run.model, &f->run.recipe.adapter, f->run.blocks, f->run.stages, &f->split, NULL), BRAID_OK);
     assert_int_equal(train_data_open(paths, 1, 0, f->run.tokens, &f->data, &error), BRAID_OK);
     assert_int_equal(blobs_new(0, 1 << 20, &f->blobs, NULL), BRAID_OK);
     *state = f;

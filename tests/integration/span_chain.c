@@ -185,7 +185,7 @@ static void read_rows(swarm *s, uint64_t session, uint32_t first, uint32_t count
 
 static void begin(swarm *s, uint64_t session) {
     uint32_t before = s->answers;
-    executor_begin(s->executor, session, NULL, PROMPT);
+    executor_begin(s->executor, session, NULL, NULL, PROMPT);
     assert_int_equal(wait_answer(s, before), EXECUTOR_BEGAN);
 }
 

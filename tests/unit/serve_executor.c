@@ -94,7 +94,7 @@ static executor_step step_of(const fixture *f, uint64_t session, uint32_t first,
 }
 
 static void begin(fixture *f, uint64_t session, uint32_t count, uint32_t cached) {
-    executor_begin(f->executor, session, f->tokens, count);
+    executor_begin(f->executor, session, NULL, f->tokens, count);
     assert_int_equal(f->outcome[session], EXECUTOR_BEGAN);
     assert_int_equal(f->cached[session], cached);
 }

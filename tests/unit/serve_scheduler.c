@@ -74,8 +74,9 @@ static void between_listen(executor *e, const executor_listener *l) {
     b->to = *l;
     executor_listen(b->inner, &(executor_listener){b, between_result, l->changed});
 }
-static void between_begin(executor *e, uint64_t session, const uint32_t *tokens, uint32_t count) {
-    executor_begin(((between *)e)->inner, session, tokens, count);
+static void between_begin(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
+                          uint32_t count) {
+    executor_begin(((between *)e)->inner, session, adapts, tokens, count);
 }
 static void between_read(executor *e, const executor_step *steps, uint32_t count) {
     between *b = (between *)e;

@@ -200,6 +200,40 @@ static void a_model_gives_the_shape(void **state) {
            "unknown key 'weights'");
 }
 
+static void an_adapter_is_part_of_the_run(void **state) {
+    char text[WIRE_MAX_DESCRIPTION_BYTES];
+    (void)state;
+    given = gemma();
+    accept("model: {from: m}\ndata: {text: a}\n", NULL);
+    describe(&run, text);
+    assert_null(strstr(text, "adapter"));
+    accept("model: {from: m}\nadapter: {rank: 8}\ndata: {text: a}\n", NULL);
+    assert_true(run.recipe.adapter.rank == 8 && run.recipe.adapter.alpha == 16 && !run.recipe.adapter.rank_stabilised);
+    assert_int_equal(run.recipe.adapter.roles, adapter_all_roles(&given));
+    accept("model: {from: m}\nadapter: {rank: 8, alpha: 4, rslora: true, targets: [q_proj, mlp.up_proj]}\ndata: {text: "
+           "a}\n",
+           NULL);
+    run.weights.bytes[3] = 7;           // as after the conversion
+    assert_false(run_has_model(&run));  // the first parameters come from the seed
+    describe(&run, text);
+    assert_text_holds(
+        text, "adapter:\n  rank: 8\n  alpha: 4\n  rslora: true\n  targets: [\"self_attn.q_proj\", \"mlp.up_proj\"]\n");
+    assert_memory_equal(&other.weights, &run.weights, sizeof run.weights);
+    assert_int_equal(other.recipe.adapter.roles, 1u << ROLE_Q | 1u << ROLE_UP);
+    assert_true(other.recipe.adapter.rank == 8 && other.recipe.adapter.alpha == 4 &&
+                other.recipe.adapter.rank_stabilised);
+    refuse("model: {from: m}\nadapter: {alpha: 8}\ndata: {text: a}\n", NULL, "run.yaml:2:10: adapter.rank is missing");
+    refuse("model: {from: m}\nadapter: {rank: 0}\ndata: {text: a}\n", NULL, "adapter.rank");
+    refuse("model: {from: m}\nadapter: {rank: 5000}\ndata: {text: a}\n", NULL, "adapter.rank");
+    refuse("model: {from: m}\nadapter: {rank: 8, alpha: -1}\ndata: {text: a}\n", NULL, "adapter.alpha");
+    refuse("model: {from: m}\nadapter: {rank: 8, dropout: 0.1}\ndata: {text: a}\n", NULL, "unknown key 'dropout'");
+    refuse("model: {from: m}\nadapter: {rank: 8, targets: [q_proj, embed_tokens]}\ndata: {text: a}\n", NULL,
+           "run.yaml:2:38: adapter.targets: the model has no matrix 'embed_tokens'; name some of self_attn.q_proj, ");
+    refuse("model: {from: m}\nadapter: {rank: 8, targets: []}\ndata: {text: a}\n", NULL, "empty list");
+    refuse(MODEL "adapter: {rank: 8}\ndata: {text: run.yaml}\n", NULL,
+           "an adapter adapts a model: name one with 'from: MODEL'");
+}
+
 static int setup(void **state) {
     (void)state;
     if (!mkdtemp(directory)) return 1;
@@ -215,10 +249,9 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tokenizer_gives_the_vocabulary),
-        cmocka_unit_test(sources_have_weights),
-        cmocka_unit_test(the_description_has_what_peers_need),
-        cmocka_unit_test(a_model_gives_the_shape),
+        cmocka_unit_test(a_tokenizer_gives_the_vocabulary),    cmocka_unit_test(sources_have_weights),
+        cmocka_unit_test(the_description_has_what_peers_need), cmocka_unit_test(a_model_gives_the_shape),
+        cmocka_unit_test(an_adapter_is_part_of_the_run),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

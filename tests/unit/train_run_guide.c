@@ -13,7 +13,7 @@
 
 static void test_every_key_is_explained(void **state) {
     (void)state;
-    static char guide[1 << 16];
+    static char guide[1 << 17];
     FILE *file = fopen(BRAID_TEST_FIXTURES "/../docs/user-guide.md", "r");
     assert_non_null(file);
     size_t length = fread(guide, 1, sizeof guide - 1, file);

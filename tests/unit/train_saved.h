@@ -20,7 +20,7 @@ static inline int set_up(void **state) {
     snprintf(f->saved, sizeof f->saved, "%s/checkpoints", f->directory);
     f->data = tiny_data(f->directory);
     assert_int_equal(tensor_pool_new(1, &f->pool, NULL), BRAID_OK);
-    f->config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool, false, false};
+    f->config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool, false, false, NULL};
     *state = f;
     return 0;
 }
@@ -41,6 +41,8 @@ static inline void train_to(tiny_line *l, uint64_t version) {
 static inline checkpoint_writer *begin(fixture *f, const tiny_line *l) {
     checkpoint_config config = {
         .directory = f->saved, .model = &l->config.model, .split = &l->split, .run = {{9}}, .version = l->version};
+    config.adapter.config = l->config.recipe.adapter;
+    if (l->config.base) config.adapter.base = *checkpoint_weights(l->config.base);
     checkpoint_writer *writer = NULL;
     braid_error error = {0};
     if (checkpoint_begin(&config, &writer, &error)) fail_msg("%s", error.text);

@@ -162,7 +162,8 @@ typedef struct tiny_config {
     train_recipe recipe;
     const train_data *data;
     tensor_pool *pool;
-    bool alone, single;  // single: one microbatch and one stash
+    bool alone, single;       // single: one microbatch and one stash
+    struct checkpoint *base;  // of the recipe's adapter
 } tiny_config;
 
 static inline uint32_t tiny_microbatches(const tiny_config *c) { return c->single ? 1 : TINY_MICROBATCHES; }
@@ -183,6 +184,7 @@ static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t firs
     worker *w = NULL;
     braid_error error = {0};
     if (worker_new(&config, c->pool, &w, &error)) fail_msg("%s", error.text);
+    if (c->base && worker_load_base(w, c->base, &error)) fail_msg("%s", error.text);
     return w;
 }
 
@@ -222,7 +224,7 @@ static inline void tiny_open(tiny_line *l, const tiny_config *config, uint32_t s
         at += layers[i];
     }
     assert_int_equal(at, config->model.layers);
-    assert_int_equal(split_new(&config->model, layers, stages, &l->split, NULL), BRAID_OK);
+    assert_int_equal(split_new(&config->model, &config->recipe.adapter, layers, stages, &l->split, NULL), BRAID_OK);
 }
 
 static inline void tiny_init(tiny_line *l) {

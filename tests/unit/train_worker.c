@@ -18,7 +18,7 @@ static int set_up(void **state) {
     tiny_directory(f.directory);
     f.data = tiny_data(f.directory);
     assert_int_equal(tensor_pool_new(2, &f.pool, NULL), BRAID_OK);
-    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool, false, false};
+    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool, false, false, NULL};
     *state = &f;
     return 0;
 }
