@@ -240,6 +240,7 @@ braid_err sequence_fork(const sequence *from, uint32_t tokens, sequence **out, b
     }
     (*out)->page_count = pages;
     (*out)->length = tokens;
+    (*out)->adapter = from->adapter;
     return BRAID_OK;
 }
 

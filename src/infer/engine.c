@@ -15,10 +15,18 @@ uint32_t engine_context(const engine *e) { return e->context; }
 tensor_pool *engine_pool(const engine *e) { return e->pool; }
 
 size_t engine_scratch_bytes(const engine *e) {
-    return e->owned_bytes + e->scratch.bytes + e->product_scratch_bytes + e->attention_scratch_bytes;
+    return e->owned_bytes + e->scratch.bytes + e->product_scratch.bytes + e->attention_scratch.bytes +
+           e->adapting.narrow.bytes;
 }
 
 size_t engine_copied_bytes(const engine *e) { return e->owned_bytes; }
+
+bool memory_grow(engine_memory *m, size_t bytes) {
+    free(m->at);
+    m->at = aligned_alloc(INFER_ALIGNMENT, bytes);
+    m->bytes = m->at ? bytes : 0;
+    return m->at != NULL;
+}
 
 // --- start and end
 
@@ -69,9 +77,10 @@ void engine_free(engine *e) {
     engine_unload(e);
     free(e->scratch.memory);
     free(e->scratch.chosen);
-    free(e->product_scratch);
+    free(e->product_scratch.at);
+    free(e->adapting.narrow.at);
     cache_free_all(e);
-    free(e->attention_scratch);
+    free(e->attention_scratch.at);
     free(e);
 }
 
@@ -159,7 +168,7 @@ static tensor_cache_attention attention_of(const engine *e, uint32_t layer, cons
                                     .scale = scale,
                                     .cap = c->attention_softcap,
                                     .window = model_layer_windowed(c, layer) ? c->window : 0,
-                                    .scratch = e->attention_scratch};
+                                    .scratch = e->attention_scratch.at};
 }
 
 static braid_err reserve_attention(engine *e, uint32_t end, braid_error *error) {
@@ -167,12 +176,8 @@ static braid_err reserve_attention(engine *e, uint32_t end, braid_error *error) 
     tensor_cache_attention a = {.cache = &cache, .heads = e->config.heads};
     if (e->layer_begin == e->layer_end) return BRAID_OK;
     size_t bytes = size_up(tensor_cache_scratch(e->pool, &a, end) * sizeof(float), INFER_ALIGNMENT);
-    if (bytes <= e->attention_scratch_bytes) return BRAID_OK;
-    free(e->attention_scratch);
-    e->attention_scratch = aligned_alloc(INFER_ALIGNMENT, bytes);
-    e->attention_scratch_bytes = e->attention_scratch ? bytes : 0;
-    return e->attention_scratch ? BRAID_OK
-                                : braid_fail(error, BRAID_MEMORY, "no memory for the attention to %u tokens", end);
+    if (bytes <= e->attention_scratch.bytes || memory_grow(&e->attention_scratch, bytes)) return BRAID_OK;
+    return braid_fail(error, BRAID_MEMORY, "no memory for the attention to %u tokens", end);
 }
 
 // --- chunks
@@ -223,6 +228,7 @@ static braid_err reserve(engine *e, const chunk *c, braid_error *error) {
         err = cache_reserve(p->sequence, p->rows, error);
         if (!err) err = rotation_reach(e, end, error);
         if (!err) err = reserve_attention(e, end, error);
+        if (!err) err = adapters_reserve(e, p->sequence->adapter, c->rows, error);
     }
     return err;
 }
@@ -348,6 +354,8 @@ static void run_layer(engine *e, uint32_t layer, const chunk *c, float *x) {
 
 static void run_layers(engine *e, const chunk *c, float *x) {
     const sequence *any = c->part[0].sequence;
+    adapters_begin(e);
+    for (uint32_t i = 0; i < c->parts; i++) adapters_add(e, c->part[i].sequence->adapter, c->part[i].rows);
     for (uint32_t i = any->begin; i < any->end; i++) run_layer(e, i, c, x);
     for (uint32_t i = 0; i < c->parts; i++) c->part[i].sequence->length += c->part[i].rows;
 }

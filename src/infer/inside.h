@@ -2,6 +2,7 @@
 #ifndef BRAID_INFER_INSIDE_H
 #define BRAID_INFER_INSIDE_H
 
+#include "infer/adapters.h"
 #include "infer/engine.h"
 #include "model/rows.h"
 #include "tensor/cache.h"
@@ -15,6 +16,7 @@ typedef struct engine_matrix {
     tensor_quantised prepared;  // of w, if `fits`
     bool fits;
     const float *bias;  // [out] or NULL
+    uint32_t slot;      // adapted_slot; 0: never adapted
     bool pairs;         // outputs are in GGUF's order of LLaMA's queries and keys (weights/model_file.h)
 } engine_matrix;
 
@@ -50,7 +52,25 @@ struct sequence {
     uint32_t begin, end;  // layers through which its rows pass
     uint32_t page_count, page_capacity;
     cache_page **pages;  // [page_count], of the first page_count * CACHE_PAGE positions
+    const engine_adapter *adapter;
 };
+
+typedef struct engine_memory {
+    void *at;
+    size_t bytes;
+} engine_memory;
+
+// The adapter of consecutive rows; NULL: none.
+typedef struct adapted_rows {
+    const engine_adapter *adapter;
+    size_t count;
+} adapted_rows;
+
+typedef struct engine_adapting {
+    adapted_rows rows[ENGINE_CHUNK_ROWS];  // of the chunk under way, in order
+    size_t count;
+    engine_memory narrow;  // [rows, rank] products with A
+} engine_adapting;
 
 // Memory of one call; grows with the largest chunk so far.
 typedef struct engine_scratch {
@@ -79,9 +99,8 @@ struct engine {
     size_t region_left;
     engine_rotation rotation[2];  // of full layers and of layers with a window
     engine_scratch scratch;
-    void *product_scratch;
-    float *attention_scratch;
-    size_t product_scratch_bytes, attention_scratch_bytes;
+    engine_memory product_scratch, attention_scratch;
+    engine_adapting adapting;
     size_t pages_used, page_limit, pages_only_kept;  // page_limit 0: none
     cache_page *free_pages;
 };
@@ -119,6 +138,30 @@ typedef struct engine_product {
 braid_err product_reserve(engine *e, const engine_matrix *m, size_t rows, braid_error *error);
 // y = x W^T + bias for each of `count` <= 3 matrices with the same input x[rows, in].
 void product_run(engine *e, const float *x, size_t rows, const engine_product *products, size_t count);
+
+// --- adapters.c
+typedef enum adapted_kind {
+    ADAPTED_Q,
+    ADAPTED_K,
+    ADAPTED_V,
+    ADAPTED_O,
+    ADAPTED_GATE,
+    ADAPTED_UP,
+    ADAPTED_DOWN,
+    ADAPTED_KINDS
+} adapted_kind;
+uint32_t adapted_slot(const engine *e, uint32_t layer, adapted_kind kind);
+// Scratch memory for `rows` rows of a chunk.
+braid_err adapters_reserve(engine *e, const engine_adapter *a, size_t rows, braid_error *error);
+// The rows of the next chunk, in order.
+void adapters_begin(engine *e);
+void adapters_add(engine *e, const engine_adapter *a, size_t rows);
+// Adds the adapters' part to a finished product of the chunk's rows.
+void adapters_run(engine *e, const float *x, const engine_product *p);
+
+// --- engine.c
+// Replaces memory by more, aligned, without its content.
+bool memory_grow(engine_memory *m, size_t bytes);
 
 // --- mlp.c
 // y[rows, dim] = the MLP or the mixture of a block.

@@ -28,7 +28,7 @@ static void product_tile(void *context, size_t index) {
     for (; index >= tiles_of(p); p++) index -= tiles_of(p);
     const weight_matrix *w = &p->matrix->w;
     size_t each = tile_rows(w->cols), first = index * each, count = size_least(each, w->rows - first);
-    float *tile = (float *)job->e->product_scratch + tensor_pool_slot() * size_up(each * w->cols, INFER_ALIGNMENT);
+    float *tile = (float *)job->e->product_scratch.at + tensor_pool_slot() * size_up(each * w->cols, INFER_ALIGNMENT);
     weight_rows(w, first, count, tile);
     tensor_gemm g = {.m = job->rows,
                      .n = count,
@@ -56,12 +56,8 @@ static size_t scratch_bytes(const engine *e, const engine_matrix *m, size_t rows
 braid_err product_reserve(engine *e, const engine_matrix *m, size_t rows, braid_error *error) {
     if (m->w.rows == 0) return BRAID_OK;
     size_t bytes = size_up(scratch_bytes(e, m, rows), INFER_ALIGNMENT);
-    if (bytes <= e->product_scratch_bytes) return BRAID_OK;
-    free(e->product_scratch);
-    e->product_scratch = aligned_alloc(INFER_ALIGNMENT, bytes);
-    e->product_scratch_bytes = e->product_scratch ? bytes : 0;
-    return e->product_scratch ? BRAID_OK
-                              : braid_fail(error, BRAID_MEMORY, "no memory for the products of %zu tokens", rows);
+    if (bytes <= e->product_scratch.bytes || memory_grow(&e->product_scratch, bytes)) return BRAID_OK;
+    return braid_fail(error, BRAID_MEMORY, "no memory for the products of %zu tokens", rows);
 }
 
 static void add_bias(const void *context, size_t begin, size_t end) {
@@ -85,8 +81,9 @@ void product_run(engine *e, const float *x, size_t rows, const engine_product *p
     }
     size_t cols = products->matrix->w.cols;
     if (rounded_count > 0)
-        tensor_quantised_run(e->pool, x, cols, rows, cols, rounded, rounded_count, e->product_scratch);
+        tensor_quantised_run(e->pool, x, cols, rows, cols, rounded, rounded_count, e->product_scratch.at);
     for (size_t i = 0; i < count; i++)
         if (products[i].matrix->bias)
             tensor_pool_ranges(e->pool, rows, BIAS_FLOATS / products[i].matrix->w.rows + 1, add_bias, &products[i]);
+    for (size_t i = 0; i < count; i++) adapters_run(e, x, &products[i]);
 }

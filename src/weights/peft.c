@@ -125,7 +125,7 @@ static braid_err read_matrix(reading *r, uint32_t i) {
         return braid_fail(r->error, BRAID_FORMAT, "%s: '%.200s' has no other half; the file is not complete",
                           r->map.path, a ? a->name : b->name);
     peft_matrix *m = &p->matrix[p->count++];
-    *m = (peft_matrix){.role = e->role, .rank = p->rank, .in = e->transposed ? e->rows : e->cols};
+    *m = (peft_matrix){.role = e->role, .layer = e->layer, .rank = p->rank, .in = e->transposed ? e->rows : e->cols};
     m->out = e->transposed ? e->cols : e->rows;
     m->scale = adapter_scale(p->alpha, p->rank, p->rank_stabilised);
     snprintf(m->name, sizeof m->name, "%s", base->name);

@@ -10,6 +10,7 @@
 typedef struct peft_matrix {
     char name[MODEL_FILE_NAME];  // of the base matrix, e.g. model.layers.3.self_attn.q_proj.weight
     model_role role;
+    uint32_t layer;
     uint32_t rank, in, out;
     float scale;  // s of W + s B A
     float *a, *b;
