@@ -164,10 +164,11 @@ static void set_config(tune_view *view, const char *model) {
 
 // ---- the run
 
-static void show_end(const tune_view *view, const tune_result *r, const char *why) {
+static void show_end(const tune_view *view, const tune_result *r, const char *why, double seconds) {
     report_event e = {.kind = REPORT_END, .iteration = r->iteration, .of = r->of, .loss = r->loss, .tokens = r->tokens};
     if (!why && !r->abandoned) id_hex(r->weights.bytes, BRAID_ID_BYTES, e.weights);
     snprintf(e.path, sizeof e.path, "%s", view->flags->out);
+    e.seconds = seconds;
     e.stopped = r->stopped;
     if (r->stopped) snprintf(e.reason, sizeof e.reason, "%s", stop_signal_name(stop_requested()));
     e.failed = why || r->abandoned;
@@ -211,9 +212,12 @@ static int code_of(braid_err err) {
     return usage ? CLI_USAGE : CLI_FAILED;
 }
 
+static double seconds_since(uint64_t start_ns) { return (double)(clock_now_ns() - start_ns) * 1e-9; }
+
 static int tune(const options *o, const tune_flags *flags) {
     tune_view view = {.flags = flags, .name = flags->out};
     tune_result result = {0};
+    uint64_t start = clock_now_ns();
     braid_error error = {0};
     report_sinks *sinks = NULL;
     view.report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout);
@@ -226,7 +230,7 @@ static int tune(const options *o, const tune_flags *flags) {
     }
     if (!err) err = tune_run(&view.config, &result, &error);
     if (!err) note_result(&view, &result);
-    if (result.begun) show_end(&view, &result, err ? error.text : NULL);
+    if (result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_since(start));
     if (result.begun && !err) report_loss_curve(view.report);
     close_view(&view);
     if (err) return cli_complain(code_of(err), "tune", "%s", error.text);

@@ -51,9 +51,7 @@ static uint32_t fill(const packing *p, packing_place *at, const packing_row *out
     return learned;
 }
 
-uint32_t packing_next(const packing *p, packing_place *at, const packing_row *out) {
-    return fill(p, at, out, false);
-}
+uint32_t packing_next(const packing *p, packing_place *at, const packing_row *out) { return fill(p, at, out, false); }
 
 void packing_skip(const packing *p, packing_place *at) { fill(p, at, NULL, false); }
 

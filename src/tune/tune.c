@@ -412,6 +412,7 @@ braid_err tune_run(const tune_config *config, tune_result *out, braid_error *err
                                .iteration = t.state.iteration,
                                .of = t.recipe.iterations,
                                .parameters = t.state.parameters,
+                               .microbatches = config->batch / t.microbatch,
                                .tokens = (uint64_t)config->batch * config->sequence});
         err = run_iterations(&t);
     }

@@ -80,8 +80,7 @@ static bool plan(const peft_adapter *p, tensors *t) {
             (safetensors_tensor){.name = h->name, .dtype = SAFETENSORS_F32, .dims = 2, .shape = {h->rows, h->cols}};
         t->piece[i + 1] = (output_piece){h->values, (size_t)(h->rows * h->cols) * sizeof *h->values};
     }
-    const safetensors_note note = {"format", "pt"};
-    t->prefix = safetensors_prefix(t->entry, t->count, &note, 1, &t->piece[0].bytes);
+    t->prefix = safetensors_prefix(t->entry, t->count, NULL, 0, &t->piece[0].bytes);
     t->piece[0].at = t->prefix;
     return t->prefix != NULL;
 }
