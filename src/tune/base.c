@@ -89,7 +89,8 @@ static braid_err reserve_activations(tune_base *b, braid_error *error) {
                           "or --sequence",
                           (unsigned long long)(least >> 20) + 1);
     b->kept = layers;
-    if (most > 0) b->kept = (uint32_t)size_least(layers, (most - least) / b->stash_bytes);
+    if (most > 0 && most < b->bytes + layers * b->stash_bytes + input)
+        b->kept = (uint32_t)size_least(layers - 1, (most - least) / b->stash_bytes);
     b->stashes = reserve(b, (b->kept + (b->kept < layers)) * b->stash_bytes);
     b->inputs = reserve(b, (layers - b->kept + 1) * input);
     return b->stashes && b->inputs
