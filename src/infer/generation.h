@@ -21,7 +21,7 @@ typedef struct generation_settings {
     // at new positions; otherwise the text ends there.
     bool shift;
     const engine_adapter *adapter;  // NULL: none
-    uint32_t top_logprobs;  // with each token, the likeliest (infer/sampler.h)
+    uint32_t top_logprobs;          // with each token, the likeliest (infer/sampler.h)
 } generation_settings;
 
 typedef enum generation_end {

@@ -226,7 +226,7 @@ static void narrow(loader *l, engine_matrix *m) {
 // The matrices of which an adapter may have a part.
 static void set_slots(const engine *e, uint32_t layer, engine_block *b) {
     engine_matrix *adapted[ADAPTED_KINDS] = {
-        [ADAPTED_Q] = &b->q,           [ADAPTED_K] = &b->k,         [ADAPTED_V] = &b->v,          [ADAPTED_O] = &b->o,
+        [ADAPTED_Q] = &b->q,           [ADAPTED_K] = &b->k,       [ADAPTED_V] = &b->v,          [ADAPTED_O] = &b->o,
         [ADAPTED_GATE] = &b->mlp.gate, [ADAPTED_UP] = &b->mlp.up, [ADAPTED_DOWN] = &b->mlp.down};
     for (int i = 0; i < ADAPTED_KINDS; i++) adapted[i]->slot = adapted_slot(e, layer, (adapted_kind)i);
 }

@@ -22,8 +22,7 @@ static const char source[] = "{% for m in messages %}{{ m.role[0] }}:{{ m.conten
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     static const char *const rows[] = {
-        "{\"text\": \"abc\"}\n",
-        "{\"prompt\": \"ab\", \"completion\": \"c\"}\n",
+        "{\"text\": \"abc\"}\n", "{\"prompt\": \"ab\", \"completion\": \"c\"}\n",
         "{\"messages\": [{\"role\": \"c\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n",
         "{\"messages\": [{\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": \"b\", \"content\": null}]}\n",
         "{\"text\": \"abcabcabcabcabcabcabcabcabcabcabc\"}\n"};

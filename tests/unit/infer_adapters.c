@@ -14,8 +14,26 @@
 
 enum { VOCAB = 96, COUNT = 70, RANK = 3 };
 
-static const model_config llama = {.arch = MODEL_LLAMA, .dim = 64, .layers = 3, .heads = 4, .kv_heads = 2, .ffn_dim = 96, .vocab = VOCAB, .context = 200, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
-static const model_config gpt = {.arch = MODEL_GPT, .dim = 72, .layers = 2, .heads = 4, .kv_heads = 4, .ffn_dim = 200, .vocab = VOCAB, .context = 200, .norm_eps = 1e-5f};
+static const model_config llama = {.arch = MODEL_LLAMA,
+                                   .dim = 64,
+                                   .layers = 3,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .ffn_dim = 96,
+                                   .vocab = VOCAB,
+                                   .context = 200,
+                                   .rope_theta = 10000,
+                                   .norm_eps = 1e-5f,
+                                   .tied = true};
+static const model_config gpt = {.arch = MODEL_GPT,
+                                 .dim = 72,
+                                 .layers = 2,
+                                 .heads = 4,
+                                 .kv_heads = 4,
+                                 .ffn_dim = 200,
+                                 .vocab = VOCAB,
+                                 .context = 200,
+                                 .norm_eps = 1e-5f};
 
 static float *random_values(rng *r, size_t count) {
     float *values = malloc(count * sizeof *values);
@@ -36,7 +54,12 @@ static peft_adapter *random_adapter(const model_config *c, uint64_t seed) {
         model_tensor_at(c, i, &t);
         if (!adapter_may_target(t.role)) continue;
         peft_matrix *m = &p->matrix[p->count++];
-        *m = (peft_matrix){.role = t.role, .layer = t.layer, .rank = RANK, .in = t.transposed ? t.rows : t.cols, .out = t.transposed ? t.cols : t.rows, .scale = 0.5f};
+        *m = (peft_matrix){.role = t.role,
+                           .layer = t.layer,
+                           .rank = RANK,
+                           .in = t.transposed ? t.rows : t.cols,
+                           .out = t.transposed ? t.cols : t.rows,
+                           .scale = 0.5f};
         memcpy(m->name, t.name, sizeof t.name);
         m->a = random_values(&r, (size_t)RANK * m->in);
         m->b = random_values(&r, (size_t)RANK * m->out);
@@ -52,7 +75,8 @@ static void merge(tiny_model *model, const peft_adapter *p) {
         for (size_t o = 0; o < m->out; o++)
             for (size_t i = 0; i < m->in; i++)
                 for (size_t r = 0; r < RANK; r++)
-                    w[t->transposed ? i * m->out + o : o * m->in + i] += m->scale * m->b[o * RANK + r] * m->a[r * m->in + i];
+                    w[t->transposed ? i * m->out + o : o * m->in + i] += m->scale * m->b[o * RANK + r] *
+                                                                         m->a[r * m->in + i];
     }
 }
 

@@ -88,7 +88,11 @@ static void *aligned_floats(size_t count) {
 // The same by one stage; `parameters` and `out` are ordered as the stage's adapter.
 static double whole_stage(const fixture *f, const adapter_config *a, const float *parameters, float *out) {
     const model_config *c = model_file_config(f->file);
-    stage_shape shape = {.layer_end = c->layers, .ends = true, .sequences = SEQUENCES, .tokens = TOKENS, .documents = true,
+    stage_shape shape = {.layer_end = c->layers,
+                         .ends = true,
+                         .sequences = SEQUENCES,
+                         .tokens = TOKENS,
+                         .documents = true,
                          .frozen = true};
     stage *s;
     adapter *ad;

@@ -88,8 +88,9 @@ static void expect_example(const fixture *f, uint32_t i, const char *expected) {
 
 static void test_the_assistants_turns_count(void **state) {
     fixture *f = *state;
-    const char *rows = "{\"messages\": [{\"role\": \"c\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"dc\"},"
-                       " {\"role\": \"c\", \"content\": \"dd\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n";
+    const char *rows =
+        "{\"messages\": [{\"role\": \"c\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"dc\"},"
+        " {\"role\": \"c\", \"content\": \"dd\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n";
     assert_int_equal(read_rows(f, rows, 100, false), BRAID_OK);
     expect_example(f, 0, "c:b$a:DC!c:dd$a:A!");
 }
@@ -105,8 +106,9 @@ static void test_completions_and_texts_count(void **state) {
 
 static void test_long_examples_are_cut_and_counted(void **state) {
     fixture *f = *state;
-    const char *rows = "{\"prompt\": \"ab\", \"completion\": \"cdcdcdcd\"}\n{\"prompt\": \"abababab\", \"completion\": \"c\"}\n"
-                       "{\"text\": \"a\"}\n{\"text\": \"ab\"}\n";
+    const char *rows =
+        "{\"prompt\": \"ab\", \"completion\": \"cdcdcdcd\"}\n{\"prompt\": \"abababab\", \"completion\": \"c\"}\n"
+        "{\"text\": \"a\"}\n{\"text\": \"ab\"}\n";
     assert_int_equal(read_rows(f, rows, 6, false), BRAID_OK);
     assert_int_equal(f->examples.count, 2);
     assert_int_equal(f->examples.cut, 2);
@@ -141,9 +143,9 @@ static void test_each_bad_row_has_its_sentence(void **state) {
     expect_refused(f, "", "no example with a token to learn");
     chat_template_free(f->template_);
     assert_int_equal(chat_template_parse(forgetful, sizeof forgetful - 1, &f->template_, NULL), BRAID_OK);
-    expect_refused(f,
-                   "{\"messages\": [{\"role\": \"c\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n",
-                   "cannot mark the assistant's turns");
+    expect_refused(
+        f, "{\"messages\": [{\"role\": \"c\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n",
+        "cannot mark the assistant's turns");
     chat_template_free(f->template_);
     f->template_ = NULL;
     expect_refused(f, "{\"messages\": [{\"role\": \"c\", \"content\": \"b\"}]}\n", "has no chat template");
@@ -154,7 +156,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_the_assistants_turns_count, open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(test_completions_and_texts_count, open_fixture, close_fixture),
         cmocka_unit_test_setup_teardown(test_long_examples_are_cut_and_counted, open_fixture, close_fixture),
-        cmocka_unit_test_setup_teardown(test_bytes_are_tokens_of_a_model_without_a_tokenizer, open_fixture, close_fixture),
+        cmocka_unit_test_setup_teardown(test_bytes_are_tokens_of_a_model_without_a_tokenizer, open_fixture,
+                                        close_fixture),
         cmocka_unit_test_setup_teardown(test_each_bad_row_has_its_sentence, open_fixture, close_fixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

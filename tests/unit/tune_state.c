@@ -24,9 +24,7 @@ static int make_directory(void **state) {
     return 0;
 }
 
-static void path_in(const char *directory, char path[256]) {
-    snprintf(path, 256, "%s/%s", directory, TUNE_STATE_FILE);
-}
+static void path_in(const char *directory, char path[256]) { snprintf(path, 256, "%s/%s", directory, TUNE_STATE_FILE); }
 
 static int remove_directory(void **state) {
     char path[256];
