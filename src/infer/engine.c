@@ -21,13 +21,6 @@ size_t engine_scratch_bytes(const engine *e) {
 
 size_t engine_copied_bytes(const engine *e) { return e->owned_bytes; }
 
-bool memory_grow(engine_memory *m, size_t bytes) {
-    free(m->at);
-    m->at = aligned_alloc(INFER_ALIGNMENT, bytes);
-    m->bytes = m->at ? bytes : 0;
-    return m->at != NULL;
-}
-
 // --- start and end
 
 static braid_err check_settings(const engine *e, const engine_settings *s, braid_error *error) {

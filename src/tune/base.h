@@ -23,8 +23,7 @@ typedef struct tune_base_config {
 braid_err tune_base_new(const tune_base_config *config, tune_base **out, braid_error *error);
 void tune_base_free(tune_base *b);
 size_t tune_base_parameters(const tune_base *b);  // of the adapter, elements
-// Layers whose activations are kept from the forward to the backward pass; the others are computed
-// again.
+// The number of layers with activations kept for the backward pass; the others are computed again.
 uint32_t tune_base_kept(const tune_base *b);
 uint64_t tune_base_bytes(const tune_base *b);
 

@@ -19,6 +19,10 @@ typedef struct examples_reader {
 // Appends the tokens of a piece of text. `learned`: they count in the loss.
 braid_err examples_add(examples_reader *r, const char *text, size_t length, unsigned flags, bool learned);
 
+// Appends the token that ends a text, if the tokenizer has one; it counts.
+braid_err examples_add_end(examples_reader *r);
+braid_err examples_no_memory(const examples_reader *r);
+
 // chats.c: the tokens of a conversation.
 braid_err chats_add(examples_reader *r, const json *row, const json_value *messages);
 

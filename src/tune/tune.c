@@ -64,7 +64,7 @@ static braid_err choose(tuning *t) {
     return BRAID_OK;
 }
 
-// The largest divisor of the batch whose rows are computed together.
+// Sequences that are computed together: a divisor of the batch with few enough rows.
 static uint32_t microbatch_of(const tune_config *c) {
     uint32_t m = c->batch;
     while (m > 1 && (c->batch % m || (uint64_t)m * c->sequence > MICROBATCH_ROWS)) m--;

@@ -34,7 +34,7 @@ void peft_close(peft_adapter *p);
 // per open model (BRAID_STATE).
 braid_err peft_merge(const peft_adapter *p, model_file *model, braid_error *error);
 
-// What adapter_config.json has besides the matrices.
+// Further members of adapter_config.json.
 typedef struct peft_about {
     const char *base;            // base_model_name_or_path
     const char *const *targets;  // target_modules
