@@ -72,6 +72,13 @@ static double run(tune_base *b, const fixture *f, float **parameters, float **gr
     const tune_microbatch m = {f->tokens, f->targets, f->documents};
     double only = tune_base_run(b, &m, *parameters, NULL), loss = tune_base_run(b, &m, *parameters, *gradient);
     assert_true(only == loss);
+    // a second microbatch adds its gradient: twice the same
+    float *twice = malloc(count * sizeof *twice);
+    assert_non_null(twice);
+    memcpy(twice, *gradient, count * sizeof *twice);
+    tune_base_run(b, &m, *parameters, twice);
+    for (size_t i = 0; i < count; i++) assert_true(twice[i] == 2 * (*gradient)[i]);
+    free(twice);
     return loss;
 }
 
