@@ -29,7 +29,8 @@ static void open_model(fixture *f, const model_config *c, unsigned threads) {
     tiny_put_config(f->directory, c);
     tiny_put_weights(f->directory, "model.safetensors", &tensors, 0, tensors.count, NULL, 0);
     tiny_free(&tensors);
-    assert_int_equal(model_file_open(f->directory, &f->file, NULL), BRAID_OK);
+    braid_error error = {0};
+    if (model_file_open(f->directory, &f->file, &error)) fail_msg("%s", error.text);
     assert_int_equal(tensor_pool_new(threads, &f->pool, NULL), BRAID_OK);
     for (uint32_t i = 0; i < ROWS; i++) {
         f->tokens[i] = (int32_t)rng_below(&r, c->vocab);
@@ -173,6 +174,33 @@ static void test_it_computes_as_one_stage(void **state) {
     check_model(&sliding, llama_roles);
 }
 
+// Windows, two rotations, norms after the layers, softcaps, experts.
+static void test_other_architectures_compute_as_one_stage(void **state) {
+    (void)state;
+    model_config gemma3 = tiny_llama(), gemma2 = tiny_llama(), mixtral = tiny_llama();
+    gemma3.arch = MODEL_GEMMA3;
+    gemma3.head_dim = 16;
+    gemma3.local_rope_theta = 100;
+    gemma3.window = 6;
+    gemma3.windowed[0] = 5;
+    gemma3.embedding_scale = 8;
+    gemma3.attention_scale = 0.25f;
+    gemma2 = gemma3;
+    gemma2.arch = MODEL_GEMMA2;
+    gemma2.local_rope_theta = 0;
+    gemma2.attention_softcap = 20;
+    gemma2.logit_softcap = 10;
+    mixtral.arch = MODEL_MIXTRAL;
+    mixtral.tied = false;
+    mixtral.experts = 4;
+    mixtral.experts_used = 2;
+    mixtral.expert_ffn_dim = mixtral.ffn_dim;
+    mixtral.normalised_experts = true;
+    check_model(&gemma3, llama_roles);
+    check_model(&gemma2, llama_roles);
+    check_model(&mixtral, 1u << ROLE_Q | 1u << ROLE_O);
+}
+
 static void test_memory_and_threads_change_no_bit(void **state) {
     (void)state;
     model_config c = tiny_llama();
@@ -236,6 +264,7 @@ static void test_matrices_have_the_files_names_and_starts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_computes_as_one_stage),
+        cmocka_unit_test(test_other_architectures_compute_as_one_stage),
         cmocka_unit_test(test_memory_and_threads_change_no_bit),
         cmocka_unit_test(test_matrices_have_the_files_names_and_starts),
     };
