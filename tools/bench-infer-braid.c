@@ -1,12 +1,12 @@
-// The side of braid in tools/bench-infer and tools/check-infer:
-//     bench-infer-braid MODEL THREADS WAY < commands      WAY: rounded or exact (engine_settings.exact)
+// The side of braid in tools/bench-infer, tools/check-infer and tools/check-peft:
+//     bench-infer-braid MODEL THREADS WAY [ADAPTER] < commands    WAY: rounded or exact (engine_settings.exact)
 // Commands, a line each; answers on standard output, a line each:
 //     logits FILE ID...       fp32 logits after each token into FILE         -> ok
 //     greedy COUNT ID...      COUNT likeliest tokens, one after the other    -> their ids
 //     speed PROMPT COUNT      a prompt of PROMPT tokens, then COUNT tokens   -> seconds of both, processor seconds of both
 //     memory                                                                 -> resident KiB now, and at most
 //     tokens TEXT             with the tokens that the tokenizer adds        -> their ids
-#include "infer/engine.h"
+#include "infer/adapters.h"
 #include "infer/sampler.h"
 
 #include <stdio.h>
@@ -117,18 +117,24 @@ int main(int argc, char **argv) {
     braid_error error;
     model_file *file;
     tensor_pool *pool;
-    if (argc != 4) fail("MODEL THREADS rounded|exact are expected");
+    if (argc < 4 || argc > 5) fail("MODEL THREADS rounded|exact [ADAPTER] are expected");
     if (model_file_open(argv[1], &file, &error)) fail(error.text);
     if (tensor_pool_new((unsigned)atoi(argv[2]), &pool, &error)) fail(error.text);
     engine_source source = engine_source_file(file);
     engine_settings settings = {.pool = pool, .exact = strcmp(argv[3], "exact") == 0};
     if (engine_new(&source, &settings, &e, &error)) fail(error.text);
     vocab = engine_config(e)->vocab;
+    engine_adapter *adapter = NULL;
+    peft_adapter *parts = NULL;
+    if (argc == 5 && (peft_open(argv[4], file, &parts, &error) || engine_adapter_new(e, parts, &adapter, &error)))
+        fail(error.text);
+    peft_close(parts);
     float *logits = malloc(vocab * sizeof *logits);
     while (logits && fgets(line, sizeof line, stdin)) {
         const char *verb = strtok(line, " \n");
         sequence *s;
         if (!verb || sequence_new(e, &s, &error)) fail("no command");
+        sequence_set_adapter(s, adapter);
         if (strcmp(verb, "logits") == 0) write_logits(s);
         if (strcmp(verb, "greedy") == 0) write_greedy(s, logits);
         if (strcmp(verb, "speed") == 0) write_speed(s, logits);

@@ -18,7 +18,7 @@ static const char examples[] =
     "braid chat model.gguf --once 'What is a braid?' --temperature 0\n";
 
 typedef struct chat_flags {
-    const char *system, *once, *template_file, *variables;
+    const char *system, *once, *template_file, *variables, *adapter;
     uint64_t tokens, top_k, seed, threads, context;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     option_list stop;
@@ -184,6 +184,7 @@ static int chat(const char *path, const chat_flags *flags) {
                  .max_tokens = flags->tokens,
                  .stops = flags->stop.item,
                  .stop_count = flags->stop.count},
+        .adapter = flags->adapter,
         .threads = (unsigned)flags->threads,
     };
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -228,6 +229,8 @@ static int parse_and_run(int argc, char **argv, chat_flags *flags) {
          .max = 1 << 20, .fallback = "the model's"},
         {"exact", OPTION_SWITCH, &flags->exact, .help = "do not round activations to 8 bits for quantised weights"},
         {"cache-f16", OPTION_SWITCH, &flags->half_cache, .help = "keys and values in 16 bits: half the memory"},
+        {"adapter", OPTION_TEXT, &flags->adapter, .unit = "DIR",
+         .help = "a LoRA adapter of the model, as braid tune or peft writes it"},
         {"int8", OPTION_SWITCH, &flags->int8, .help = "weights as 8-bit integers: faster, and nearly as good"},
         {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1,
          .max = ALLOWANCE_MOST_THREADS, .fallback = "one a processor that may be used"},

@@ -50,6 +50,7 @@ int cli_bench(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_convert(int argc, char **argv);
+int cli_tune(int argc, char **argv);
 int cli_merge(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_plot(int argc, char **argv);

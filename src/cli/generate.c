@@ -19,7 +19,7 @@ static const char examples[] =
     "braid generate models/Qwen3-0.6B --prompt-file question.txt --stop '\\n' --timings\n";
 
 typedef struct generate_flags {
-    const char *prompt, *prompt_file;
+    const char *prompt, *prompt_file, *adapter;
     uint64_t tokens, top_k, seed, threads, context;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     option_list stop;
@@ -134,6 +134,7 @@ static int generate(const char *path, const generate_flags *flags) {
                  .stop_count = flags->stop.count,
                  .show_special = flags->special,
                  .ignore_stop_ids = flags->ignore_end},
+        .adapter = flags->adapter,
         .threads = (unsigned)flags->threads,
     };
     braid_error error = {0};
@@ -173,6 +174,8 @@ static int parse_and_run(int argc, char **argv, generate_flags *flags) {
          .max = 1 << 20, .fallback = "the model's"},
         {"exact", OPTION_SWITCH, &flags->exact, .help = "do not round activations to 8 bits for quantised weights"},
         {"cache-f16", OPTION_SWITCH, &flags->half_cache, .help = "keys and values in 16 bits: half the memory"},
+        {"adapter", OPTION_TEXT, &flags->adapter, .unit = "DIR",
+         .help = "a LoRA adapter of the model, as braid tune or peft writes it"},
         {"int8", OPTION_SWITCH, &flags->int8, .help = "weights as 8-bit integers: faster, and nearly as good"},
         {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1,
          .max = ALLOWANCE_MOST_THREADS, .fallback = "one a processor that may be used"},

@@ -66,6 +66,14 @@ braid_err generator_open_model(generator *g, const char *path, unsigned threads,
     return err ? err : tensor_pool_new(threads, &g->pool, error);
 }
 
+static braid_err open_adapter(generator *g, const char *directory, braid_error *error) {
+    peft_adapter *p = NULL;
+    braid_err err = peft_open(directory, g->file, &p, error);
+    if (!err) err = engine_adapter_new(g->engine, p, &g->adapter, error);
+    peft_close(p);
+    return err;
+}
+
 braid_err generator_open(generator *g, const char *path, const generator_settings *settings, braid_error *error) {
     braid_err err = generator_open_model(g, path, settings->threads, error);
     if (err) return err;
@@ -75,6 +83,8 @@ braid_err generator_open(generator *g, const char *path, const generator_setting
     computing.pool = g->pool;
     text.shift = g->tokenizer == NULL;
     err = engine_new(&source, &computing, &g->engine, error);
+    if (!err && settings->adapter) err = open_adapter(g, settings->adapter, error);
+    text.adapter = g->adapter;
     return err ? err : generation_new(g->engine, g->tokenizer, &text, &g->text, error);
 }
 
@@ -87,6 +97,7 @@ braid_err generator_open_file(const char *path, model_file **out, braid_error *e
 
 void generator_close(generator *g) {
     generation_free(g->text);
+    engine_adapter_free(g->adapter);
     engine_free(g->engine);
     tensor_pool_free(g->pool);
     tokenizer_encoder_free(g->encoder);

@@ -7,6 +7,7 @@
 typedef struct generator_settings {
     engine_settings engine;    // its pool is set by generator_open
     generation_settings text;  // `shift` is set for models of bytes
+    const char *adapter;       // directory of peft; NULL: none
     unsigned threads;
 } generator_settings;
 
@@ -16,6 +17,7 @@ typedef struct generator {
     tokenizer_encoder *encoder;
     tensor_pool *pool;
     engine *engine;
+    engine_adapter *adapter;
     generation *text;
 } generator;
 

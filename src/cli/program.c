@@ -15,6 +15,7 @@ static const cli_verb verbs[] = {
     {"eval", cli_eval, "measure a model: perplexity, multiple choice"},
     {"tokenize", cli_tokenize, "print the token ids of a text, or train a tokenizer"},
     {"convert", cli_convert, "write a model in another form: a GGUF file or a directory"},
+    {"tune", cli_tune, "adapt a model to examples: train a LoRA adapter"},
     {"merge", cli_merge, "add a LoRA adapter to the weights of a model"},
     {"inspect", cli_inspect, "show a model's architecture and tensors, and what each of N peers would hold"},
     {"status", cli_status, "show the state of a run or a served model, and of each peer"},

@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/report_sinks.h"
+#include "cli/solo_report.h"
 #include "node/clock.h"
 #include "node/run_data.h"
 #include "node/start_model.h"
@@ -50,32 +51,10 @@ static void copy_text(char *to, size_t room, const char *text) {
     to[length] = 0;
 }
 
-static const report_kind kind_of[] = {
-    [SOLO_STARTED] = REPORT_STARTED,       [SOLO_ITERATION] = REPORT_ITERATION, [SOLO_EVAL] = REPORT_EVAL,
-    [SOLO_CHECKPOINT] = REPORT_CHECKPOINT, [SOLO_NOTE] = REPORT_NOTE,
-};
-
 static void show(void *context, const solo_event *event) {
     train_view *view = context;
-    report_event e = {.kind = kind_of[event->kind],
-                      .iteration = event->iteration,
-                      .of = event->of,
-                      .loss = event->loss,
-                      .norm = event->norm};
-    e.learning_rate = event->learning_rate;
-    e.tokens_per_second = event->tokens_per_second;
-    e.tokens = event->tokens;
-    e.parameters = event->parameters;
-    e.microbatches = event->microbatches;
-    e.stages = 1;
-    e.work.memory_bytes = machine_resident_bytes();
-    e.skip = event->skip;
-    e.failed = event->failed;
-    copy_text(e.text, sizeof e.text, event->text);
-    copy_text(e.path, sizeof e.path, event->path);
-    copy_text(e.name, sizeof e.name, view->run->name);
     if (event->kind == SOLO_CHECKPOINT && event->failed) copy_text(view->unsaved, sizeof view->unsaved, event->text);
-    report_tell(view->report, &e);
+    solo_report_show(view->report, view->run->name, event);
 }
 
 static void note(const train_view *view, const char *text) {

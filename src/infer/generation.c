@@ -96,6 +96,7 @@ braid_err generation_new(engine *e, const tokenizer *t, const generation_setting
     g->engine = e;
     g->logits = malloc(g->vocab * sizeof *g->logits);
     err = g->logits ? sequence_new(e, &g->sequence, error) : braid_fail(error, BRAID_MEMORY, "no memory for a text");
+    if (!err) sequence_set_adapter(g->sequence, settings->adapter);
     if (err) {
         generation_free(g);
         *out = NULL;

@@ -3,6 +3,7 @@
 #ifndef BRAID_INFER_GENERATION_H
 #define BRAID_INFER_GENERATION_H
 
+#include "infer/adapters.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 #include "text/tokenizer.h"
@@ -19,7 +20,8 @@ typedef struct generation_settings {
     // When the context is full, the older half of the tokens is dropped and the rest is read again
     // at new positions; otherwise the text ends there.
     bool shift;
-    uint32_t top_logprobs;  // with each token, the likeliest (infer/sampler.h)
+    const engine_adapter *adapter;  // NULL: none
+    uint32_t top_logprobs;          // with each token, the likeliest (infer/sampler.h)
 } generation_settings;
 
 typedef enum generation_end {

@@ -8,6 +8,8 @@
 #include "tensor/cache.h"
 #include "tensor/quantised.h"
 
+#include <stdlib.h>
+
 enum { INFER_ALIGNMENT = 64 };
 
 // y = x W^T + bias, W[out, in].
@@ -59,6 +61,14 @@ typedef struct engine_memory {
     void *at;
     size_t bytes;
 } engine_memory;
+
+// Replaces memory by more, aligned, without its content.
+static inline bool memory_grow(engine_memory *m, size_t bytes) {
+    free(m->at);
+    m->at = aligned_alloc(INFER_ALIGNMENT, bytes);
+    m->bytes = m->at ? bytes : 0;
+    return m->at != NULL;
+}
 
 // The adapter of consecutive rows; NULL: none.
 typedef struct adapted_rows {
@@ -158,10 +168,6 @@ void adapters_begin(engine *e);
 void adapters_add(engine *e, const engine_adapter *a, size_t rows);
 // Adds the adapters' part to a finished product of the chunk's rows.
 void adapters_run(engine *e, const float *x, const engine_product *p);
-
-// --- memory.c
-// Replaces memory by more, aligned, without its content.
-bool memory_grow(engine_memory *m, size_t bytes);
 
 // --- mlp.c
 // y[rows, dim] = the MLP or the mixture of a block.

@@ -136,3 +136,23 @@ braid_err output_file(const char *directory, const char *name, const void *data,
     output_abandon(&o);
     return err;
 }
+
+braid_err output_replace(const char *directory, const char *name, const output_piece *pieces, uint32_t count,
+                         braid_error *error) {
+    char path[MAPPED_MAX_PATH], temporary[MAPPED_MAX_PATH];
+    output o;
+    if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path ||
+        snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
+        return braid_fail(error, BRAID_LIMIT, "the path '%.64s...' is too long", directory);
+    unlink(temporary);  // of a process that was killed
+    braid_err err = output_open(&o, temporary, NULL, error);
+    if (err) return err;
+    for (uint32_t i = 0; i < count && !err; i++) err = output_put(&o, pieces[i].at, pieces[i].bytes, error);
+    if (err)
+        output_abandon(&o);
+    else
+        err = output_finish(&o, error);
+    if (!err && rename(temporary, path) != 0) err = fail("rename to", path, error);
+    if (err) unlink(temporary);
+    return err;
+}

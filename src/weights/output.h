@@ -44,4 +44,13 @@ void output_abandon(output *o);
 // A whole small file.
 braid_err output_file(const char *directory, const char *name, const void *data, size_t bytes, braid_error *error);
 
+typedef struct output_piece {
+    const void *at;
+    size_t bytes;
+} output_piece;
+
+// Replaces the file DIRECTORY/NAME, if there is one, by these pieces.
+braid_err output_replace(const char *directory, const char *name, const output_piece *pieces, uint32_t count,
+                         braid_error *error);
+
 #endif

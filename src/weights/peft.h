@@ -34,4 +34,16 @@ void peft_close(peft_adapter *p);
 // per open model (BRAID_STATE).
 braid_err peft_merge(const peft_adapter *p, model_file *model, braid_error *error);
 
+// Further members of adapter_config.json.
+typedef struct peft_about {
+    const char *base;            // base_model_name_or_path
+    const char *const *targets;  // target_modules
+    uint32_t target_count;
+} peft_about;
+
+// Writes an adapter as peft does, into a directory that exists. Each file appears complete or stays
+// as it was.
+braid_err peft_write(const peft_adapter *p, const peft_about *about, const model_file *model, const char *directory,
+                     braid_error *error);
+
 #endif

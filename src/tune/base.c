@@ -1,0 +1,264 @@
+#include "tune/base_inside.h"
+
+#include "base/rng.h"
+#include "tensor/sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static stage_shape layer_shape(const tune_base *b, uint32_t layer) {
+    return (stage_shape){.layer_begin = layer,
+                         .layer_end = layer + 1,
+                         .sequences = b->config.sequences,
+                         .tokens = b->config.tokens,
+                         .documents = true,
+                         .frozen = true};
+}
+
+// ---- start
+
+static braid_err make_kinds(tune_base *b, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t layer = 0; layer < b->model->layers && !err; layer++) {
+        base_kind *k = &b->kinds[base_kind_of(b->model, layer)];
+        stage_shape shape = layer_shape(b, layer);
+        if (k->stage) continue;
+        k->layer = layer;
+        err = stage_new(b->model, &shape, b->config.pool, &k->stage, error);
+        if (!err) err = adapter_new(k->stage, &b->config.adapter, &k->adapter, error);
+        if (err) break;
+        b->layer_adapter = adapter_parameters(k->adapter);
+        b->bytes += stage_work_bytes(k->stage);
+        if (stage_stash_bytes(k->stage) > b->stash_bytes) b->stash_bytes = stage_stash_bytes(k->stage);
+    }
+    b->stash_bytes = size_up(b->stash_bytes, BASE_ALIGNMENT);
+    return err;
+}
+
+static braid_err make_head(tune_base *b, braid_error *error) {
+    b->head_rows = size_least(b->rows, size_least(BASE_HEAD_ROWS, b->model->context));
+    stage_shape shape = {.ends = true, .sequences = 1, .tokens = (uint32_t)b->head_rows, .frozen = true};
+    braid_err err = stage_new(b->model, &shape, b->config.pool, &b->head, error);
+    if (!err) b->bytes += stage_work_bytes(b->head);
+    return err;
+}
+
+static void *reserve(tune_base *b, size_t bytes) {
+    bytes = size_up(bytes, BASE_ALIGNMENT);
+    b->bytes += bytes;
+    return aligned_alloc(BASE_ALIGNMENT, bytes);
+}
+
+static float *reserve_floats(tune_base *b, size_t count) { return reserve(b, count * sizeof(float)); }
+
+static size_t layer_parameters(const tune_base *b) {
+    size_t most = 0;
+    for (int i = 0; i < BASE_KINDS; i++)
+        if (b->kinds[i].stage && stage_parameters(b->kinds[i].stage) > most) most = stage_parameters(b->kinds[i].stage);
+    return most;
+}
+
+static braid_err reserve_fixed(tune_base *b, braid_error *error) {
+    size_t one = b->rows * b->dim, head = b->head_rows * b->dim;
+    bool good = (b->weights = reserve_floats(b, layer_parameters(b))) &&
+                (b->merged = reserve_floats(b, layer_parameters(b))) &&
+                (b->head_weights = reserve_floats(b, stage_parameters(b->head))) &&
+                (b->head_x = reserve_floats(b, head)) && (b->head_dx = reserve_floats(b, head)) &&
+                (b->head_unused = reserve_floats(b, head)) &&
+                (b->head_tokens = reserve(b, b->head_rows * sizeof *b->head_tokens)) &&
+                (b->head_targets = reserve(b, b->head_rows * sizeof *b->head_targets)) &&
+                (b->head_from = reserve(b, b->head_rows * sizeof *b->head_from)) &&
+                (b->head_stash = reserve(b, stage_stash_bytes(b->head)));
+    for (int i = 0; i < 2 && good; i++)
+        good = (b->x[i] = reserve_floats(b, one)) && (b->dy[i] = reserve_floats(b, one));
+    if (!good) return braid_fail(error, BRAID_MEMORY, "no memory for tuning: give smaller --batch or --sequence");
+    memset(b->head_tokens, 0, b->head_rows * sizeof *b->head_tokens);
+    base_weights(b, b->head, 0, 0, b->head_weights);
+    stage_bind(b->head, b->head_weights);
+    return BRAID_OK;
+}
+
+// Keeps the activations of as many layers as there is memory for.
+static braid_err reserve_activations(tune_base *b, braid_error *error) {
+    uint32_t layers = b->model->layers;
+    uint64_t most = b->config.max_memory, input = size_up(b->rows * b->dim * sizeof(float), BASE_ALIGNMENT);
+    uint64_t least = b->bytes + b->stash_bytes + layers * input;
+    if (most > 0 && most < least)
+        return braid_fail(error, BRAID_LIMIT,
+                          "tuning needs %llu MiB besides the model's file: raise --max-memory, or give smaller --batch "
+                          "or --sequence",
+                          (unsigned long long)(least >> 20) + 1);
+    b->kept = layers;
+    if (most > 0 && most < b->bytes + layers * b->stash_bytes + input)
+        b->kept = (uint32_t)size_least(layers - 1, (most - least) / b->stash_bytes);
+    b->stashes = reserve(b, (b->kept + (b->kept < layers)) * b->stash_bytes);
+    b->inputs = reserve(b, (layers - b->kept + 1) * input);
+    return b->stashes && b->inputs
+               ? BRAID_OK
+               : braid_fail(error, BRAID_MEMORY, "no memory for the activations of %u layers: give --max-memory",
+                            b->kept);
+}
+
+braid_err tune_base_new(const tune_base_config *config, tune_base **out, braid_error *error) {
+    tune_base *b = *out = calloc(1, sizeof *b);
+    if (!b) return braid_fail(error, BRAID_MEMORY, "no memory for tuning");
+    b->config = *config;
+    b->model = model_file_config(config->file);
+    b->rows = (size_t)config->sequences * config->tokens;
+    b->dim = b->model->dim;
+    b->loaded = UINT32_MAX;
+    braid_err err = make_kinds(b, error);
+    if (!err) err = make_head(b, error);
+    if (!err) err = reserve_fixed(b, error);
+    if (!err) err = reserve_activations(b, error);
+    if (!err) return BRAID_OK;
+    tune_base_free(b);
+    *out = NULL;
+    return err;
+}
+
+void tune_base_free(tune_base *b) {
+    if (!b) return;
+    for (int i = 0; i < BASE_KINDS; i++) {
+        adapter_free(b->kinds[i].adapter);
+        stage_free(b->kinds[i].stage);
+    }
+    stage_free(b->head);
+    void *all[] = {b->weights,     b->merged,       b->head_weights, b->head_x,     b->head_dx, b->head_unused,
+                   b->head_tokens, b->head_targets, b->head_from,    b->head_stash, b->x[0],    b->x[1],
+                   b->dy[0],       b->dy[1],        b->stashes,      b->inputs};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    free(b);
+}
+
+uint32_t tune_base_kept(const tune_base *b) { return b->kept; }
+uint64_t tune_base_bytes(const tune_base *b) { return b->bytes; }
+
+// ---- the adapter's parameters
+
+static const base_kind *kind_at(const tune_base *b, uint32_t layer) { return &b->kinds[base_kind_of(b->model, layer)]; }
+
+size_t tune_base_parameters(const tune_base *b) { return b->layer_adapter * b->model->layers; }
+
+void tune_base_init(const tune_base *b, float *parameters, uint64_t seed) {
+    for (uint32_t layer = 0; layer < b->model->layers; layer++)
+        adapter_init(kind_at(b, layer)->adapter, parameters + layer * b->layer_adapter, rng_seed(seed, layer));
+}
+
+uint32_t tune_base_matrices(const tune_base *b) {
+    return b->model->layers * adapter_tensor_count(kind_at(b, 0)->adapter);
+}
+
+peft_matrix tune_base_matrix(const tune_base *b, uint32_t i, float *parameters) {
+    uint32_t each = adapter_tensor_count(kind_at(b, 0)->adapter), layer = i / each;
+    const base_kind *k = kind_at(b, layer);
+    const adapter_tensor *t = &adapter_tensors(k->adapter)[i % each];
+    uint32_t canonical = stage_tensors(k->stage)[t->tensor].canonical;
+    model_tensor expected;
+    model_tensor_at(b->model, canonical + (layer - k->layer) * model_tensors_per_block(b->model), &expected);
+    float *at = parameters + layer * b->layer_adapter;
+    const adapter_config *c = &b->config.adapter;
+    peft_matrix m = {.role = expected.role,
+                     .layer = layer,
+                     .rank = c->rank,
+                     .in = t->in,
+                     .out = t->out,
+                     .scale = adapter_scale(c->alpha, c->rank, c->rank_stabilised),
+                     .a = at + t->a,
+                     .b = at + t->b};
+    memcpy(m.name, expected.name, sizeof m.name);
+    return m;
+}
+
+// ---- layers
+
+static stage *load(tune_base *b, uint32_t layer, const float *parameters) {
+    const base_kind *k = kind_at(b, layer);
+    if (b->loaded != layer) {
+        base_weights(b, k->stage, k->layer, layer, b->weights);
+        adapter_merge(k->adapter, b->weights, parameters + layer * b->layer_adapter, true, b->merged);
+    }
+    b->loaded = layer;
+    stage_bind(k->stage, b->merged);
+    return k->stage;
+}
+
+static bool is_kept(const tune_base *b, uint32_t layer) { return layer >= b->model->layers - b->kept; }
+
+static void *stash_of(const tune_base *b, uint32_t layer) {
+    uint32_t place = is_kept(b, layer) ? layer - (b->model->layers - b->kept) : b->kept;
+    return b->stashes + place * b->stash_bytes;
+}
+
+// The input of a layer: memory of its own if the layer is computed again.
+static float *input_of(tune_base *b, uint32_t layer) {
+    return layer < b->model->layers && !is_kept(b, layer) ? b->inputs + layer * b->rows * b->dim : b->x[layer % 2];
+}
+
+static void forward(tune_base *b, uint32_t layer, const tune_microbatch *m, const float *parameters, float *y) {
+    stage *s = load(b, layer, parameters);
+    stage_set_documents(s, stash_of(b, layer), m->documents);
+    stage_forward(s, stash_of(b, layer), NULL, input_of(b, layer), y);
+}
+
+typedef struct sum {
+    float *at;
+} sum;
+
+static void add_gradient(void *context, size_t offset, const float *gradient, size_t count) {
+    float *to = ((const sum *)context)->at + offset;
+    for (size_t i = 0; i < count; i++) to[i] += gradient[i];
+}
+
+static void backward(tune_base *b, uint32_t layer, const tune_microbatch *m, const float *parameters, float *gradient) {
+    stage *s = load(b, layer, parameters);
+    void *stash = stash_of(b, layer);
+    sum into = {gradient + layer * b->layer_adapter};
+    const stage_sink sink = {.take = add_gradient, .context = &into};
+    if (!is_kept(b, layer)) forward(b, layer, m, parameters, b->x[0]);
+    stage_input_gradient(s, stash, b->dy[(layer + 1) % 2], b->dy[layer % 2]);
+    adapter_gradient(kind_at(b, layer)->adapter, stash, parameters + layer * b->layer_adapter, &sink);
+}
+
+// ---- the head
+
+// The next rows with a target, from row `*at` on. Returns how many.
+static size_t gather(tune_base *b, const float *x, const int32_t *targets, size_t *at) {
+    size_t count = 0;
+    for (; *at < b->rows && count < b->head_rows; (*at)++) {
+        if (targets[*at] < 0) continue;
+        memcpy(b->head_x + count * b->dim, x + *at * b->dim, b->dim * sizeof *x);
+        b->head_targets[count] = targets[*at];
+        b->head_from[count++] = *at;
+    }
+    for (size_t i = count; i < b->head_rows; i++) {
+        memset(b->head_x + i * b->dim, 0, b->dim * sizeof *x);
+        b->head_targets[i] = -1;
+    }
+    return count;
+}
+
+// dy NULL: only the loss.
+static double head(tune_base *b, const float *x, const int32_t *targets, float *dy) {
+    double loss = 0;
+    size_t at = 0, count;
+    uint32_t counted;
+    if (dy) memset(dy, 0, b->rows * b->dim * sizeof *dy);
+    while ((count = gather(b, x, targets, &at)) > 0) {
+        stage_forward(b->head, b->head_stash, b->head_tokens, NULL, b->head_unused);
+        loss += stage_loss(b->head, b->head_stash, b->head_x, b->head_targets, dy ? b->head_dx : NULL, &counted);
+        for (size_t i = 0; i < count && dy; i++)
+            memcpy(dy + b->head_from[i] * b->dim, b->head_dx + i * b->dim, b->dim * sizeof *dy);
+    }
+    return loss;
+}
+
+double tune_base_run(tune_base *b, const tune_microbatch *m, const float *parameters, float *gradient) {
+    uint32_t layers = b->model->layers;
+    b->loaded = UINT32_MAX;  // the parameters may have changed
+    base_embed(b, m->tokens, input_of(b, 0));
+    for (uint32_t layer = 0; layer < layers; layer++) forward(b, layer, m, parameters, input_of(b, layer + 1));
+    double loss = head(b, input_of(b, layers), m->targets, gradient ? b->dy[layers % 2] : NULL);
+    for (uint32_t layer = layers; layer-- > 0 && gradient;) backward(b, layer, m, parameters, gradient);
+    return loss;
+}
