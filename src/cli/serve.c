@@ -27,7 +27,7 @@ static const char examples[] =
     "braid serve models/Qwen3-8B --peers 6 --copies 2      layers in child processes; other machines can join\n";
 
 typedef struct serve_flags {
-    const char *host, *name, *keys, *certificate, *private_key;
+    const char *host, *name, *draft, *keys, *certificate, *private_key;
     const char *listen, *public_address, *identity;
     uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns, peers, copies, dead_ns;
     bool exact, int8, half_cache, without_key, page;
@@ -55,6 +55,8 @@ static void print_note(void *context, const char *text) {
     fflush(stdout);
 }
 
+static bool drafts(const serve_flags *flags) { return strcmp(flags->draft, "off") != 0; }
+
 static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->model.file,
@@ -65,6 +67,7 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .created = model_time(path),
                                            .parallel = (uint32_t)flags->parallel,
                                            .queue = (uint32_t)flags->queue,
+                                           .draft = drafts(flags),
                                            .peers = (uint32_t)flags->peers,
                                            .copies = (uint32_t)flags->copies,
                                            .listen = flags->listen,
@@ -102,6 +105,7 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
                                        .context = (uint32_t)flags->context,
                                        .parallel = (uint32_t)flags->parallel,
                                        .queue = (uint32_t)flags->queue,
+                                       .draft = drafts(flags),
                                        .memory_limit = flags->max_memory};
     return service_local_new(&settings, &s->service, &s->memory, error);
 }
@@ -232,6 +236,8 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
          .max = 1 << 20, .fallback = "the model's"},
         {"parallel", OPTION_COUNT, &flags->parallel, .help = "texts that are written at once", .min = 1,
          .max = SCHEDULER_MOST_PARALLEL},
+        {"draft", OPTION_TEXT, &flags->draft, .unit = "lookup|off",
+         .help = "guess the next tokens of texts that repeat themselves, where that is faster; texts stay the same"},
         {"queue", OPTION_COUNT, &flags->queue, .help = "texts that wait for a place; more are refused", .min = 1,
          .max = SCHEDULER_MOST_QUEUE},
         {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1,
@@ -267,6 +273,10 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     flags->swarm = option_is_set(&o, "peers");
+    if (strcmp(flags->draft, "lookup") != 0 && strcmp(flags->draft, "off") != 0) {
+        options_close(&o);
+        return cli_complain(CLI_USAGE, "serve", "--draft is 'lookup' or 'off', not '%.64s'", flags->draft);
+    }
     flags->peer_threads = option_is_set(&o, "threads");
     code = serve(o.given[0], flags);
     options_close(&o);
@@ -277,6 +287,7 @@ int cli_serve(int argc, char **argv) {
     machine here;
     machine_look(&here);
     serve_flags flags = {.host = "127.0.0.1",
+                         .draft = "lookup",
                          .port = 8080,
                          .copies = 1,
                          .parallel = SCHEDULER_PARALLEL,

@@ -80,7 +80,8 @@ static braid_err open_service(serve_swarm *s, const serve_swarm_settings *settin
                                            .model = &s->described,
                                            .parallel = settings->parallel,
                                            .queue = settings->queue,
-                                           .prompt_rows = settings->prompt_rows};
+                                           .prompt_rows = settings->prompt_rows,
+                                           .draft = settings->draft ? SCHEDULER_DRAFT_PAYS : SCHEDULER_DRAFT_OFF};
     return scheduler_new(&scheduling, &s->service, error);
 }
 

@@ -3,6 +3,7 @@
 #ifndef BRAID_SERVE_INSIDE_H
 #define BRAID_SERVE_INSIDE_H
 
+#include "serve/draft.h"
 #include "serve/scheduler.h"
 
 #include <pthread.h>
@@ -37,8 +38,14 @@ struct service_job {
     uint64_t session;  // number in the executor
     uint32_t read;     // tokens in the executor's session
     uint32_t step_count, step_rows;
-    uint32_t used;  // prompt_logprobs, embed: rows that were used, each once
-    double *sum;    // [dim], embed
+    uint32_t draft[DRAFT_MOST];
+    uint32_t draft_count, step_drafts;  // guesses, and those of them that the step reads: its last tokens
+    draft_rate accepted;
+    bool plain;          // no drafts in the next step
+    uint64_t sent_ns;    // when the step was submitted, 0: it is being put together
+    uint32_t sent_rows;  // of all steps of that iteration
+    uint32_t used;       // prompt_logprobs, embed: rows that were used, each once
+    double *sum;         // [dim], embed
     bool started, drawn, lost_place;
     service_job *next;  // in the queue
 };
@@ -58,6 +65,7 @@ typedef struct scheduler {
     const service_model *model;
     uint32_t parallel, queue_limit, prompt_rows;
     uint64_t memory_limit;
+    scheduler_draft draft;
     void (*released)(void *context);
     void *released_context;
     pthread_t thread;
@@ -85,7 +93,9 @@ typedef struct scheduler {
     uint64_t sessions;
     bool hold;  // no text gets a place until something has changed
     // of an iteration
+    draft_cost cost;
     executor_step *steps;
+    uint32_t *tokens;        // [EXECUTOR_MAX_TOKENS] of the steps
     float *x, *logits;       // [EXECUTOR_MAX_TOKENS, dim], [HEAD_ROWS, vocab]
     generation_step *drawn;  // [HEAD_ROWS]
 } scheduler;
@@ -94,6 +104,7 @@ typedef struct scheduler {
 // Takes a text out of its place or of the queue, calls `ended` and forgets it.
 void scheduler_finish(scheduler *s, service_job *job, service_end end, const braid_error *error);
 void scheduler_note_drawn(scheduler *s, uint32_t tokens);
+uint64_t scheduler_now_ns(void);
 
 // --- places.c
 void places_enqueue(scheduler *s, service_job *job);

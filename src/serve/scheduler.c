@@ -29,6 +29,13 @@ static void note_end(scheduler *s, const service_job *job, bool failed) {
     pthread_mutex_unlock(&s->lock);
 }
 
+// Before `ended` is called: its caller may look at the status.
+static void note_running(scheduler *s) {
+    pthread_mutex_lock(&s->lock);
+    s->status.running = s->running_count;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void unqueue(scheduler *s, const service_job *job) {
     service_job **at = &s->queue;
     while (*at && *at != job) at = &(*at)->next;
@@ -49,6 +56,7 @@ void scheduler_finish(scheduler *s, service_job *job, service_end end, const bra
     } else {
         executor_close(s->executor, job->session);
         places_remove(s, job);
+        note_running(s);
     }
     unblock(s);
     if (job->listener.ended) job->listener.ended(job->listener.context, end, error);
@@ -77,6 +85,12 @@ static time_t second_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec;
+}
+
+uint64_t scheduler_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 // Forgets what is older than the time of the rate. Under lock.
@@ -253,6 +267,7 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     job->embed = t->embed;
     job->prompt_logprobs = t->prompt_logprobs;
     job->prompt_only = t->prompt_only || t->embed;
+    job->accepted = draft_rate_first();
     job->top_logprobs = t->settings.top_logprobs;
     braid_err err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
     if (!err) err = generation_prompt(job->text, t->tokens, t->count, error);
@@ -368,6 +383,7 @@ static void free_service(service *base) {
     pthread_mutex_destroy(&s->lock);
     free(s->running);
     free(s->steps);
+    free(s->tokens);
     free(s->x);
     free(s->logits);
     free(s->drawn);
@@ -393,7 +409,7 @@ static uint32_t or_default(uint32_t given, uint32_t fallback) { return given ? g
 size_t scheduler_bytes(const model_config *c, uint32_t parallel) {
     // a sampler has 24 bytes a token of the vocabulary, log-probabilities need another copy of the logits
     size_t places = sizeof(service_job *) + sizeof(executor_step) + sizeof(service_job) + 28 * (size_t)c->vocab;
-    return (EXECUTOR_MAX_TOKENS * (size_t)c->dim + HEAD_ROWS * (size_t)c->vocab) * sizeof(float) +
+    return (EXECUTOR_MAX_TOKENS * ((size_t)c->dim + 1) + HEAD_ROWS * (size_t)c->vocab) * sizeof(float) +
            HEAD_ROWS * sizeof(generation_step) + or_default(parallel, SCHEDULER_PARALLEL) * places;
 }
 
@@ -411,10 +427,11 @@ static bool allocate(scheduler *s) {
     const model_config *c = s->model->config;
     s->running = calloc(s->parallel, sizeof *s->running);
     s->steps = calloc(s->parallel, sizeof *s->steps);
+    s->tokens = malloc(EXECUTOR_MAX_TOKENS * sizeof *s->tokens);
     s->x = malloc(EXECUTOR_MAX_TOKENS * (size_t)c->dim * sizeof *s->x);
     s->logits = malloc(HEAD_ROWS * (size_t)c->vocab * sizeof *s->logits);
     s->drawn = malloc(HEAD_ROWS * sizeof *s->drawn);
-    return s->running && s->steps && s->x && s->logits && s->drawn;
+    return s->running && s->steps && s->tokens && s->x && s->logits && s->drawn;
 }
 
 braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error *error) {
@@ -432,6 +449,7 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     s->parallel = or_default(p->parallel, SCHEDULER_PARALLEL);
     s->queue_limit = or_default(p->queue, SCHEDULER_QUEUE);
     s->prompt_rows = or_default(p->prompt_rows, SCHEDULER_PROMPT_ROWS);
+    s->draft = p->draft;
     s->memory_limit = p->memory_limit;
     s->released = p->released;
     s->released_context = p->context;

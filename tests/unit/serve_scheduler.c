@@ -22,7 +22,7 @@ typedef struct between {
     executor base;
     executor *inner;
     executor_listener to;
-    uint32_t full, lost, lose_each, reads, fail_at;
+    uint32_t full, lost, lose_each, reads, fail_at, drafted, taken_back;
     uint64_t most_bytes;
     uint32_t calls, pause_at;
     pthread_mutex_t lock;
@@ -81,9 +81,14 @@ static void between_read(executor *e, const executor_step *steps, uint32_t count
     between *b = (between *)e;
     executor_room room;
     if (++b->calls == b->pause_at) pause_here(b);
+    for (uint32_t i = 0; i < count; i++) b->drafted += steps[i].rows > 1;
     executor_read(b->inner, steps, count);
     executor_room_of(b->inner, &room);
     if (room.cache_bytes > b->most_bytes) b->most_bytes = room.cache_bytes;
+}
+static void between_truncate(executor *e, uint64_t session, uint32_t length) {
+    ((between *)e)->taken_back++;
+    executor_truncate(((between *)e)->inner, session, length);
 }
 static void between_close(executor *e, uint64_t session) { executor_close(((between *)e)->inner, session); }
 static void between_room(executor *e, executor_room *out) { executor_room_of(((between *)e)->inner, out); }
@@ -92,6 +97,7 @@ static void between_free(executor *e) { executor_free(((between *)e)->inner); }
 static const executor_calls between_calls = {.listen = between_listen,
                                              .begin = between_begin,
                                              .read = between_read,
+                                             .truncate = between_truncate,
                                              .close = between_close,
                                              .room = between_room,
                                              .free = between_free};
@@ -109,6 +115,7 @@ typedef struct fixture {
 
 typedef struct setup {
     uint32_t pages, parallel, queue, prompt_rows, lose_each, fail_at, pause_at;
+    scheduler_draft draft;
 } setup;
 
 static fixture *open_service(setup o) {
@@ -144,7 +151,8 @@ static fixture *open_service(setup o) {
                             .model = &f->named,
                             .parallel = o.parallel,
                             .queue = o.queue,
-                            .prompt_rows = o.prompt_rows};
+                            .prompt_rows = o.prompt_rows,
+                            .draft = o.draft};
     assert_int_equal(scheduler_new(&s, &f->s, NULL), BRAID_OK);
     return f;
 }
@@ -176,6 +184,8 @@ static void close_service(fixture *f) {
 typedef struct written {
     uint32_t prompt[TEXT_MOST], count, most;
     uint64_t seed;
+    double temperature;  // 0: that of sampler_defaults
+    bool greedy;
 } written;
 
 static void any_text(written *w, uint32_t number, uint32_t count, uint32_t most) {
@@ -189,6 +199,8 @@ static void any_text(written *w, uint32_t number, uint32_t count, uint32_t most)
 static generation_settings settings_of(const written *w) {
     generation_settings s = {.sampler = sampler_defaults(), .max_tokens = w->most, .top_logprobs = TEXT_TOP};
     s.sampler.seed = w->seed;
+    if (w->temperature > 0) s.sampler.temperature = w->temperature;
+    if (w->greedy) s.sampler.temperature = 0;
     return s;
 }
 
@@ -264,6 +276,66 @@ static void test_texts_have_their_bits(void **state) {
     run_all((setup){.parallel = TEXTS, .lose_each = 23}, texts, wanted, &seen);
     assert_true(seen.lost > 3);
     for (uint32_t i = 0; i < TEXTS; i++) recorded_free(wanted[i]);
+}
+
+// Texts of few different tokens, greedy and sampled: drafts are accepted, refused, and cut off by the
+// end of a text.
+static void test_drafts_change_no_bit(void **state) {
+    (void)state;
+    static written texts[TEXTS];
+    recorded *wanted[TEXTS];
+    between seen;
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        any_text(&texts[i], i, 40 + i, 90);
+        for (uint32_t k = 0; k < texts[i].count; k++) texts[i].prompt[k] = k % (5 + i) + 40;
+        texts[i].greedy = i % 2 == 0;
+        texts[i].temperature = 0.02 * (i + 1);
+        wanted[i] = recorded_new();
+        expect(&texts[i], wanted[i]);
+    }
+    run_all((setup){.parallel = 1, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.drafted > seen.taken_back && seen.taken_back > 10);
+    if (seen.reads > TEXTS * 90 * 3 / 4) fail_msg("%u steps for %u tokens", seen.reads, TEXTS * 90);
+    run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_PAYS}, texts, wanted, &seen);
+    run_all((setup){.parallel = 3, .lose_each = 5, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.lost > 3);
+    run_all((setup){.pages = 10, .parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.full > 0);
+    for (uint32_t i = 0; i < TEXTS; i++) recorded_free(wanted[i]);
+}
+
+// --- the status
+
+typedef struct last_look {
+    recorded *r;
+    service *s;
+    uint32_t running;
+} last_look;
+
+static void look_at_end(void *context, service_end end, const braid_error *error) {
+    last_look *l = context;
+    service_status status;
+    service_status_of(l->s, &status);
+    l->running = status.running;
+    record_ended(l->r, end, error);
+}
+
+static void test_an_ended_text_does_not_run(void **state) {
+    (void)state;
+    static written w;
+    any_text(&w, 1, 5, 3);
+    fixture *f = open_service((setup){0});
+    last_look l = {recorded_new(), f->s, UINT32_MAX};
+    service_text text = {.tokens = w.prompt, .count = w.count, .settings = settings_of(&w)};
+    service_listener listener = {.context = &l, .ended = look_at_end};
+    service_job *job;
+    assert_int_equal(service_submit(f->s, &text, &listener, &job, NULL), BRAID_OK);
+    service_release(f->s, job);
+    recorded_wait(l.r);
+    assert_int_equal(l.running, 0);
+    recorded_free(l.r);
+    close_service(f);
 }
 
 // Each text needs three pages at its end and two when it gets its place: of ten pages, five texts get a
@@ -629,6 +701,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_have_their_bits),
         cmocka_unit_test(test_lost_places_change_no_bit),
+        cmocka_unit_test(test_drafts_change_no_bit),
+        cmocka_unit_test(test_an_ended_text_does_not_run),
         cmocka_unit_test(test_prefixes_are_read_once),
         cmocka_unit_test(test_old_prefixes_are_evicted),
         cmocka_unit_test(test_prompt_logprobs),
