@@ -213,7 +213,8 @@ static void a_chain_has_the_bits_of_one_engine(void **state) {
     for (uint32_t i = 25; i < 30; i++) read_rows(&s, 1, i, 1, 1, embedded, out);
     executor_close(s.executor, 1);
     begin(&s, 2);
-    read_rows(&s, 2, 0, 30, 30, embedded, out);
+    read_rows(&s, 2, 0, 12, 0, embedded, out);  // part of a longer prompt: no row is wanted
+    read_rows(&s, 2, 12, 18, 18, embedded, out);
     char *status = executor_swarm(s.executor);
     assert_non_null(status);
     assert_non_null(strstr(status, "\"ready\":true"));
