@@ -63,7 +63,7 @@ void draft_cost_add(draft_cost *c, uint32_t rows, double seconds) {
 
 // --- acceptance
 
-static const double RATE_FIRST = 0.5, RATE_STEP = 0.0625, RATE_MOST = 0.98;
+static const double RATE_FIRST = 0.5, RATE_STEP = 0.1, RATE_MOST = 0.98;
 
 draft_rate draft_rate_first(void) { return RATE_FIRST; }
 

@@ -123,6 +123,7 @@ typedef enum session_mutant {
     SESSION_MUTANT_OVERFILLS,       // a session is admitted without room
     SESSION_MUTANT_NO_REPAIR,       // a lost span is not replaced
     SESSION_MUTANT_FORGETS_CUTS,    // after a truncation only the newest rows are sent
+    SESSION_MUTANT_KEEPS_REJECTED,  // rows of a refused draft stay in the cache of a span
     SESSION_MUTANTS
 } session_mutant;
 

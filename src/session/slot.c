@@ -219,7 +219,7 @@ static bool take_cut(session_peer *p, uint32_t i, const session_message_rows *ro
             rewind_upstream(s);
             return false;
         }
-        slot_truncate(p, i, rows->position, true);
+        if (!peer_mutates(p, SESSION_MUTANT_KEEPS_REJECTED)) slot_truncate(p, i, rows->position, true);
         cuts_add(&s->cuts, rows->cut, rows->position);
     }
     s->home = rows->home;

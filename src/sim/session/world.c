@@ -149,6 +149,7 @@ static void handle(world *w, const world_item *item) {
     case ITEM_FAULT: fault_next(w); break;
     case ITEM_TEXT: text_begin(w); break;
     case ITEM_LEAVE: leave(w, item); break;
+    case ITEM_WINDOW_DEATH: fault_window_death(w, item); break;
     }
 }
 
@@ -207,11 +208,12 @@ static void check_nothing_left(world *w) {
     }
 }
 
-void session_sim_run(uint64_t seed, uint64_t mutants, FILE *trace, session_sim_result *result) {
+void session_sim_run(uint64_t seed, session_sim_mode mode, uint64_t mutants, FILE *trace, session_sim_result *result) {
     *result = (session_sim_result){0};
     world *w = calloc(1, sizeof *w);
     BRAID_ALLOCATED(w, sizeof *w);
     w->seed = seed;
+    w->mode = mode;
     w->trace = trace;
     w->result = result;
     begin(w, seed, mutants);
