@@ -29,7 +29,7 @@ static const char examples[] =
 typedef struct serve_flags {
     const char *host, *name, *draft, *keys, *certificate, *private_key;
     const char *listen, *public_address, *identity;
-    uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns, peers, copies, dead_ns;
+    uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns, peers, copies, own_layers, dead_ns;
     bool exact, int8, half_cache, without_key, page;
     bool swarm;         // the layers are on peers
     bool peer_threads;  // --threads is of each peer
@@ -58,6 +58,7 @@ static void print_note(void *context, const char *text) {
 static bool drafts(const serve_flags *flags) { return strcmp(flags->draft, "off") != 0; }
 
 static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
+    uint64_t sharers = flags->peers + (flags->own_layers > 0);
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->model.file,
                                            .pool = s->model.pool,
@@ -70,6 +71,8 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .draft = drafts(flags),
                                            .peers = (uint32_t)flags->peers,
                                            .copies = (uint32_t)flags->copies,
+                                           .own_layers = (uint32_t)flags->own_layers,
+                                           .own_memory = flags->own_layers ? flags->max_memory / sharers : 0,
                                            .listen = flags->listen,
                                            .public_address = flags->public_address,
                                            .identity = flags->identity,
@@ -78,7 +81,7 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .half_cache = flags->half_cache,
                                            .narrow = flags->int8,
                                            .threads = flags->peer_threads ? (unsigned)flags->threads : 0,
-                                           .peer_memory = flags->peers ? flags->max_memory / flags->peers : 0,
+                                           .peer_memory = flags->peers ? flags->max_memory / sharers : 0,
                                            .dead_ns = flags->dead_ns,
                                            .note = print_note};
     braid_err err = serve_swarm_open(&s->swarm, &settings, error);
@@ -250,6 +253,9 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
          .fallback = "this process holds all layers, and none can join"},
         {"copies", OPTION_COUNT, &flags->copies, .help = "with --peers: each layer is on so many of them", .min = 1,
          .max = SERVE_MAX_PEERS},
+        {"own-layers", OPTION_COUNT, &flags->own_layers,
+         .help = "with --peers: first layers that this process holds itself, which saves a hop", .max = 1024,
+         .fallback = "none"},
         {"listen", OPTION_TEXT, &flags->listen, .unit = "HOST:PORT", .help = "with --peers: address for links of peers",
          .fallback = "this machine alone with --peers above 0, else every address"},
         {"public-address", OPTION_TEXT, &flags->public_address, .unit = "HOST:PORT",
@@ -273,6 +279,10 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     flags->swarm = option_is_set(&o, "peers");
+    if (flags->own_layers && !flags->swarm) {
+        options_close(&o);
+        return cli_complain(CLI_USAGE, "serve", "--own-layers shares the layers with peers; give --peers, too");
+    }
     if (strcmp(flags->draft, "lookup") != 0 && strcmp(flags->draft, "off") != 0) {
         options_close(&o);
         return cli_complain(CLI_USAGE, "serve", "--draft is 'lookup' or 'off', not '%.64s'", flags->draft);

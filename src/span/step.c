@@ -27,7 +27,7 @@ braid_err span_core_new(span_peer *p, braid_error *error) {
         .self = identity_id(p->config.identity),
         .incarnation = random_number(),
         .version = unix_ms(),
-        .slots = p->config.origin ? 1 : SPAN_SLOTS,
+        .slots = p->config.origin && !span_holds(p) ? 1 : SPAN_SLOTS,
         .own = p->config.origin ? SPAN_OWN : 0,
         .kept_bytes = p->config.memory / 8,
         .dead_ns = p->config.dead_ns,
