@@ -95,7 +95,8 @@ struct span_peer {
     blobs *blobs;
 
     session_peer *core;
-    void *memory;  // of the core
+    void *memory;        // of the core
+    void *route_memory;  // of its router
     bool stepping;
     session_message msg;
     struct {

@@ -23,6 +23,7 @@ static uint64_t unix_ms(void) {
 }
 
 braid_err span_core_new(span_peer *p, braid_error *error) {
+    p->route_memory = malloc(session_route_spans_bytes());
     session_config config = {
         .self = identity_id(p->config.identity),
         .incarnation = random_number(),
@@ -32,7 +33,10 @@ braid_err span_core_new(span_peer *p, braid_error *error) {
         .kept_bytes = p->config.memory / 8,
         .dead_ns = p->config.dead_ns,
         .random_seed = random_number(),
+        .route = session_route_spans,
+        .route_context = p->route_memory,
     };
+    if (!p->route_memory) return braid_fail(error, BRAID_MEMORY, "no memory for the choice of paths");
     strcpy(config.address, p->address);
     size_t bytes = (session_peer_bytes(&config) + 63) / 64 * 64;
     p->memory = aligned_alloc(64, bytes);

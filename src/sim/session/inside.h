@@ -114,6 +114,7 @@ typedef struct world {
     uint16_t layers;
     uint64_t row_ns, numbers, faults, fault_gap_ns;
     session_sim_mode mode;
+    void *route_memory;  // of all nodes, one after the other
     bool origins_die, tight, healed;
     world_node node[WORLD_NODES];
     world_link link[WORLD_NODES][WORLD_NODES];

@@ -71,6 +71,8 @@ static void configure(world *w, uint32_t node) {
     snprintf(c->address, sizeof c->address, "sim:%u", node);
     c->slots = WORLD_SLOTS;
     c->own = WORLD_OWN;
+    c->route = w->seed % 2 ? session_route_spans : NULL;
+    c->route_context = w->route_memory;
     c->chunk_rows = 1 + (uint32_t)rng_below(&w->random, 16);
     c->window_rows = c->chunk_rows * (2 + (uint32_t)rng_below(&w->random, 3));
     c->cache_chunk = 1 + (uint32_t)rng_below(&w->random, 16);
@@ -216,6 +218,8 @@ void session_sim_run(uint64_t seed, session_sim_mode mode, uint64_t mutants, FIL
     w->mode = mode;
     w->trace = trace;
     w->result = result;
+    w->route_memory = malloc(session_route_spans_bytes());
+    BRAID_ALLOCATED(w->route_memory, session_route_spans_bytes());
     begin(w, seed, mutants);
     loop(w, w->end_ns, true);
     if (!result->failed) check_finished(w);
@@ -227,5 +231,6 @@ void session_sim_run(uint64_t seed, session_sim_mode mode, uint64_t mutants, FIL
     void *item;
     while (sim_queue_take(&w->queue, &at, &item)) free(item);
     sim_queue_close(&w->queue);
+    free(w->route_memory);
     free(w);
 }
