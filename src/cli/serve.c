@@ -4,6 +4,7 @@
 #include "cli/generator.h"
 #include "cli/model_name.h"
 #include "cli/options.h"
+#include "cli/serve_draft.h"
 #include "cli/serve_swarm.h"
 #include "format/quantity.h"
 #include "http/server.h"
@@ -38,6 +39,7 @@ typedef struct serve_flags {
 
 typedef struct serving {
     generator model;
+    serve_draft draft;
     char name[MODEL_NAME];
     char *generation_config;
     http_keys keys;
@@ -55,8 +57,6 @@ static void print_note(void *context, const char *text) {
     fflush(stdout);
 }
 
-static bool drafts(const serve_flags *flags) { return strcmp(flags->draft, "off") != 0; }
-
 static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
     uint64_t sharers = flags->peers + (flags->own_layers > 0);
     const serve_swarm_settings settings = {.path = path,
@@ -68,7 +68,8 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .created = model_time(path),
                                            .parallel = (uint32_t)flags->parallel,
                                            .queue = (uint32_t)flags->queue,
-                                           .draft = drafts(flags),
+                                           .draft = s->draft.on,
+                                           .draft_model = s->draft.model.engine,
                                            .peers = (uint32_t)flags->peers,
                                            .copies = (uint32_t)flags->copies,
                                            .own_layers = (uint32_t)flags->own_layers,
@@ -95,6 +96,8 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
     snprintf(s->name, sizeof s->name, "%s", flags->name ? flags->name : "");
     if (!flags->name) model_name_of(path, s->name);
     s->generation_config = model_generation_config(path);
+    err = serve_draft_open(&s->draft, flags->draft, &s->model, (uint32_t)flags->context, flags->max_memory, error);
+    if (err) return err;
     if (flags->swarm) return open_swarm(s, path, flags, error);
     service_local_settings settings = {.file = s->model.file,
                                        .tokenizer = s->model.tokenizer,
@@ -108,8 +111,9 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
                                        .context = (uint32_t)flags->context,
                                        .parallel = (uint32_t)flags->parallel,
                                        .queue = (uint32_t)flags->queue,
-                                       .draft = drafts(flags),
-                                       .memory_limit = flags->max_memory};
+                                       .draft = s->draft.on,
+                                       .draft_model = s->draft.model.engine,
+                                       .memory_limit = flags->max_memory - s->draft.bytes};
     return service_local_new(&settings, &s->service, &s->memory, error);
 }
 
@@ -140,6 +144,7 @@ static void close_serving(serving *s, const serve_flags *flags) {
         service_free(s->service);
     http_keys_free(&s->keys);
     free(s->generation_config);
+    serve_draft_close(&s->draft);
     generator_close(&s->model);
 }
 
@@ -239,8 +244,9 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
          .max = 1 << 20, .fallback = "the model's"},
         {"parallel", OPTION_COUNT, &flags->parallel, .help = "texts that are written at once", .min = 1,
          .max = SCHEDULER_MOST_PARALLEL},
-        {"draft", OPTION_TEXT, &flags->draft, .unit = "lookup|off",
-         .help = "guess the next tokens of texts that repeat themselves, where that is faster; texts stay the same"},
+        {"draft", OPTION_TEXT, &flags->draft, .unit = "lookup|off|MODEL",
+         .help = "guess the next tokens where that is faster, from the text itself or by a smaller model; texts stay "
+                 "the same"},
         {"queue", OPTION_COUNT, &flags->queue, .help = "texts that wait for a place; more are refused", .min = 1,
          .max = SCHEDULER_MOST_QUEUE},
         {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1,
@@ -282,10 +288,6 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
     if (flags->own_layers && !flags->swarm) {
         options_close(&o);
         return cli_complain(CLI_USAGE, "serve", "--own-layers shares the layers with peers; give --peers, too");
-    }
-    if (strcmp(flags->draft, "lookup") != 0 && strcmp(flags->draft, "off") != 0) {
-        options_close(&o);
-        return cli_complain(CLI_USAGE, "serve", "--draft is 'lookup' or 'off', not '%.64s'", flags->draft);
     }
     flags->peer_threads = option_is_set(&o, "threads");
     code = serve(o.given[0], flags);

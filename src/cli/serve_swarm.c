@@ -92,6 +92,7 @@ static braid_err open_service(serve_swarm *s, const serve_swarm_settings *settin
                                            .parallel = settings->parallel,
                                            .queue = settings->queue,
                                            .prompt_rows = settings->prompt_rows,
+                                           .draft_model = settings->draft_model,
                                            .draft = settings->draft ? SCHEDULER_DRAFT_PAYS : SCHEDULER_DRAFT_OFF};
     return scheduler_new(&scheduling, &s->service, error);
 }

@@ -28,6 +28,7 @@ typedef struct serve_swarm_settings {
     const char *generation_config;  // NULL: none
     uint64_t created;
     uint32_t parallel, queue, prompt_rows;  // as in scheduler_settings
+    engine *draft_model;                    // as in scheduler_settings
     bool draft;                             // by prompt lookup, while it pays
     const char *program;                    // of the children, NULL: this one
     uint32_t peers, copies;                 // children, 0: none; each layer is on so many of them

@@ -3,7 +3,7 @@
 #ifndef BRAID_SERVE_INSIDE_H
 #define BRAID_SERVE_INSIDE_H
 
-#include "serve/draft.h"
+#include "serve/drafter.h"
 #include "serve/scheduler.h"
 
 #include <pthread.h>
@@ -41,6 +41,8 @@ struct service_job {
     uint32_t draft[DRAFT_MOST];
     uint32_t draft_count, step_drafts;  // guesses, and those of them that the step reads: its last tokens
     draft_rate accepted;
+    drafter_text guessing;
+    uint32_t undrafted;  // tokens in a row for which the draft model was not asked
     bool plain;          // no drafts in the next step
     uint64_t sent_ns;    // when the step was submitted, 0: it is being put together
     uint32_t sent_rows;  // of all steps of that iteration
@@ -66,6 +68,7 @@ typedef struct scheduler {
     uint32_t parallel, queue_limit, prompt_rows;
     uint64_t memory_limit;
     scheduler_draft draft;
+    drafter *drafter;  // NULL: prompt lookup
     void (*released)(void *context);
     void *released_context;
     pthread_t thread;

@@ -17,6 +17,7 @@ typedef struct service_local_settings {
     bool exact, half_cache, narrow;         // as in engine_settings
     uint32_t context;                       // longest text; 0: the model's, or less if there is no room for it
     uint32_t parallel, queue, prompt_rows;  // as in scheduler_settings
+    engine *draft_model;                    // as in scheduler_settings
     bool draft;                             // by prompt lookup, while it pays
     uint64_t memory_limit;  // bytes, 0: none, then keys and values have room for `parallel` texts of `context`
 } service_local_settings;

@@ -59,6 +59,7 @@ void scheduler_finish(scheduler *s, service_job *job, service_end end, const bra
         note_running(s);
     }
     unblock(s);
+    drafter_text_end(&job->guessing);
     if (job->listener.ended) job->listener.ended(job->listener.context, end, error);
     release_constraint(&job->constraint);
     job->constraint = (service_constraint){0};
@@ -387,6 +388,7 @@ static void free_service(service *base) {
     free(s->x);
     free(s->logits);
     free(s->drawn);
+    drafter_free(s->drafter);
     if (s->released) s->released(s->released_context);
     free(s);
 }
@@ -423,7 +425,7 @@ static braid_err check_settings(const scheduler_settings *p, braid_error *error)
     return BRAID_OK;
 }
 
-static bool allocate(scheduler *s) {
+static bool allocate(scheduler *s, const scheduler_settings *settings) {
     const model_config *c = s->model->config;
     s->running = calloc(s->parallel, sizeof *s->running);
     s->steps = calloc(s->parallel, sizeof *s->steps);
@@ -431,6 +433,7 @@ static bool allocate(scheduler *s) {
     s->x = malloc(EXECUTOR_MAX_TOKENS * (size_t)c->dim * sizeof *s->x);
     s->logits = malloc(HEAD_ROWS * (size_t)c->vocab * sizeof *s->logits);
     s->drawn = malloc(HEAD_ROWS * sizeof *s->drawn);
+    if (settings->draft_model && !(s->drafter = drafter_new(settings->draft_model))) return false;
     return s->running && s->steps && s->tokens && s->x && s->logits && s->drawn;
 }
 
@@ -458,7 +461,7 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     pthread_cond_init(&s->wake, NULL);
     executor_listen(s->executor, &(executor_listener){s, on_result, on_changed});
     braid_err err = check_settings(p, error);
-    if (!err && !allocate(s)) err = braid_fail(error, BRAID_MEMORY, "no memory for a service");
+    if (!err && !allocate(s, p)) err = braid_fail(error, BRAID_MEMORY, "no memory for a service");
     if (!err) note_room(s);
     if (!err && !(s->has_thread = tensor_thread_start(&s->thread, run, s)))
         err = braid_fail(error, BRAID_MEMORY, "the system starts no thread for the service");

@@ -17,7 +17,7 @@ enum {
     SCHEDULER_MOST_QUEUE = 1 << 20,
 };
 
-// Drafts by prompt lookup (serve/draft.h).
+// Drafts (serve/draft.h).
 typedef enum scheduler_draft {
     SCHEDULER_DRAFT_OFF,
     SCHEDULER_DRAFT_PAYS,    // as long as they are expected to pay
@@ -32,7 +32,8 @@ typedef struct scheduler_settings {
     uint32_t queue;              // texts that wait; 0: SCHEDULER_QUEUE
     uint32_t prompt_rows;        // prompt tokens an iteration while texts are written; 0: SCHEDULER_PROMPT_ROWS
     scheduler_draft draft;
-    uint64_t memory_limit;            // for service_status
+    engine *draft_model;    // makes the drafts, with the vocabulary of `model`; NULL: prompt lookup; borrowed as `ends`
+    uint64_t memory_limit;  // for service_status
     void (*released)(void *context);  // NULL, or called at the end of service_free, also after a failure
     void *context;
 } scheduler_settings;

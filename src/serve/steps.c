@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { PROBE_TOKENS = 64, PROBE_DRAFTS = 2 };
+
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 static uint32_t unread(const service_job *job) { return job_tokens(job) - job->read; }
@@ -53,6 +55,25 @@ static void add_step(iteration *it, service_job *job, uint32_t count, uint32_t d
     it->rows += count;
 }
 
+// The draft model is asked for as many tokens as pay with its own time; now and then for a few more, to
+// learn whether they would be accepted.
+static uint32_t drafts_by_model(iteration *it, service_job *job, uint32_t most) {
+    scheduler *s = it->s;
+    size_t count;
+    const uint32_t *tokens = generation_tokens(job->text, &count);
+    draft_plan plan = it->plan;
+    plan.row += drafter_seconds(s->drafter);
+    uint32_t wanted = s->draft == SCHEDULER_DRAFT_ALWAYS ? most : draft_window(&plan, job->accepted, most);
+    if (wanted == 0 && ++job->undrafted >= PROBE_TOKENS) wanted = least(most, PROBE_DRAFTS);
+    if (wanted == 0) return 0;
+    job->undrafted = 0;
+    it->plan.step = plan.step;
+    it->plan.tokens = plan.tokens;
+    job->draft_count =
+        drafter_guess(s->drafter, &job->guessing, tokens, (uint32_t)count, s->model->config->vocab, job->draft, wanted);
+    return job->draft_count;
+}
+
 // Guesses what follows a text that is being written. They are compared with what is drawn even if no
 // step reads them.
 static uint32_t drafts_of(iteration *it, service_job *job, uint32_t most) {
@@ -63,6 +84,7 @@ static uint32_t drafts_of(iteration *it, service_job *job, uint32_t most) {
     job->plain = false;
     job->draft_count = 0;
     if (!it->s->draft || left <= 1) return 0;
+    if (it->s->drafter) return plain ? 0 : drafts_by_model(it, job, least(least(left - 1, DRAFT_MOST), most));
     job->draft_count = draft_lookup(tokens, (uint32_t)count, job->draft, least(left - 1, DRAFT_MOST));
     most = least(job->draft_count, most);
     if (it->s->draft == SCHEDULER_DRAFT_ALWAYS && !plain) return most;

@@ -107,7 +107,7 @@ static const executor_calls between_calls = {.listen = between_listen,
 typedef struct fixture {
     tiny_model model;
     tensor_pool *pool;
-    engine *e;
+    engine *e, *guesses;
     service_model named;
     between between;
     service *s;
@@ -116,6 +116,7 @@ typedef struct fixture {
 typedef struct setup {
     uint32_t pages, parallel, queue, prompt_rows, lose_each, fail_at, pause_at;
     scheduler_draft draft;
+    bool by_model;  // drafts of the model itself, which are right unless texts are sampled
 } setup;
 
 static fixture *open_service(setup o) {
@@ -137,6 +138,10 @@ static fixture *open_service(setup o) {
     assert_int_equal(tensor_pool_new(2, &f->pool, NULL), BRAID_OK);
     engine_settings settings = {.pool = f->pool};
     assert_int_equal(engine_new(&source, &settings, &f->e, NULL), BRAID_OK);
+    if (o.by_model) {
+        assert_int_equal(engine_new(&source, &settings, &f->guesses, NULL), BRAID_OK);
+        assert_int_equal(engine_limit_cache(f->guesses, 12 * engine_page_bytes(f->guesses), NULL), BRAID_OK);
+    }
     if (o.pages) assert_int_equal(engine_limit_cache(f->e, o.pages * engine_page_bytes(f->e), NULL), BRAID_OK);
     f->between =
         (between){.base = {&between_calls}, .lose_each = o.lose_each, .fail_at = o.fail_at, .pause_at = o.pause_at};
@@ -152,7 +157,8 @@ static fixture *open_service(setup o) {
                             .parallel = o.parallel,
                             .queue = o.queue,
                             .prompt_rows = o.prompt_rows,
-                            .draft = o.draft};
+                            .draft = o.draft,
+                            .draft_model = f->guesses};
     assert_int_equal(scheduler_new(&s, &f->s, NULL), BRAID_OK);
     return f;
 }
@@ -173,6 +179,8 @@ static fixture *open_engine(void) {
 static void close_service(fixture *f) {
     end_service(f);
     assert_int_equal(engine_cache_bytes(f->e), 0);
+    if (f->guesses) assert_int_equal(engine_cache_bytes(f->guesses), 0);
+    engine_free(f->guesses);
     engine_free(f->e);
     tensor_pool_free(f->pool);
     tiny_model_free(&f->model);
@@ -302,6 +310,12 @@ static void test_drafts_change_no_bit(void **state) {
     assert_true(seen.lost > 3);
     run_all((setup){.pages = 10, .parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
     assert_true(seen.full > 0);
+    // the draft model has room for some of the texts
+    run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS, .by_model = true}, texts, wanted, &seen);
+    assert_true(seen.drafted > 0);
+    run_all((setup){.parallel = 1, .draft = SCHEDULER_DRAFT_ALWAYS, .by_model = true}, texts, wanted, &seen);
+    if (seen.reads > TEXTS * 90 / 2) fail_msg("%u steps for %u tokens", seen.reads, TEXTS * 90);
+    run_all((setup){.parallel = 2, .draft = SCHEDULER_DRAFT_PAYS, .by_model = true}, texts, wanted, &seen);
     for (uint32_t i = 0; i < TEXTS; i++) recorded_free(wanted[i]);
 }
 
