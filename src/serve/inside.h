@@ -67,8 +67,6 @@ typedef struct scheduler {
     const service_model *model;
     uint32_t parallel, queue_limit, prompt_rows;
     uint64_t memory_limit;
-    scheduler_draft draft;
-    drafter *drafter;  // NULL: prompt lookup
     void (*released)(void *context);
     void *released_context;
     pthread_t thread;
@@ -86,8 +84,10 @@ typedef struct scheduler {
     uint64_t orders;
     service_status status;  // the counters
     time_t unready_since;   // as the thread saw it; 0: the executor is ready
-    uint64_t drawn_in[RATE_SECONDS + 1];
-    time_t rate_second;  // of the last element that was written
+    struct {
+        uint64_t drawn[RATE_SECONDS + 1];
+        time_t second;  // of the last element that was written
+    } rate;
 
     // of the thread
     service_job *queue;     // by order
@@ -95,10 +95,14 @@ typedef struct scheduler {
     uint32_t running_count;
     uint64_t sessions;
     bool hold;  // no text gets a place until something has changed
+    struct {
+        scheduler_draft mode;
+        drafter *model;  // NULL: prompt lookup
+        draft_cost cost;
+        uint32_t *tokens;  // [EXECUTOR_MAX_TOKENS] of the steps of an iteration, with drafts
+    } drafting;
     // of an iteration
-    draft_cost cost;
     executor_step *steps;
-    uint32_t *tokens;        // [EXECUTOR_MAX_TOKENS] of the steps
     float *x, *logits;       // [EXECUTOR_MAX_TOKENS, dim], [HEAD_ROWS, vocab]
     generation_step *drawn;  // [HEAD_ROWS]
 } scheduler;

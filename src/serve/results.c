@@ -91,7 +91,7 @@ static void end_draws(scheduler *s, service_job *job) {
     job->read = read;
     job->state = JOB_READY;
     if (job->sent_rows <= COST_ROWS)
-        draft_cost_add(&s->cost, job->sent_rows, (double)(scheduler_now_ns() - job->sent_ns) * 1e-9);
+        draft_cost_add(&s->drafting.cost, job->sent_rows, (double)(scheduler_now_ns() - job->sent_ns) * 1e-9);
 }
 
 // True if the token equals the draft that the next row was computed from.

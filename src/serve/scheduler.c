@@ -97,14 +97,14 @@ uint64_t scheduler_now_ns(void) {
 // Forgets what is older than the time of the rate. Under lock.
 static void advance_rate(scheduler *s) {
     time_t now = second_now();
-    if (now - s->rate_second > RATE_SECONDS) s->rate_second = now - RATE_SECONDS - 1;
-    while (s->rate_second < now) s->drawn_in[++s->rate_second % (RATE_SECONDS + 1)] = 0;
+    if (now - s->rate.second > RATE_SECONDS) s->rate.second = now - RATE_SECONDS - 1;
+    while (s->rate.second < now) s->rate.drawn[++s->rate.second % (RATE_SECONDS + 1)] = 0;
 }
 
 void scheduler_note_drawn(scheduler *s, uint32_t tokens) {
     pthread_mutex_lock(&s->lock);
     advance_rate(s);
-    s->drawn_in[s->rate_second % (RATE_SECONDS + 1)] += tokens;
+    s->rate.drawn[s->rate.second % (RATE_SECONDS + 1)] += tokens;
     s->status.drawn_tokens += tokens;
     pthread_mutex_unlock(&s->lock);
 }
@@ -113,8 +113,8 @@ void scheduler_note_drawn(scheduler *s, uint32_t tokens) {
 static double rate(scheduler *s) {
     uint64_t sum = 0;
     advance_rate(s);
-    for (int i = 0; i <= RATE_SECONDS; i++) sum += s->drawn_in[i];
-    sum -= s->drawn_in[s->rate_second % (RATE_SECONDS + 1)];
+    for (int i = 0; i <= RATE_SECONDS; i++) sum += s->rate.drawn[i];
+    sum -= s->rate.drawn[s->rate.second % (RATE_SECONDS + 1)];
     return (double)sum / RATE_SECONDS;
 }
 
@@ -384,11 +384,11 @@ static void free_service(service *base) {
     pthread_mutex_destroy(&s->lock);
     free(s->running);
     free(s->steps);
-    free(s->tokens);
+    free(s->drafting.tokens);
     free(s->x);
     free(s->logits);
     free(s->drawn);
-    drafter_free(s->drafter);
+    drafter_free(s->drafting.model);
     if (s->released) s->released(s->released_context);
     free(s);
 }
@@ -429,12 +429,12 @@ static bool allocate(scheduler *s, const scheduler_settings *settings) {
     const model_config *c = s->model->config;
     s->running = calloc(s->parallel, sizeof *s->running);
     s->steps = calloc(s->parallel, sizeof *s->steps);
-    s->tokens = malloc(EXECUTOR_MAX_TOKENS * sizeof *s->tokens);
+    s->drafting.tokens = malloc(EXECUTOR_MAX_TOKENS * sizeof *s->drafting.tokens);
     s->x = malloc(EXECUTOR_MAX_TOKENS * (size_t)c->dim * sizeof *s->x);
     s->logits = malloc(HEAD_ROWS * (size_t)c->vocab * sizeof *s->logits);
     s->drawn = malloc(HEAD_ROWS * sizeof *s->drawn);
-    if (settings->draft_model && !(s->drafter = drafter_new(settings->draft_model))) return false;
-    return s->running && s->steps && s->tokens && s->x && s->logits && s->drawn;
+    if (settings->draft_model && !(s->drafting.model = drafter_new(settings->draft_model))) return false;
+    return s->running && s->steps && s->drafting.tokens && s->x && s->logits && s->drawn;
 }
 
 braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error *error) {
@@ -452,11 +452,11 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     s->parallel = or_default(p->parallel, SCHEDULER_PARALLEL);
     s->queue_limit = or_default(p->queue, SCHEDULER_QUEUE);
     s->prompt_rows = or_default(p->prompt_rows, SCHEDULER_PROMPT_ROWS);
-    s->draft = p->draft;
+    s->drafting.mode = p->draft;
     s->memory_limit = p->memory_limit;
     s->released = p->released;
     s->released_context = p->context;
-    s->rate_second = second_now();
+    s->rate.second = second_now();
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     executor_listen(s->executor, &(executor_listener){s, on_result, on_changed});

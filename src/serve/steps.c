@@ -35,7 +35,7 @@ typedef struct iteration {
 static void add_step(iteration *it, service_job *job, uint32_t count, uint32_t drafts) {
     scheduler *s = it->s;
     size_t all, dim = s->model->config->dim;
-    uint32_t *tokens = s->tokens + it->rows, rows = rows_of(job, count) + drafts;
+    uint32_t *tokens = s->drafting.tokens + it->rows, rows = rows_of(job, count) + drafts;
     memcpy(tokens, generation_tokens(job->text, &all) + job->read, count * sizeof *tokens);
     memcpy(tokens + count, job->draft, drafts * sizeof *tokens);
     count += drafts;
@@ -62,15 +62,15 @@ static uint32_t drafts_by_model(iteration *it, service_job *job, uint32_t most) 
     size_t count;
     const uint32_t *tokens = generation_tokens(job->text, &count);
     draft_plan plan = it->plan;
-    plan.row += drafter_seconds(s->drafter);
-    uint32_t wanted = s->draft == SCHEDULER_DRAFT_ALWAYS ? most : draft_window(&plan, job->accepted, most);
+    plan.row += drafter_seconds(s->drafting.model);
+    uint32_t wanted = s->drafting.mode == SCHEDULER_DRAFT_ALWAYS ? most : draft_window(&plan, job->accepted, most);
     if (wanted == 0 && ++job->undrafted >= PROBE_TOKENS) wanted = least(most, PROBE_DRAFTS);
     if (wanted == 0) return 0;
     job->undrafted = 0;
     it->plan.step = plan.step;
     it->plan.tokens = plan.tokens;
-    job->draft_count =
-        drafter_guess(s->drafter, &job->guessing, tokens, (uint32_t)count, s->model->config->vocab, job->draft, wanted);
+    job->draft_count = drafter_guess(s->drafting.model, &job->guessing, tokens, (uint32_t)count,
+                                     s->model->config->vocab, job->draft, wanted);
     return job->draft_count;
 }
 
@@ -83,11 +83,11 @@ static uint32_t drafts_of(iteration *it, service_job *job, uint32_t most) {
     bool plain = job->plain;
     job->plain = false;
     job->draft_count = 0;
-    if (!it->s->draft || left <= 1) return 0;
-    if (it->s->drafter) return plain ? 0 : drafts_by_model(it, job, least(least(left - 1, DRAFT_MOST), most));
+    if (!it->s->drafting.mode || left <= 1) return 0;
+    if (it->s->drafting.model) return plain ? 0 : drafts_by_model(it, job, least(least(left - 1, DRAFT_MOST), most));
     job->draft_count = draft_lookup(tokens, (uint32_t)count, job->draft, least(left - 1, DRAFT_MOST));
     most = least(job->draft_count, most);
-    if (it->s->draft == SCHEDULER_DRAFT_ALWAYS && !plain) return most;
+    if (it->s->drafting.mode == SCHEDULER_DRAFT_ALWAYS && !plain) return most;
     return plain ? 0 : draft_window(&it->plan, job->accepted, most);
 }
 
@@ -102,7 +102,7 @@ static void add_written(iteration *it) {
     scheduler *s = it->s;
     uint32_t left = writing(s);
     it->plan.tokens = left;
-    draft_cost_of(&s->cost, left, &it->plan.step, &it->plan.row);
+    draft_cost_of(&s->drafting.cost, left, &it->plan.step, &it->plan.row);
     for (uint32_t i = 0; i < s->running_count && left > 0; i++) {
         service_job *job = s->running[i];
         if (job->state != JOB_READY || !is_writing(job)) continue;

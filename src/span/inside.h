@@ -95,8 +95,7 @@ struct span_peer {
     blobs *blobs;
 
     session_peer *core;
-    void *memory;        // of the core
-    void *route_memory;  // of its router
+    void *memory;  // of the core, then of its router
     bool stepping;
     session_message msg;
     struct {

@@ -261,7 +261,6 @@ void span_peer_free(span_peer *p) {
     free(p->kept);
     free(p->own);
     free(p->memory);
-    free(p->route_memory);
     free(p->description);
     free(p);
 }

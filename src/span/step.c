@@ -23,7 +23,6 @@ static uint64_t unix_ms(void) {
 }
 
 braid_err span_core_new(span_peer *p, braid_error *error) {
-    p->route_memory = malloc(session_route_spans_bytes());
     session_config config = {
         .self = identity_id(p->config.identity),
         .incarnation = random_number(),
@@ -34,14 +33,14 @@ braid_err span_core_new(span_peer *p, braid_error *error) {
         .dead_ns = p->config.dead_ns,
         .random_seed = random_number(),
         .route = session_route_spans,
-        .route_context = p->route_memory,
     };
-    if (!p->route_memory) return braid_fail(error, BRAID_MEMORY, "no memory for the choice of paths");
     strcpy(config.address, p->address);
-    size_t bytes = (session_peer_bytes(&config) + 63) / 64 * 64;
+    size_t own = (session_peer_bytes(&config) + 63) / 64 * 64,
+           bytes = own + (session_route_spans_bytes() + 63) / 64 * 64;
     p->memory = aligned_alloc(64, bytes);
     if (!p->memory) return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu bytes", bytes);
     memset(p->memory, 0, bytes);
+    config.route_context = (char *)p->memory + own;
     p->core = session_peer_init(p->memory, &config, clock_now_ns());
     return BRAID_OK;
 }
