@@ -23,6 +23,8 @@ typedef struct between {
     executor *inner;
     executor_listener to;
     uint32_t full, lost, lose_each, reads, fail_at, drafted, taken_back;
+    uint32_t refuse_each, refused, refused_twice;  // steps with drafts that have no room
+    uint64_t refused_session;
     uint64_t most_bytes;
     uint32_t calls, pause_at;
     pthread_mutex_t lock;
@@ -77,12 +79,28 @@ static void between_listen(executor *e, const executor_listener *l) {
 static void between_begin(executor *e, uint64_t session, const uint32_t *tokens, uint32_t count) {
     executor_begin(((between *)e)->inner, session, tokens, count);
 }
+// Without room for its drafts, a text reads its next token alone.
+static bool refuses(between *b, const executor_step *step) {
+    bool drafts = step->rows > 1;
+    b->drafted += drafts;
+    b->refused_twice += drafts && step->session == b->refused_session;
+    if (step->session == b->refused_session) b->refused_session = 0;
+    if (!drafts || !b->refuse_each || b->drafted % b->refuse_each > 0) return false;
+    b->refused++;
+    b->refused_session = step->session;
+    b->to.result(b->to.context, &(executor_result){.session = step->session, .outcome = EXECUTOR_FULL});
+    return true;
+}
+
 static void between_read(executor *e, const executor_step *steps, uint32_t count) {
     between *b = (between *)e;
     executor_room room;
     if (++b->calls == b->pause_at) pause_here(b);
-    for (uint32_t i = 0; i < count; i++) b->drafted += steps[i].rows > 1;
-    executor_read(b->inner, steps, count);
+    executor_step passed[SCHEDULER_PARALLEL];
+    uint32_t some = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!refuses(b, &steps[i])) passed[some++] = steps[i];
+    if (some > 0) executor_read(b->inner, passed, some);
     executor_room_of(b->inner, &room);
     if (room.cache_bytes > b->most_bytes) b->most_bytes = room.cache_bytes;
 }
@@ -114,7 +132,7 @@ typedef struct fixture {
 } fixture;
 
 typedef struct setup {
-    uint32_t pages, parallel, queue, prompt_rows, lose_each, fail_at, pause_at;
+    uint32_t pages, parallel, queue, prompt_rows, lose_each, fail_at, pause_at, refuse_each;
     scheduler_draft draft;
     bool by_model;  // drafts of the model itself, which are right unless texts are sampled
 } setup;
@@ -143,8 +161,11 @@ static fixture *open_service(setup o) {
         assert_int_equal(engine_limit_cache(f->guesses, 12 * engine_page_bytes(f->guesses), NULL), BRAID_OK);
     }
     if (o.pages) assert_int_equal(engine_limit_cache(f->e, o.pages * engine_page_bytes(f->e), NULL), BRAID_OK);
-    f->between =
-        (between){.base = {&between_calls}, .lose_each = o.lose_each, .fail_at = o.fail_at, .pause_at = o.pause_at};
+    f->between = (between){.base = {&between_calls},
+                           .lose_each = o.lose_each,
+                           .fail_at = o.fail_at,
+                           .pause_at = o.pause_at,
+                           .refuse_each = o.refuse_each};
     pthread_mutex_init(&f->between.lock, NULL);
     pthread_cond_init(&f->between.paused, NULL);
     assert_int_equal(executor_local_new(f->e, "tiny", CONTEXT, &f->between.inner, NULL), BRAID_OK);
@@ -308,8 +329,10 @@ static void test_drafts_change_no_bit(void **state) {
     run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_PAYS}, texts, wanted, &seen);
     run_all((setup){.parallel = 3, .lose_each = 5, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
     assert_true(seen.lost > 3);
-    run_all((setup){.pages = 10, .parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
-    assert_true(seen.full > 0);
+    run_all((setup){.pages = 5, .parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    run_all((setup){.parallel = 1, .refuse_each = 2, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.refused > 10);
+    assert_int_equal(seen.refused_twice, 0);
     // the draft model has room for some of the texts
     run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS, .by_model = true}, texts, wanted, &seen);
     assert_true(seen.drafted > 0);
