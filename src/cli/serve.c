@@ -4,6 +4,7 @@
 #include "cli/generator.h"
 #include "cli/model_name.h"
 #include "cli/options.h"
+#include "cli/serve_draft.h"
 #include "cli/serve_swarm.h"
 #include "format/quantity.h"
 #include "http/server.h"
@@ -27,9 +28,9 @@ static const char examples[] =
     "braid serve models/Qwen3-8B --peers 6 --copies 2      layers in child processes; other machines can join\n";
 
 typedef struct serve_flags {
-    const char *host, *name, *keys, *certificate, *private_key;
+    const char *host, *name, *draft, *keys, *certificate, *private_key;
     const char *listen, *public_address, *identity;
-    uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns, peers, copies, dead_ns;
+    uint64_t port, max_memory, context, parallel, queue, threads, stop_within_ns, peers, copies, own_layers, dead_ns;
     bool exact, int8, half_cache, without_key, page;
     bool swarm;         // the layers are on peers
     bool peer_threads;  // --threads is of each peer
@@ -38,6 +39,7 @@ typedef struct serve_flags {
 
 typedef struct serving {
     generator model;
+    serve_draft draft;
     char name[MODEL_NAME];
     char *generation_config;
     http_keys keys;
@@ -58,6 +60,7 @@ static void print_note(void *context, const char *text) {
 }
 
 static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
+    uint64_t sharers = flags->peers + (flags->own_layers > 0);
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->model.file,
                                            .pool = s->model.pool,
@@ -67,8 +70,12 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .created = model_time(path),
                                            .parallel = (uint32_t)flags->parallel,
                                            .queue = (uint32_t)flags->queue,
+                                           .draft = s->draft.on,
+                                           .draft_model = s->draft.model.engine,
                                            .peers = (uint32_t)flags->peers,
                                            .copies = (uint32_t)flags->copies,
+                                           .own_layers = (uint32_t)flags->own_layers,
+                                           .own_memory = flags->own_layers ? flags->max_memory / sharers : 0,
                                            .listen = flags->listen,
                                            .public_address = flags->public_address,
                                            .identity = flags->identity,
@@ -77,7 +84,7 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .half_cache = flags->half_cache,
                                            .narrow = flags->int8,
                                            .threads = flags->peer_threads ? (unsigned)flags->threads : 0,
-                                           .peer_memory = flags->peers ? flags->max_memory / flags->peers : 0,
+                                           .peer_memory = flags->peers ? flags->max_memory / sharers : 0,
                                            .dead_ns = flags->dead_ns,
                                            .note = print_note};
     braid_err err = serve_swarm_open(&s->swarm, &settings, error);
@@ -116,6 +123,8 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
     if (err) return err;
     if (flags->swarm && flags->adapters.count > 0)
         return braid_fail(error, BRAID_CONFIG, "--adapter is for a model that this process holds; leave out --peers");
+    err = serve_draft_open(&s->draft, flags->draft, &s->model, (uint32_t)flags->context, flags->max_memory, error);
+    if (err) return err;
     if (flags->swarm) return open_swarm(s, path, flags, error);
     service_local_settings settings = {.file = s->model.file,
                                        .tokenizer = s->model.tokenizer,
@@ -131,7 +140,9 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
                                        .queue = (uint32_t)flags->queue,
                                        .adapters = s->adapters,
                                        .adapter_count = flags->adapters.count,
-                                       .memory_limit = flags->max_memory};
+                                       .draft = s->draft.on,
+                                       .draft_model = s->draft.model.engine,
+                                       .memory_limit = flags->max_memory - s->draft.bytes};
     return service_local_new(&settings, &s->service, &s->memory, error);
 }
 
@@ -163,6 +174,7 @@ static void close_serving(serving *s, const serve_flags *flags) {
     http_keys_free(&s->keys);
     free(s->generation_config);
     free(s->adapter_names);
+    serve_draft_close(&s->draft);
     generator_close(&s->model);
 }
 
@@ -278,6 +290,9 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
          .max = 1 << 20, .fallback = "the model's"},
         {"parallel", OPTION_COUNT, &flags->parallel, .help = "texts that are written at once", .min = 1,
          .max = SCHEDULER_MOST_PARALLEL},
+        {"draft", OPTION_TEXT, &flags->draft, .unit = "lookup|off|MODEL",
+         .help = "guess the next tokens where that is faster, from the text itself or by a smaller model; texts stay "
+                 "the same"},
         {"queue", OPTION_COUNT, &flags->queue, .help = "texts that wait for a place; more are refused", .min = 1,
          .max = SCHEDULER_MOST_QUEUE},
         {"threads", OPTION_COUNT, &flags->threads, .help = "threads that compute", .min = 1,
@@ -290,6 +305,9 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
          .fallback = "this process holds all layers, and none can join"},
         {"copies", OPTION_COUNT, &flags->copies, .help = "with --peers: each layer is on so many of them", .min = 1,
          .max = SERVE_MAX_PEERS},
+        {"own-layers", OPTION_COUNT, &flags->own_layers,
+         .help = "with --peers: first layers that this process holds itself, which saves a hop", .max = 1024,
+         .fallback = "none"},
         {"listen", OPTION_TEXT, &flags->listen, .unit = "HOST:PORT", .help = "with --peers: address for links of peers",
          .fallback = "this machine alone with --peers above 0, else every address"},
         {"public-address", OPTION_TEXT, &flags->public_address, .unit = "HOST:PORT",
@@ -313,6 +331,10 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     flags->swarm = option_is_set(&o, "peers");
+    if (flags->own_layers && !flags->swarm) {
+        options_close(&o);
+        return cli_complain(CLI_USAGE, "serve", "--own-layers shares the layers with peers; give --peers, too");
+    }
     flags->peer_threads = option_is_set(&o, "threads");
     code = serve(o.given[0], flags);
     options_close(&o);
@@ -323,6 +345,7 @@ int cli_serve(int argc, char **argv) {
     machine here;
     machine_look(&here);
     serve_flags flags = {.host = "127.0.0.1",
+                         .draft = "lookup",
                          .port = 8080,
                          .copies = 1,
                          .parallel = SCHEDULER_PARALLEL,

@@ -302,7 +302,10 @@ static void fill(serve_peers *p) {
     for (uint32_t i = 0; i < p->config.peers; i++) {
         serving_child *c = &p->child[i];
         *c = (serving_child){.of = p, .number = i + 1};
-        serve_peers_share(p->config.peers, p->config.copies, p->config.layers, i, &c->begin, &c->end);
+        uint32_t first = p->config.first_layer;
+        serve_peers_share(p->config.peers, p->config.copies, p->config.layers - first, i, &c->begin, &c->end);
+        c->begin += first;
+        c->end += first;
         uv_timer_init(&p->loop, &c->pause);
         c->pause.data = c;
     }

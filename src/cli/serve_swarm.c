@@ -18,11 +18,21 @@ static braid_err describe(serve_swarm *s, const serve_swarm_settings *settings, 
         return braid_fail(error, BRAID_LIMIT,
                           "a context of %u tokens is longer than the model's, %u; give at most that", settings->context,
                           s->model.context);
+    if (settings->own_layers > s->model.layers || (settings->own_layers == s->model.layers && settings->peers))
+        return braid_fail(error, BRAID_CONFIG, "%u own layers of the model's %u leave none for peers; give fewer",
+                          settings->own_layers, s->model.layers);
     if (settings->context) s->model.context = settings->context;
     s->model.exact = settings->exact;
     s->model.half_cache = settings->half_cache;
     s->model.narrow = settings->narrow;
     return BRAID_OK;
+}
+
+// Of `spans` processes that compute on this machine, this one among them.
+static unsigned own_threads(const serve_swarm_settings *settings, const machine *here) {
+    unsigned share = here->processors / (settings->peers + 1);
+    if (settings->threads) return settings->threads;
+    return share ? share : 1;
 }
 
 static braid_err open_executor(serve_swarm *s, const serve_swarm_settings *settings, executor **out,
@@ -39,8 +49,9 @@ static braid_err open_executor(serve_swarm *s, const serve_swarm_settings *setti
         .file = settings->file,
         .origin = true,
         .model = s->model,
-        .memory = here.memory_bytes / 2,
-        .threads = 1,
+        .layer_end = settings->own_layers,
+        .memory = settings->own_memory ? settings->own_memory : here.memory_bytes / 2,
+        .threads = settings->own_layers ? own_threads(settings, &here) : 1,
         .dead_ns = settings->dead_ns,
         .callbacks = {.context = settings->note_context, .note = settings->note},
     };
@@ -80,7 +91,9 @@ static braid_err open_service(serve_swarm *s, const serve_swarm_settings *settin
                                            .model = &s->described,
                                            .parallel = settings->parallel,
                                            .queue = settings->queue,
-                                           .prompt_rows = settings->prompt_rows};
+                                           .prompt_rows = settings->prompt_rows,
+                                           .draft_model = settings->draft_model,
+                                           .draft = settings->draft ? SCHEDULER_DRAFT_PAYS : SCHEDULER_DRAFT_OFF};
     return scheduler_new(&scheduling, &s->service, error);
 }
 
@@ -94,6 +107,7 @@ static braid_err start_peers(serve_swarm *s, const serve_swarm_settings *setting
         .model = settings->path,
         .peers = settings->peers,
         .copies = settings->copies ? settings->copies : 1,
+        .first_layer = settings->own_layers,
         .layers = s->model.layers,
         .threads = settings->threads ? settings->threads
                    : share           ? share

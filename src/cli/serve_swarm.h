@@ -28,13 +28,17 @@ typedef struct serve_swarm_settings {
     const char *generation_config;  // NULL: none
     uint64_t created;
     uint32_t parallel, queue, prompt_rows;  // as in scheduler_settings
+    engine *draft_model;                    // as in scheduler_settings
+    bool draft;                             // by prompt lookup, while it pays
     const char *program;                    // of the children, NULL: this one
     uint32_t peers, copies;                 // children, 0: none; each layer is on so many of them
+    uint32_t own_layers;                    // the first layers, which this process holds itself
     const char *listen;  // for links of peers, NULL: loopback if there are children, else every address
     const char *public_address, *identity;
     uint32_t context;                                    // 0: the model's
     bool exact, half_cache, narrow;                      // as in engine_settings
     unsigned threads;                                    // of one child, 0: its share of the processors
+    uint64_t own_memory;                                 // for own layers, 0: half of the machine's
     uint64_t peer_memory;                                // of one child, 0: its default
     uint64_t dead_ns;                                    // 0: the protocol's
     void (*note)(void *note_context, const char *text);  // a sentence for the user, on any thread

@@ -126,6 +126,12 @@ const uint32_t *generation_tokens(const generation *g, size_t *count) {
 
 size_t generation_reused(const generation *g) { return g->reused; }
 
+uint32_t generation_left(const generation *g) {
+    uint64_t room = g->count <= g->context ? g->context + UINT64_C(1) - g->count : 0, most = g->settings.max_tokens;
+    if (most > 0 && most - g->drawn < room) room = most - g->drawn;
+    return (uint32_t)room;
+}
+
 // --- tokens
 
 static bool reach(generation *g, size_t count) {

@@ -69,6 +69,8 @@ braid_err generation_draw(generation *g, float *logits, generation_step *step, b
 
 // All tokens: the prompt, then the text with its stop id.
 const uint32_t *generation_tokens(const generation *g, size_t *count);
+// How many more tokens may be drawn.
+uint32_t generation_left(const generation *g);
 // Tokens of the last prompt that were in the cache already.
 size_t generation_reused(const generation *g);
 

@@ -55,8 +55,10 @@ static uint64_t enter(const search *s, uint32_t i, uint32_t layer, uint16_t *bef
 
 static void extend(const search *s, uint32_t i, uint32_t layer) {
     uint16_t before;
+    bool whole = s->span[i].whole;
+    if (whole && layer > s->w->low[i]) return;
     uint64_t base = enter(s, i, layer, &before);
-    for (uint32_t end = layer + 1; base < NEVER && end <= s->w->high[i]; end++) {
+    for (uint32_t end = whole ? s->w->high[i] : layer + 1; base < NEVER && end <= s->w->high[i]; end++) {
         uint64_t cost = plus(base, visit_ns(s, i, end - layer));
         if (cost >= s->w->cost[end][i]) continue;
         s->w->cost[end][i] = cost;

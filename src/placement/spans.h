@@ -11,6 +11,7 @@ enum { SPANS_MAX = 256, SPANS_MAX_LAYERS = 256, SPANS_MAX_HOPS = 64 };
 typedef struct span_view {
     uint16_t begin, end;      // layers [begin, end)
     bool usable;              // false: dead, suspected, draining, of another model or avoided
+    bool whole;               // run from `begin` to `end` or not at all
     uint32_t layer_ns;        // measured time of one row in one layer
     uint32_t waiting_layers;  // layers of rows that it computes before a new row, its mean queue
     uint64_t free_tokens;     // room of its cache: tokens, times layers

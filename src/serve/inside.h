@@ -3,6 +3,7 @@
 #ifndef BRAID_SERVE_INSIDE_H
 #define BRAID_SERVE_INSIDE_H
 
+#include "serve/drafter.h"
 #include "serve/scheduler.h"
 
 #include <pthread.h>
@@ -38,8 +39,16 @@ struct service_job {
     uint64_t session;  // number in the executor
     uint32_t read;     // tokens in the executor's session
     uint32_t step_count, step_rows;
-    uint32_t used;  // prompt_logprobs, embed: rows that were used, each once
-    double *sum;    // [dim], embed
+    uint32_t draft[DRAFT_MOST];
+    uint32_t draft_count, step_drafts;  // guesses, and those of them that the step reads: its last tokens
+    draft_rate accepted;
+    drafter_text guessing;
+    uint32_t undrafted;  // tokens in a row for which the draft model was not asked
+    bool plain;          // no drafts in the next step
+    uint64_t sent_ns;    // when the step was submitted, 0: it is being put together
+    uint32_t sent_rows;  // of all steps of that iteration
+    uint32_t used;       // prompt_logprobs, embed: rows that were used, each once
+    double *sum;         // [dim], embed
     bool started, drawn, lost_place;
     service_job *next;  // in the queue
 };
@@ -76,8 +85,10 @@ typedef struct scheduler {
     uint64_t orders;
     service_status status;  // the counters
     time_t unready_since;   // as the thread saw it; 0: the executor is ready
-    uint64_t drawn_in[RATE_SECONDS + 1];
-    time_t rate_second;  // of the last element that was written
+    struct {
+        uint64_t drawn[RATE_SECONDS + 1];
+        time_t second;  // of the last element that was written
+    } rate;
 
     // of the thread
     service_job *queue;     // by order
@@ -85,6 +96,12 @@ typedef struct scheduler {
     uint32_t running_count;
     uint64_t sessions;
     bool hold;  // no text gets a place until something has changed
+    struct {
+        scheduler_draft mode;
+        drafter *model;  // NULL: prompt lookup
+        draft_cost cost;
+        uint32_t *tokens;  // [EXECUTOR_MAX_TOKENS] of the steps of an iteration, with drafts
+    } drafting;
     // of an iteration
     executor_step *steps;
     float *x, *logits;       // [EXECUTOR_MAX_TOKENS, dim], [HEAD_ROWS, vocab]
@@ -95,6 +112,7 @@ typedef struct scheduler {
 // Takes a text out of its place or of the queue, calls `ended` and forgets it.
 void scheduler_finish(scheduler *s, service_job *job, service_end end, const braid_error *error);
 void scheduler_note_drawn(scheduler *s, uint32_t tokens);
+uint64_t scheduler_now_ns(void);
 
 // --- places.c
 void places_enqueue(scheduler *s, service_job *job);

@@ -134,6 +134,8 @@ static braid_err start(local_service *l, const service_local_settings *p, servic
                                    .parallel = p->parallel,
                                    .queue = p->queue,
                                    .prompt_rows = p->prompt_rows,
+                                   .draft_model = p->draft_model,
+                                   .draft = p->draft ? SCHEDULER_DRAFT_PAYS : SCHEDULER_DRAFT_OFF,
                                    .memory_limit = p->memory_limit,
                                    .released = free_local,
                                    .context = l};

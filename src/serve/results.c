@@ -4,13 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Texts that draw their next token together.
+enum { COST_ROWS = 64 };  // steps with more rows are not measured: they have another cost a row
+
+// Texts that draw their next tokens together. Each has the row of its next token and one for each
+// draft that its step read; `at` is the row that is drawn from.
 typedef struct draws {
-    service_job *job[HEAD_ROWS];
+    service_job *job[HEAD_ROWS];  // NULL: it draws no more
     const float *row[HEAD_ROWS];
+    uint32_t first[HEAD_ROWS], at[HEAD_ROWS];  // of the logits; the first is counted from 0 for all texts
     braid_err err[HEAD_ROWS];
     braid_error error[HEAD_ROWS];
-    uint32_t count;
+    uint32_t count, rows;
     scheduler *s;
 } draws;
 
@@ -71,46 +75,101 @@ static braid_err use_rows(scheduler *s, service_job *job, mail *m, braid_error *
 
 // --- next tokens
 
-static void draw(void *context, size_t i) {
-    draws *d = context;
-    size_t vocab = d->s->model->config->vocab;
-    d->err[i] = generation_draw(d->job[i]->text, d->s->logits + i * vocab, &d->s->drawn[i], &d->error[i]);
+static float *logits_of(const draws *d, size_t i) {
+    return d->s->logits + (d->first[i] + d->at[i]) * (size_t)d->s->model->config->vocab;
 }
 
-static void after_draw(scheduler *s, service_job *job, const generation_step *step) {
+static void draw(void *context, size_t i) {
+    draws *d = context;
+    if (d->job[i]) d->err[i] = generation_draw(d->job[i]->text, logits_of(d, i), &d->s->drawn[i], &d->error[i]);
+}
+
+// The tokens that the executor read beyond the text are taken back.
+static void end_draws(scheduler *s, service_job *job) {
+    uint32_t read = job_tokens(job) - 1;
+    if (job->read > read) executor_truncate(s->executor, job->session, read);
+    job->read = read;
+    job->state = JOB_READY;
+    if (job->sent_rows <= COST_ROWS)
+        draft_cost_add(&s->drafting.cost, job->sent_rows, (double)(scheduler_now_ns() - job->sent_ns) * 1e-9);
+}
+
+// True if the token equals the draft that the next row was computed from.
+static bool after_draw(scheduler *s, service_job *job, uint32_t at, const generation_step *step) {
     static const service_end ends[] = {[GENERATION_STOP_ID] = SERVICE_STOP,
                                        [GENERATION_STOP_STRING] = SERVICE_STOP,
                                        [GENERATION_MAX_TOKENS] = SERVICE_MAX_TOKENS,
                                        [GENERATION_CONTEXT] = SERVICE_CONTEXT};
+    bool guessed = at < job->draft_count && step->token == job->draft[at];
+    if (at < job->draft_count) draft_rate_add(&job->accepted, guessed);
     job->drawn = true;
     if (job->constraint.accept) job->constraint.accept(job->constraint.context, step->token);
     if (job->listener.step) job->listener.step(job->listener.context, step);
     if (step->end)
         scheduler_finish(s, job, ends[step->end], NULL);
+    else if (!guessed || at >= job->step_drafts)
+        end_draws(s, job);
     else
-        job->state = JOB_READY;
+        return true;
+    return false;
 }
 
-// Logits of all rows in one product, draws on all threads, then the listeners one after the other.
+static void mask(const draws *d, uint32_t i) {
+    const service_constraint *c = &d->job[i]->constraint;
+    if (c->mask) c->mask(c->context, logits_of(d, i), d->s->model->config->vocab);
+}
+
+// One token of each text that still draws: on all threads, then the listeners one after the other.
+// Returns how many texts draw again.
+static uint32_t draw_round(draws *d) {
+    scheduler *s = d->s;
+    uint32_t drawn = 0, left = 0;
+    for (uint32_t i = 0; i < d->count; i++)
+        if (d->job[i]) mask(d, i);
+    tensor_pool_run(engine_pool(s->ends), d->count, draw, d);
+    for (uint32_t i = 0; i < d->count; i++) drawn += d->job[i] && !d->err[i];
+    scheduler_note_drawn(s, drawn);
+    for (uint32_t i = 0; i < d->count; i++) {
+        service_job *job = d->job[i];
+        if (!job) continue;
+        bool again = false;
+        if (d->err[i])
+            scheduler_finish(s, job, SERVICE_FAILED, &d->error[i]);
+        else
+            again = after_draw(s, job, d->at[i]++, &s->drawn[i]);
+        if (!again) d->job[i] = NULL;
+        left += again;
+    }
+    return left;
+}
+
+// Logits of all rows in one product.
 static void draw_all(draws *d) {
     scheduler *s = d->s;
-    size_t dim = s->model->config->dim, vocab = s->model->config->vocab;
+    size_t dim = s->model->config->dim;
     braid_error error = {0};
     if (d->count == 0) return;
-    for (uint32_t i = 0; i < d->count; i++) memcpy(s->x + i * dim, d->row[i], dim * sizeof *s->x);
-    braid_err err = engine_logits(s->ends, s->x, d->count, s->logits, &error);
-    for (uint32_t i = 0; i < d->count && !err; i++)
-        if (d->job[i]->constraint.mask)
-            d->job[i]->constraint.mask(d->job[i]->constraint.context, s->logits + i * vocab, (uint32_t)vocab);
-    if (!err) tensor_pool_run(engine_pool(s->ends), d->count, draw, d);
-    if (!err) scheduler_note_drawn(s, d->count);
     for (uint32_t i = 0; i < d->count; i++) {
-        if (err || d->err[i])
-            scheduler_finish(s, d->job[i], SERVICE_FAILED, err ? &error : &d->error[i]);
-        else
-            after_draw(s, d->job[i], &s->drawn[i]);
+        size_t rows = 1 + d->job[i]->step_drafts;
+        memcpy(s->x + d->first[i] * dim, d->row[i], rows * dim * sizeof *s->x);
     }
-    d->count = 0;
+    if (engine_logits(s->ends, s->x, d->rows, s->logits, &error)) {
+        for (uint32_t i = 0; i < d->count; i++) scheduler_finish(s, d->job[i], SERVICE_FAILED, &error);
+    } else {
+        while (draw_round(d) > 0) continue;
+    }
+    d->count = d->rows = 0;
+}
+
+static void add_draw(draws *d, service_job *job, const mail *m) {
+    uint32_t rows = 1 + job->step_drafts;
+    if (d->rows + rows > HEAD_ROWS) draw_all(d);
+    d->job[d->count] = job;
+    d->row[d->count] = m->x + (m->result.rows - rows) * (size_t)d->s->model->config->dim;
+    d->first[d->count] = d->rows;
+    d->at[d->count] = 0;
+    d->rows += rows;
+    d->count++;
 }
 
 // --- results
@@ -147,12 +206,10 @@ static void use_read(draws *d, service_job *job, mail *m) {
         return;
     }
     if (job->read < job_tokens(job)) return;
-    if (job->prompt_only) {
+    if (job->prompt_only)
         end_prompt(s, job);
-        return;
-    }
-    d->row[d->count] = m->x + (m->result.rows - 1) * s->model->config->dim;
-    d->job[d->count++] = job;
+    else
+        add_draw(d, job, m);
 }
 
 static void use_full(scheduler *s, service_job *job) {
@@ -161,7 +218,8 @@ static void use_full(scheduler *s, service_job *job) {
         places_give_up(s, job, false);
     } else {
         job->state = JOB_READY;
-        places_preempt(s, job);
+        job->plain = job->step_drafts > 0;
+        if (!job->plain) places_preempt(s, job);
     }
 }
 
@@ -190,7 +248,6 @@ static void free_list(mail *list) {
 void results_use(scheduler *s, mail *list) {
     draws d = {.s = s};
     for (mail *m = list; m; m = m->next) {
-        if (d.count == HEAD_ROWS) draw_all(&d);
         if (m->result.outcome != EXECUTOR_FULL) use(&d, m);
     }
     draw_all(&d);

@@ -30,6 +30,13 @@ static void note_end(scheduler *s, const service_job *job, bool failed) {
     pthread_mutex_unlock(&s->lock);
 }
 
+// Before `ended` is called: its caller may look at the status.
+static void note_running(scheduler *s) {
+    pthread_mutex_lock(&s->lock);
+    s->status.running = s->running_count;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void unqueue(scheduler *s, const service_job *job) {
     service_job **at = &s->queue;
     while (*at && *at != job) at = &(*at)->next;
@@ -50,8 +57,10 @@ void scheduler_finish(scheduler *s, service_job *job, service_end end, const bra
     } else {
         executor_close(s->executor, job->session);
         places_remove(s, job);
+        note_running(s);
     }
     unblock(s);
+    drafter_text_end(&job->guessing);
     if (job->listener.ended) job->listener.ended(job->listener.context, end, error);
     release_constraint(&job->constraint);
     job->constraint = (service_constraint){0};
@@ -80,17 +89,23 @@ static time_t second_now(void) {
     return t.tv_sec;
 }
 
+uint64_t scheduler_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 // Forgets what is older than the time of the rate. Under lock.
 static void advance_rate(scheduler *s) {
     time_t now = second_now();
-    if (now - s->rate_second > RATE_SECONDS) s->rate_second = now - RATE_SECONDS - 1;
-    while (s->rate_second < now) s->drawn_in[++s->rate_second % (RATE_SECONDS + 1)] = 0;
+    if (now - s->rate.second > RATE_SECONDS) s->rate.second = now - RATE_SECONDS - 1;
+    while (s->rate.second < now) s->rate.drawn[++s->rate.second % (RATE_SECONDS + 1)] = 0;
 }
 
 void scheduler_note_drawn(scheduler *s, uint32_t tokens) {
     pthread_mutex_lock(&s->lock);
     advance_rate(s);
-    s->drawn_in[s->rate_second % (RATE_SECONDS + 1)] += tokens;
+    s->rate.drawn[s->rate.second % (RATE_SECONDS + 1)] += tokens;
     s->status.drawn_tokens += tokens;
     pthread_mutex_unlock(&s->lock);
 }
@@ -99,8 +114,8 @@ void scheduler_note_drawn(scheduler *s, uint32_t tokens) {
 static double rate(scheduler *s) {
     uint64_t sum = 0;
     advance_rate(s);
-    for (int i = 0; i <= RATE_SECONDS; i++) sum += s->drawn_in[i];
-    sum -= s->drawn_in[s->rate_second % (RATE_SECONDS + 1)];
+    for (int i = 0; i <= RATE_SECONDS; i++) sum += s->rate.drawn[i];
+    sum -= s->rate.drawn[s->rate.second % (RATE_SECONDS + 1)];
     return (double)sum / RATE_SECONDS;
 }
 
@@ -260,6 +275,7 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     job->embed = t->embed;
     job->prompt_logprobs = t->prompt_logprobs;
     job->prompt_only = t->prompt_only || t->embed;
+    job->accepted = draft_rate_first();
     job->top_logprobs = t->settings.top_logprobs;
     braid_err err = take_adapter(s, t->model, &job->adapter, error);
     if (!err) err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
@@ -376,9 +392,11 @@ static void free_service(service *base) {
     pthread_mutex_destroy(&s->lock);
     free(s->running);
     free(s->steps);
+    free(s->drafting.tokens);
     free(s->x);
     free(s->logits);
     free(s->drawn);
+    drafter_free(s->drafting.model);
     if (s->released) s->released(s->released_context);
     free(s);
 }
@@ -407,7 +425,7 @@ static uint32_t or_default(uint32_t given, uint32_t fallback) { return given ? g
 size_t scheduler_bytes(const model_config *c, uint32_t parallel) {
     // a sampler has 24 bytes a token of the vocabulary, log-probabilities need another copy of the logits
     size_t places = sizeof(service_job *) + sizeof(executor_step) + sizeof(service_job) + 28 * (size_t)c->vocab;
-    return (EXECUTOR_MAX_TOKENS * (size_t)c->dim + HEAD_ROWS * (size_t)c->vocab) * sizeof(float) +
+    return (EXECUTOR_MAX_TOKENS * ((size_t)c->dim + 1) + HEAD_ROWS * (size_t)c->vocab) * sizeof(float) +
            HEAD_ROWS * sizeof(generation_step) + or_default(parallel, SCHEDULER_PARALLEL) * places;
 }
 
@@ -421,14 +439,16 @@ static braid_err check_settings(const scheduler_settings *p, braid_error *error)
     return BRAID_OK;
 }
 
-static bool allocate(scheduler *s) {
+static bool allocate(scheduler *s, const scheduler_settings *settings) {
     const model_config *c = s->model->config;
     s->running = calloc(s->parallel, sizeof *s->running);
     s->steps = calloc(s->parallel, sizeof *s->steps);
+    s->drafting.tokens = malloc(EXECUTOR_MAX_TOKENS * sizeof *s->drafting.tokens);
     s->x = malloc(EXECUTOR_MAX_TOKENS * (size_t)c->dim * sizeof *s->x);
     s->logits = malloc(HEAD_ROWS * (size_t)c->vocab * sizeof *s->logits);
     s->drawn = malloc(HEAD_ROWS * sizeof *s->drawn);
-    return s->running && s->steps && s->x && s->logits && s->drawn;
+    if (settings->draft_model && !(s->drafting.model = drafter_new(settings->draft_model))) return false;
+    return s->running && s->steps && s->drafting.tokens && s->x && s->logits && s->drawn;
 }
 
 braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error *error) {
@@ -446,15 +466,16 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     s->parallel = or_default(p->parallel, SCHEDULER_PARALLEL);
     s->queue_limit = or_default(p->queue, SCHEDULER_QUEUE);
     s->prompt_rows = or_default(p->prompt_rows, SCHEDULER_PROMPT_ROWS);
+    s->drafting.mode = p->draft;
     s->memory_limit = p->memory_limit;
     s->released = p->released;
     s->released_context = p->context;
-    s->rate_second = second_now();
+    s->rate.second = second_now();
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     executor_listen(s->executor, &(executor_listener){s, on_result, on_changed});
     braid_err err = check_settings(p, error);
-    if (!err && !allocate(s)) err = braid_fail(error, BRAID_MEMORY, "no memory for a service");
+    if (!err && !allocate(s, p)) err = braid_fail(error, BRAID_MEMORY, "no memory for a service");
     if (!err) note_room(s);
     if (!err && !(s->has_thread = tensor_thread_start(&s->thread, run, s)))
         err = braid_fail(error, BRAID_MEMORY, "the system starts no thread for the service");

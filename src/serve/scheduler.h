@@ -18,14 +18,23 @@ enum {
     SCHEDULER_MOST_QUEUE = 1 << 20,
 };
 
+// Drafts (serve/draft.h).
+typedef enum scheduler_draft {
+    SCHEDULER_DRAFT_OFF,
+    SCHEDULER_DRAFT_PAYS,    // as long as they are expected to pay
+    SCHEDULER_DRAFT_ALWAYS,  // as long as possible, for tests
+} scheduler_draft;
+
 typedef struct scheduler_settings {
-    executor *executor;               // freed with the service, also after a failure of scheduler_new
-    engine *ends;                     // with embedding, final norm and head; borrowed until service_free
-    const service_model *model;       // borrowed until service_free; its context is the longest text
-    uint32_t parallel;                // texts with a place at once; 0: SCHEDULER_PARALLEL
-    uint32_t queue;                   // texts that wait; 0: SCHEDULER_QUEUE
-    uint32_t prompt_rows;             // prompt tokens an iteration while texts are written; 0: SCHEDULER_PROMPT_ROWS
-    uint64_t memory_limit;            // for service_status
+    executor *executor;          // freed with the service, also after a failure of scheduler_new
+    engine *ends;                // with embedding, final norm and head; borrowed until service_free
+    const service_model *model;  // borrowed until service_free; its context is the longest text
+    uint32_t parallel;           // texts with a place at once; 0: SCHEDULER_PARALLEL
+    uint32_t queue;              // texts that wait; 0: SCHEDULER_QUEUE
+    uint32_t prompt_rows;        // prompt tokens an iteration while texts are written; 0: SCHEDULER_PROMPT_ROWS
+    scheduler_draft draft;
+    engine *draft_model;    // makes the drafts, with the vocabulary of `model`; NULL: prompt lookup; borrowed as `ends`
+    uint64_t memory_limit;  // for service_status
     void (*released)(void *context);  // NULL, or called at the end of service_free, also after a failure
     void *context;
 } scheduler_settings;

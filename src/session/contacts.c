@@ -176,6 +176,12 @@ void contacts_cards(session_peer *p, const braid_id *from, const session_message
     end_older_sessions(p, &cards->card[0]);
 }
 
+// Of the last heartbeats, the newest with the weight of a quarter.
+static uint32_t mean_queue(uint32_t before, uint64_t now) {
+    uint64_t mean = (3 * (uint64_t)before + now) / 4;
+    return mean < UINT32_MAX ? (uint32_t)mean : UINT32_MAX;
+}
+
 void contacts_own_card(session_peer *p) {
     session_card *card = &p->known[0].card;
     const session_span *span = &p->config.span;
@@ -192,6 +198,7 @@ void contacts_own_card(session_peer *p) {
         uint64_t all = span->cache_tokens * layers;
         card->free_tokens = used >= all ? 0 : (uint32_t)((all - used) / layers);
         card->layer_ns = span->layer_ns;
+        card->waiting_layers = mean_queue(card->waiting_layers, slots_waiting_layers(p));
         card->upload_kib_s = span->upload_kib_s;
     }
     card->hops = 0;

@@ -239,6 +239,8 @@ void slots_beat(session_peer *p);
 void slot_pump(session_peer *p, uint32_t i);
 uint64_t slots_room_used(const session_peer *p);
 uint64_t slots_kept_rows(const session_peer *p);
+// Rows that wait or are computed, times their layers.
+uint64_t slots_waiting_layers(const session_peer *p);
 
 // ---- jobs.c
 void jobs_start(session_peer *p, uint32_t i);

@@ -5,7 +5,7 @@
 #include "wire/limits.h"
 
 enum {
-    SESSION_VERSION = 1,           // first byte of each message
+    SESSION_VERSION = 2,           // first byte of each message
     SESSION_MAX_PEERS = 512,       // of a serving swarm
     SESSION_MAX_HOPS = 64,         // spans of a path
     SESSION_MAX_LAYERS = 1024,     // of a model

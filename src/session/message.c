@@ -47,6 +47,7 @@ static void code_card(codec *c, session_card *card) {
         codec_u32(c, &card->free_tokens);
         codec_require(c, card->free_tokens <= card->cache_tokens);
         codec_u32(c, &card->layer_ns);
+        codec_u32(c, &card->waiting_layers);
         codec_u32(c, &card->upload_kib_s);
     }
     uint32_t hops = codec_count16(c, &card->hops, SESSION_MAX_CARD_HOPS);

@@ -20,11 +20,12 @@ static inline bool session_id_equal(session_id a, session_id b) {
 }
 
 // X(KIND, body)
-#define SESSION_MESSAGES(X)                                                                                       \
-    X(CARDS, cards)                                                                                               \
-    X(OPEN, open)                                                                                                 \
-    X(OPENED, opened) X(REFUSE, refuse) X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) \
-        X(HELD, held) X(KEPT, kept) X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache)
+#define SESSION_MESSAGES(X)                                                                                   \
+    X(CARDS, cards)                                                                                           \
+    X(OPEN, open)                                                                                             \
+    X(OPENED, opened)                                                                                         \
+    X(REFUSE, refuse) X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) \
+        X(KEPT, kept) X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache)
 
 typedef enum session_message_kind {
     SESSION_MESSAGE_NONE,
@@ -52,6 +53,7 @@ typedef struct session_card {
     uint16_t layer_begin, layer_end, layers;  // its span [begin, end) of the model's `layers`
     uint32_t cache_tokens, free_tokens;       // room for keys and values of the whole span
     uint32_t layer_ns;                        // measured computing time of one row in one layer
+    uint32_t waiting_layers;                  // mean queue: rows that wait for its computation, times their layers
     uint32_t upload_kib_s;                    // measured rate of its line, 0: unknown
     uint16_t hops;
     session_card_hop hop[SESSION_MAX_CARD_HOPS];

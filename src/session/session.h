@@ -95,6 +95,12 @@ enum { SESSION_ROUTE_AHEAD = 64 };  // tokens that a session may still read, abo
 bool session_route_shortest(void *context, const session_view *view, const session_route_query *query,
                             session_path *out, uint16_t *missing);
 
+// With queues, cache room and spans that are entered and left anywhere (src/placement/spans.h).
+// `context`: memory of session_route_spans_bytes, 8-byte aligned, for one peer.
+size_t session_route_spans_bytes(void);
+bool session_route_spans(void *context, const session_view *view, const session_route_query *query, session_path *out,
+                         uint16_t *missing);
+
 // ---- configuration
 
 typedef struct session_span {
@@ -123,6 +129,7 @@ typedef enum session_mutant {
     SESSION_MUTANT_OVERFILLS,       // a session is admitted without room
     SESSION_MUTANT_NO_REPAIR,       // a lost span is not replaced
     SESSION_MUTANT_FORGETS_CUTS,    // after a truncation only the newest rows are sent
+    SESSION_MUTANT_KEEPS_REJECTED,  // rows of a refused draft stay in the cache of a span
     SESSION_MUTANTS
 } session_mutant;
 

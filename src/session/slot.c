@@ -25,6 +25,18 @@ uint64_t slots_room_used(const session_peer *p) {
     return used;
 }
 
+uint64_t slots_waiting_layers(const session_peer *p) {
+    uint64_t waiting = 0;
+    for (uint32_t i = 0; i < p->config.slots; i++) {
+        const slot *s = &p->slots[i];
+        if (!s->used || s->closing) continue;
+        uint64_t rows = s->running && !s->importing ? s->run_count : 0;
+        for (uint32_t q = 0; q < s->in.queued; q++) rows += s->in.queue[q].count;
+        waiting += rows * (s->layer_end - s->layer_begin);
+    }
+    return waiting;
+}
+
 uint64_t slots_kept_rows(const session_peer *p) {
     uint64_t rows = 0;
     for (uint32_t i = 0; i < p->config.slots; i++) {
@@ -219,7 +231,7 @@ static bool take_cut(session_peer *p, uint32_t i, const session_message_rows *ro
             rewind_upstream(s);
             return false;
         }
-        slot_truncate(p, i, rows->position, true);
+        if (!peer_mutates(p, SESSION_MUTANT_KEEPS_REJECTED)) slot_truncate(p, i, rows->position, true);
         cuts_add(&s->cuts, rows->cut, rows->position);
     }
     s->home = rows->home;

@@ -23,7 +23,8 @@ typedef struct order {
 typedef struct chain_session {
     bool used, began, reading, full;
     uint64_t number;
-    uint32_t home, end, got;  // rows [home, end) of the read; so many are there
+    uint32_t home, end, got;  // rows [home, end) of the read, at least the last one; so many are there
+    uint32_t rows;            // of them, those that the result has
     float *x;                 // [end - home, dim]
     uint64_t waits_ns;        // since when it has no path, 0: it has one
 } chain_session;
@@ -108,10 +109,12 @@ static void do_read(chain *c, const order *o) {
     chain_session *s = find(c, o->session);
     if (!s) return;  // closed meanwhile
     free(s->x);
-    s->x = malloc((o->rows * c->dim + 1) * sizeof *s->x);
+    uint32_t rows = o->rows > 0 ? o->rows : 1;
+    s->x = malloc(rows * c->dim * sizeof *s->x);
     s->reading = true;
     s->end = o->first + o->count;
-    s->home = s->end - o->rows;
+    s->rows = o->rows;
+    s->home = s->end - rows;
     s->got = 0;
     if (s->x && span_peer_step(c->peer, o->session, o->first, o->x, o->count, s->home)) return;
     braid_error error;
@@ -215,7 +218,7 @@ static void on_output(void *context, uint64_t number, uint32_t position, uint32_
     s->got += count;
     if (s->home + s->got < s->end) return;
     s->reading = false;
-    answer(c, &(executor_result){.session = number, .outcome = EXECUTOR_READ, .rows = s->got, .x = s->x});
+    answer(c, &(executor_result){.session = number, .outcome = EXECUTOR_READ, .rows = s->rows, .x = s->x});
 }
 
 static void on_tell(void *context, const session_tell *t) {

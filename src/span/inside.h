@@ -96,7 +96,7 @@ struct span_peer {
     blobs *blobs;
 
     session_peer *core;
-    void *memory;  // of the core
+    void *memory;  // of the core, then of its router
     bool stepping;
     session_message msg;
     struct {
@@ -136,6 +136,8 @@ void span_leave(span_peer *p);
 // Sets the run of the links and begins the protocol, once the model is known.
 braid_err span_begin(span_peer *p, braid_error *error);
 size_t span_row_bytes(const span_peer *p);
+// Whether the peer was started with certain layers.
+bool span_holds(const span_peer *p);
 
 // --- step.c
 braid_err span_core_new(span_peer *p, braid_error *error);

@@ -22,6 +22,8 @@ void span_note(span_peer *p, const char *format, ...) {
 
 size_t span_row_bytes(const span_peer *p) { return p->model.dim * sizeof(float); }
 
+bool span_holds(const span_peer *p) { return p->config.layer_begin < p->config.layer_end; }
+
 // --- the end
 
 static void close_handle(uv_handle_t *handle) {

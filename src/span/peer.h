@@ -48,7 +48,7 @@ typedef struct span_config {
     bool origin;                      // the API node; `model` describes the swarm
     span_model model;                 // of an origin; other peers receive it
     ticket join;                      // of other peers: a peer of the swarm
-    uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known
+    uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known; an origin then has none
     uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
     uint64_t patience_ns;  // a joiner tries for so long, 0: for ever

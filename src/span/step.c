@@ -27,17 +27,20 @@ braid_err span_core_new(span_peer *p, braid_error *error) {
         .self = identity_id(p->config.identity),
         .incarnation = random_number(),
         .version = unix_ms(),
-        .slots = p->config.origin ? 1 : SPAN_SLOTS,
+        .slots = p->config.origin && !span_holds(p) ? 1 : SPAN_SLOTS,
         .own = p->config.origin ? SPAN_OWN : 0,
         .kept_bytes = p->config.memory / 8,
         .dead_ns = p->config.dead_ns,
         .random_seed = random_number(),
+        .route = session_route_spans,
     };
     strcpy(config.address, p->address);
-    size_t bytes = (session_peer_bytes(&config) + 63) / 64 * 64;
+    size_t own = (session_peer_bytes(&config) + 63) / 64 * 64,
+           bytes = own + (session_route_spans_bytes() + 63) / 64 * 64;
     p->memory = aligned_alloc(64, bytes);
     if (!p->memory) return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu bytes", bytes);
     memset(p->memory, 0, bytes);
+    config.route_context = (char *)p->memory + own;
     p->core = session_peer_init(p->memory, &config, clock_now_ns());
     return BRAID_OK;
 }

@@ -176,6 +176,22 @@ def test_clients():
     wait_gone(server.process.values())
 
 
+def test_drafts():
+    """Drafts change no text, also if spans die; each kind of drafts, and layers at the API node."""
+    for flags in ("--draft", "off"), ("--draft", "saved.gguf", "--own-layers", "1"):
+        server = Server("--peers", "2", *flags)
+        server.wait_peers({1, 2})
+        same(server, f"{flags}", 10)
+        same(server, f"{flags}, a peer killed", 11, {5: lambda: server.kill(2)})
+        check("an orderly end", server.api.end() == 0)
+    for flags, code, text in ((("--draft", "none.gguf"), 1, "cannot open 'none.gguf'"),
+                              (("--own-layers", "1"), 2, "give --peers, too"),
+                              (("--peers", "1", "--own-layers", "3"), 2, "leave none for peers")):
+        done = subprocess.run([BRAID, "serve", "saved.gguf", "--port", "0", *flags], capture_output=True, text=True,
+                              timeout=PATIENCE)
+        check("unsuited flags", done.returncode == code and text in done.stderr, (flags, done.returncode, done.stderr))
+
+
 def test_children():
     server = Server("--peers", "3")
     server.wait_peers({1, 2, 3})
@@ -248,6 +264,7 @@ def test_joiners():
 def main():
     prepare()
     test_children()
+    test_drafts()
     test_clients()
     test_joiners()
     sys.exit(f"{failures} of them failed" if failures else 0)

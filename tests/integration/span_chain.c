@@ -118,7 +118,7 @@ static void wait_ready(swarm *s) {
     }
 }
 
-static void swarm_open(swarm *s) {
+static void swarm_open(swarm *s, uint32_t own_layers) {
     model_config c = tiny_llama();
     static tiny_file weights;
     tiny_fill(&weights, &c, 7);
@@ -134,6 +134,7 @@ static void swarm_open(swarm *s) {
                           .path = "model",
                           .file = s->file,
                           .origin = true,
+                          .layer_end = own_layers,
                           .memory = 64 << 20,
                           .threads = 1};
     if (span_model_read(s->file, "model", &config.model, &error)) fail_msg("%s", error.text);
@@ -193,7 +194,7 @@ static void a_chain_has_the_bits_of_one_engine(void **state) {
     (void)state;
     static swarm s;
     static float embedded[TOKENS * 64], out[TOKENS * 64];
-    swarm_open(&s);
+    swarm_open(&s, 0);
     expected(&s, embedded, out);
     peer_start(&s, 0, 0, 1);
     peer_start(&s, 1, 1, 2);
@@ -213,12 +214,38 @@ static void a_chain_has_the_bits_of_one_engine(void **state) {
     for (uint32_t i = 25; i < 30; i++) read_rows(&s, 1, i, 1, 1, embedded, out);
     executor_close(s.executor, 1);
     begin(&s, 2);
-    read_rows(&s, 2, 0, 30, 30, embedded, out);
+    read_rows(&s, 2, 0, 12, 0, embedded, out);  // part of a longer prompt: no row is wanted
+    read_rows(&s, 2, 12, 18, 18, embedded, out);
     char *status = executor_swarm(s.executor);
     assert_non_null(status);
     assert_non_null(strstr(status, "\"ready\":true"));
     free(status);
     executor_close(s.executor, 2);
+    swarm_close(&s);
+}
+
+// The API node has the first layer: a hop to itself.
+static void an_origin_may_hold_layers(void **state) {
+    (void)state;
+    static swarm s;
+    static float embedded[TOKENS * 64], out[TOKENS * 64];
+    swarm_open(&s, 1);
+    expected(&s, embedded, out);
+    peer_start(&s, 0, 1, 2);
+    peer_start(&s, 1, 2, 3);
+    wait_ready(&s);
+    begin(&s, 1);
+    read_rows(&s, 1, 0, PROMPT, 3, embedded, out);
+    for (uint32_t i = PROMPT; i < 20; i++) read_rows(&s, 1, i, 1, 1, embedded, out);
+    // tokens are taken back, and the peer after the own layers is replaced
+    peer_start(&s, 2, 1, 3);
+    while (!atomic_load(&s.peer[2].holds)) usleep(20000);
+    peer_end(&s, 0);
+    read_rows(&s, 1, 15, 4, 4, embedded, out);
+    char *status = executor_swarm(s.executor);
+    assert_non_null(status);
+    free(status);
+    executor_close(s.executor, 1);
     swarm_close(&s);
 }
 
@@ -242,7 +269,7 @@ static void a_joiner_takes_what_is_missing(void **state) {
     (void)state;
     static swarm s;
     static float embedded[TOKENS * 64], out[TOKENS * 64];
-    swarm_open(&s);
+    swarm_open(&s, 0);
     expected(&s, embedded, out);
     peer_start(&s, 0, 0, 1);
     peer_start(&s, 1, 2, 3);
@@ -271,7 +298,7 @@ static void unsuited_peers_are_refused(void **state) {
     static swarm s;
     static tiny_file weights;
     model_file *other;
-    swarm_open(&s);
+    swarm_open(&s, 0);
     model_config c = tiny_llama();
     tiny_fill(&weights, &c, 8);
     tiny_write("other", &c, &weights);
@@ -302,6 +329,7 @@ static void unsuited_peers_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_chain_has_the_bits_of_one_engine, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(an_origin_may_hold_layers, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(a_joiner_takes_what_is_missing, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(unsuited_peers_are_refused, tiny_setup, tiny_teardown),
     };

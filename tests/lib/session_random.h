@@ -73,6 +73,7 @@ static inline void session_random_card(session_random *w, session_card *card) {
         card->cache_tokens = 1000 + session_random_u32(w) / 2;
         card->free_tokens = card->cache_tokens - session_random_u32(w) % 1000;
         card->layer_ns = session_random_u32(w);
+        card->waiting_layers = session_random_u32(w);
         card->upload_kib_s = session_random_u32(w);
     }
     card->hops = (uint16_t)session_random_below(w, SESSION_MAX_CARD_HOPS + 1);

@@ -22,7 +22,9 @@ typedef struct between {
     executor base;
     executor *inner;
     executor_listener to;
-    uint32_t full, lost, lose_each, reads, fail_at;
+    uint32_t full, lost, lose_each, reads, fail_at, drafted, taken_back;
+    uint32_t refuse_each, refused, refused_twice;  // steps with drafts that have no room
+    uint64_t refused_session;
     uint64_t most_bytes;
     uint32_t calls, pause_at;
     pthread_mutex_t lock;
@@ -78,13 +80,34 @@ static void between_begin(executor *e, uint64_t session, const executor_adapter 
                           uint32_t count) {
     executor_begin(((between *)e)->inner, session, adapts, tokens, count);
 }
+// Without room for its drafts, a text reads its next token alone.
+static bool refuses(between *b, const executor_step *step) {
+    bool drafts = step->rows > 1;
+    b->drafted += drafts;
+    b->refused_twice += drafts && step->session == b->refused_session;
+    if (step->session == b->refused_session) b->refused_session = 0;
+    if (!drafts || !b->refuse_each || b->drafted % b->refuse_each > 0) return false;
+    b->refused++;
+    b->refused_session = step->session;
+    b->to.result(b->to.context, &(executor_result){.session = step->session, .outcome = EXECUTOR_FULL});
+    return true;
+}
+
 static void between_read(executor *e, const executor_step *steps, uint32_t count) {
     between *b = (between *)e;
     executor_room room;
     if (++b->calls == b->pause_at) pause_here(b);
-    executor_read(b->inner, steps, count);
+    executor_step passed[SCHEDULER_PARALLEL];
+    uint32_t some = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!refuses(b, &steps[i])) passed[some++] = steps[i];
+    if (some > 0) executor_read(b->inner, passed, some);
     executor_room_of(b->inner, &room);
     if (room.cache_bytes > b->most_bytes) b->most_bytes = room.cache_bytes;
+}
+static void between_truncate(executor *e, uint64_t session, uint32_t length) {
+    ((between *)e)->taken_back++;
+    executor_truncate(((between *)e)->inner, session, length);
 }
 static void between_close(executor *e, uint64_t session) { executor_close(((between *)e)->inner, session); }
 static void between_room(executor *e, executor_room *out) { executor_room_of(((between *)e)->inner, out); }
@@ -93,6 +116,7 @@ static void between_free(executor *e) { executor_free(((between *)e)->inner); }
 static const executor_calls between_calls = {.listen = between_listen,
                                              .begin = between_begin,
                                              .read = between_read,
+                                             .truncate = between_truncate,
                                              .close = between_close,
                                              .room = between_room,
                                              .free = between_free};
@@ -102,14 +126,16 @@ static const executor_calls between_calls = {.listen = between_listen,
 typedef struct fixture {
     tiny_model model;
     tensor_pool *pool;
-    engine *e;
+    engine *e, *guesses;
     service_model named;
     between between;
     service *s;
 } fixture;
 
 typedef struct setup {
-    uint32_t pages, parallel, queue, prompt_rows, lose_each, fail_at, pause_at;
+    uint32_t pages, parallel, queue, prompt_rows, lose_each, fail_at, pause_at, refuse_each;
+    scheduler_draft draft;
+    bool by_model;  // drafts of the model itself, which are right unless texts are sampled
 } setup;
 
 static fixture *open_service(setup o) {
@@ -131,9 +157,16 @@ static fixture *open_service(setup o) {
     assert_int_equal(tensor_pool_new(2, &f->pool, NULL), BRAID_OK);
     engine_settings settings = {.pool = f->pool};
     assert_int_equal(engine_new(&source, &settings, &f->e, NULL), BRAID_OK);
+    if (o.by_model) {
+        assert_int_equal(engine_new(&source, &settings, &f->guesses, NULL), BRAID_OK);
+        assert_int_equal(engine_limit_cache(f->guesses, 12 * engine_page_bytes(f->guesses), NULL), BRAID_OK);
+    }
     if (o.pages) assert_int_equal(engine_limit_cache(f->e, o.pages * engine_page_bytes(f->e), NULL), BRAID_OK);
-    f->between =
-        (between){.base = {&between_calls}, .lose_each = o.lose_each, .fail_at = o.fail_at, .pause_at = o.pause_at};
+    f->between = (between){.base = {&between_calls},
+                           .lose_each = o.lose_each,
+                           .fail_at = o.fail_at,
+                           .pause_at = o.pause_at,
+                           .refuse_each = o.refuse_each};
     pthread_mutex_init(&f->between.lock, NULL);
     pthread_cond_init(&f->between.paused, NULL);
     assert_int_equal(executor_local_new(f->e, "tiny", CONTEXT, &f->between.inner, NULL), BRAID_OK);
@@ -145,7 +178,9 @@ static fixture *open_service(setup o) {
                             .model = &f->named,
                             .parallel = o.parallel,
                             .queue = o.queue,
-                            .prompt_rows = o.prompt_rows};
+                            .prompt_rows = o.prompt_rows,
+                            .draft = o.draft,
+                            .draft_model = f->guesses};
     assert_int_equal(scheduler_new(&s, &f->s, NULL), BRAID_OK);
     return f;
 }
@@ -166,6 +201,8 @@ static fixture *open_engine(void) {
 static void close_service(fixture *f) {
     end_service(f);
     assert_int_equal(engine_cache_bytes(f->e), 0);
+    if (f->guesses) assert_int_equal(engine_cache_bytes(f->guesses), 0);
+    engine_free(f->guesses);
     engine_free(f->e);
     tensor_pool_free(f->pool);
     tiny_model_free(&f->model);
@@ -177,6 +214,8 @@ static void close_service(fixture *f) {
 typedef struct written {
     uint32_t prompt[TEXT_MOST], count, most;
     uint64_t seed;
+    double temperature;  // 0: that of sampler_defaults
+    bool greedy;
 } written;
 
 static void any_text(written *w, uint32_t number, uint32_t count, uint32_t most) {
@@ -190,6 +229,8 @@ static void any_text(written *w, uint32_t number, uint32_t count, uint32_t most)
 static generation_settings settings_of(const written *w) {
     generation_settings s = {.sampler = sampler_defaults(), .max_tokens = w->most, .top_logprobs = TEXT_TOP};
     s.sampler.seed = w->seed;
+    if (w->temperature > 0) s.sampler.temperature = w->temperature;
+    if (w->greedy) s.sampler.temperature = 0;
     return s;
 }
 
@@ -265,6 +306,74 @@ static void test_texts_have_their_bits(void **state) {
     run_all((setup){.parallel = TEXTS, .lose_each = 23}, texts, wanted, &seen);
     assert_true(seen.lost > 3);
     for (uint32_t i = 0; i < TEXTS; i++) recorded_free(wanted[i]);
+}
+
+// Texts of few different tokens, greedy and sampled: drafts are accepted, refused, and cut off by the
+// end of a text.
+static void test_drafts_change_no_bit(void **state) {
+    (void)state;
+    static written texts[TEXTS];
+    recorded *wanted[TEXTS];
+    between seen;
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        any_text(&texts[i], i, 40 + i, 90);
+        for (uint32_t k = 0; k < texts[i].count; k++) texts[i].prompt[k] = k % (5 + i) + 40;
+        texts[i].greedy = i % 2 == 0;
+        texts[i].temperature = 0.02 * (i + 1);
+        wanted[i] = recorded_new();
+        expect(&texts[i], wanted[i]);
+    }
+    run_all((setup){.parallel = 1, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.drafted > seen.taken_back && seen.taken_back > 10);
+    if (seen.reads > TEXTS * 90 * 3 / 4) fail_msg("%u steps for %u tokens", seen.reads, TEXTS * 90);
+    run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_PAYS}, texts, wanted, &seen);
+    run_all((setup){.parallel = 3, .lose_each = 5, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.lost > 3);
+    run_all((setup){.pages = 5, .parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    run_all((setup){.parallel = 1, .refuse_each = 2, .draft = SCHEDULER_DRAFT_ALWAYS}, texts, wanted, &seen);
+    assert_true(seen.refused > 10);
+    assert_int_equal(seen.refused_twice, 0);
+    // the draft model has room for some of the texts
+    run_all((setup){.parallel = TEXTS, .draft = SCHEDULER_DRAFT_ALWAYS, .by_model = true}, texts, wanted, &seen);
+    assert_true(seen.drafted > 0);
+    run_all((setup){.parallel = 1, .draft = SCHEDULER_DRAFT_ALWAYS, .by_model = true}, texts, wanted, &seen);
+    if (seen.reads > TEXTS * 90 / 2) fail_msg("%u steps for %u tokens", seen.reads, TEXTS * 90);
+    run_all((setup){.parallel = 2, .draft = SCHEDULER_DRAFT_PAYS, .by_model = true}, texts, wanted, &seen);
+    for (uint32_t i = 0; i < TEXTS; i++) recorded_free(wanted[i]);
+}
+
+// --- the status
+
+typedef struct last_look {
+    recorded *r;
+    service *s;
+    uint32_t running;
+} last_look;
+
+static void look_at_end(void *context, service_end end, const braid_error *error) {
+    last_look *l = context;
+    service_status status;
+    service_status_of(l->s, &status);
+    l->running = status.running;
+    record_ended(l->r, end, error);
+}
+
+static void test_an_ended_text_does_not_run(void **state) {
+    (void)state;
+    static written w;
+    any_text(&w, 1, 5, 3);
+    fixture *f = open_service((setup){0});
+    last_look l = {recorded_new(), f->s, UINT32_MAX};
+    service_text text = {.tokens = w.prompt, .count = w.count, .settings = settings_of(&w)};
+    service_listener listener = {.context = &l, .ended = look_at_end};
+    service_job *job;
+    assert_int_equal(service_submit(f->s, &text, &listener, &job, NULL), BRAID_OK);
+    service_release(f->s, job);
+    recorded_wait(l.r);
+    assert_int_equal(l.running, 0);
+    recorded_free(l.r);
+    close_service(f);
 }
 
 // Each text needs three pages at its end and two when it gets its place: of ten pages, five texts get a
@@ -630,6 +739,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_have_their_bits),
         cmocka_unit_test(test_lost_places_change_no_bit),
+        cmocka_unit_test(test_drafts_change_no_bit),
+        cmocka_unit_test(test_an_ended_text_does_not_run),
         cmocka_unit_test(test_prefixes_are_read_once),
         cmocka_unit_test(test_old_prefixes_are_evicted),
         cmocka_unit_test(test_prompt_logprobs),

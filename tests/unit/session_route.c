@@ -1,9 +1,10 @@
-// The default router and the memory of truncations.
+// The two routers and the memory of truncations.
 #include "session/inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -15,6 +16,8 @@ static session_view view;
 static uint64_t avoid[BITSET_WORDS(SESSION_MAX_PEERS)];
 static session_path old, path;
 static uint16_t missing;
+static session_route router;
+static void *scratch;
 
 static void add(uint16_t begin, uint16_t end, uint32_t one_way_us, uint32_t layer_ns) {
     session_known *k = &known[view.count];
@@ -33,14 +36,29 @@ static int set_up(void **state) {
     (void)state;
     memset(avoid, 0, sizeof avoid);
     old.count = 0;
+    router = session_route_shortest;
     view = (session_view){.peer = known};
     add(0, 0, 0, 0);  // the origin
     return 0;
 }
 
+static int set_up_spans(void **state) {
+    set_up(state);
+    scratch = malloc(session_route_spans_bytes());
+    assert_non_null(scratch);
+    router = session_route_spans;
+    return 0;
+}
+
+static int free_scratch(void **state) {
+    (void)state;
+    free(scratch);
+    return 0;
+}
+
 static bool find(uint32_t room, uint32_t tokens) {
     session_route_query query = {.layers = LAYERS, .room = room, .tokens = tokens, .old = &old, .avoid = avoid};
-    return session_route_shortest(NULL, &view, &query, &path, &missing);
+    return router(scratch, &view, &query, &path, &missing);
 }
 
 static void expect_hop(uint32_t h, uint8_t peer, uint16_t from, uint16_t to) {
@@ -89,7 +107,7 @@ static void test_full_avoided_and_draining_peers_are_not_chosen(void **state) {
     (void)state;
     add(0, 12, 1000, 1000);
     add(0, 12, 5000, 1000);
-    assert_true(find(101, 0) == false);
+    assert_false(find(201, 0));
     known[1].card.free_tokens = 9;
     assert_true(find(10, 0));
     expect_hop(0, 2, 0, 12);
@@ -119,6 +137,63 @@ static void test_a_span_with_the_tokens_is_preferred(void **state) {
     expect_hop(0, 2, 0, 12);
     known[2].card.free_tokens = 0;  // it has the session's room
     assert_true(find(90, 64000));
+    expect_hop(0, 2, 0, 12);
+}
+
+static void test_a_queue_is_avoided(void **state) {
+    (void)state;
+    add(0, 12, 1000, 1000);
+    add(0, 12, 1100, 1000);
+    assert_true(find(10, 0));
+    expect_hop(0, 1, 0, 12);
+    known[1].card.waiting_layers = 1200;  // 1.2 ms
+    assert_true(find(10, 0));
+    expect_hop(0, 2, 0, 12);
+}
+
+static void test_spans_are_left_where_a_faster_one_begins(void **state) {
+    (void)state;
+    add(0, 8, 1000, 1000000);
+    add(4, 12, 1000, 1000);
+    assert_true(find(10, 0));
+    assert_int_equal(path.count, 2);
+    expect_hop(0, 1, 0, 4);
+    expect_hop(1, 2, 4, 12);
+}
+
+// Its cache is of use for the layers of the old path only.
+static void test_old_ranges_are_kept(void **state) {
+    (void)state;
+    add(0, 8, 1000, 1000000);
+    add(4, 12, 1000, 1000);
+    old.count = 1;
+    old.hop[0] = (session_hop){.id = known[1].card.id, .layer_end = 8};
+    assert_true(find(10, 50000));
+    expect_hop(0, 1, 0, 8);
+    expect_hop(1, 2, 8, 12);
+    known[2].card.layer_begin = 4;
+    known[2].card.layer_end = 8;
+    add(3, 12, 1000, 1000);
+    bitset_add(avoid, 3);
+    known[1].card.layer_end = 7;  // moved: the old range is not there any more
+    assert_false(find(10, 50000));
+    assert_int_equal(missing, 8);
+    memset(avoid, 0, sizeof avoid);
+    assert_true(find(10, 50000));
+}
+
+// A draining peer of the old path is the last resort.
+static void test_a_draining_span_stays_without_another(void **state) {
+    (void)state;
+    add(0, 12, 1000, 1000);
+    known[1].card.draining = true;
+    assert_false(find(10, 5));
+    old.count = 1;
+    old.hop[0] = (session_hop){.id = known[1].card.id, .layer_end = 12};
+    assert_true(find(10, 5));
+    expect_hop(0, 1, 0, 12);
+    add(0, 12, 90000, 1000);
+    assert_true(find(10, 5));
     expect_hop(0, 2, 0, 12);
 }
 
@@ -162,6 +237,16 @@ int main(void) {
         cmocka_unit_test_setup(test_the_first_missing_layer_is_named, set_up),
         cmocka_unit_test_setup(test_full_avoided_and_draining_peers_are_not_chosen, set_up),
         cmocka_unit_test_setup(test_a_span_with_the_tokens_is_preferred, set_up),
+        cmocka_unit_test_setup(test_a_draining_span_stays_without_another, set_up),
+        cmocka_unit_test_setup_teardown(test_a_model_is_split_only_where_that_is_faster, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_the_first_missing_layer_is_named, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_full_avoided_and_draining_peers_are_not_chosen, set_up_spans,
+                                        free_scratch),
+        cmocka_unit_test_setup_teardown(test_a_span_with_the_tokens_is_preferred, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_a_draining_span_stays_without_another, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_a_queue_is_avoided, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_spans_are_left_where_a_faster_one_begins, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_old_ranges_are_kept, set_up_spans, free_scratch),
         cmocka_unit_test(test_truncations_since_any_earlier_one),
         cmocka_unit_test(test_truncations_are_never_underestimated),
     };

@@ -1,6 +1,11 @@
 // The schedule of faults, from the seed.
 #include "sim/session/inside.h"
 
+enum {
+    WINDOW_DEATHS = 12,  // one of so many windows
+    WINDOW_MS = 100,     // about the time of a window in a path
+};
+
 static bool spares(const world *w, uint32_t node) { return node < w->origins && !w->origins_die; }
 
 static void put_start(world *w, uint32_t node, uint64_t after_ns) {
@@ -16,6 +21,22 @@ static void crash(world *w, uint32_t node) {
     links_crash(w, node);
     w->node[node].gone = node < w->origins && rng_below(&w->random, 3) == 0;
     if (!w->node[node].gone && rng_below(&w->random, 3) > 0) put_start(w, node, rng_below(&w->random, 1500) * WORLD_MS);
+}
+
+void fault_in_window(world *w, const world_text *t) {
+    if (w->mode != SESSION_SIM_WINDOWS || w->now >= w->faults_ns || rng_below(&w->random, WINDOW_DEATHS) > 0) return;
+    session_own_view own;
+    session_look_own(w->node[t->node].peer, t->number, &own);
+    if (!own.exists || own.path->count == 0) return;
+    const session_hop *hop = &own.path->hop[rng_below(&w->random, own.path->count)];
+    world_item *item = world_item_new(ITEM_WINDOW_DEATH, world_node_of(w, &hop->id), 0);
+    world_put(w, w->now + rng_below(&w->random, WINDOW_MS) * WORLD_MS, item);
+}
+
+void fault_window_death(world *w, const world_item *item) {
+    if (w->healed || !w->node[item->node].alive || spares(w, item->node)) return;
+    w->result->window_deaths++;
+    crash(w, item->node);
 }
 
 static void pause(world *w, uint32_t node) {

@@ -87,7 +87,8 @@ typedef enum item_kind {
     ITEM_START,
     ITEM_FAULT,
     ITEM_TEXT,
-    ITEM_LEAVE
+    ITEM_LEAVE,
+    ITEM_WINDOW_DEATH,
 } item_kind;
 
 typedef struct world_item {
@@ -112,6 +113,8 @@ typedef struct world {
     uint32_t nodes, origins, texts;
     uint16_t layers;
     uint64_t row_ns, numbers, faults, fault_gap_ns;
+    session_sim_mode mode;
+    void *route_memory;  // of all nodes, one after the other
     bool origins_die, tight, healed;
     world_node node[WORLD_NODES];
     world_link link[WORLD_NODES][WORLD_NODES];
@@ -162,5 +165,8 @@ world_text *text_of(world *w, uint32_t node, uint64_t number);
 void faults_plan(world *w);
 void fault_next(world *w);
 void faults_heal(world *w);
+// In SESSION_SIM_WINDOWS: a span of the text's path may die before the outputs of its step arrive.
+void fault_in_window(world *w, const world_text *t);
+void fault_window_death(world *w, const world_item *item);
 
 #endif

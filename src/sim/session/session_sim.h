@@ -20,15 +20,21 @@ typedef struct session_sim_result {
     bool failed;
     char why[512];
     uint64_t events, messages, virtual_ns;
-    uint64_t crashes, pauses, falls, cuts, drains, cancels, reroutes, slow, moves;
+    uint64_t crashes, window_deaths, pauses, falls, cuts, drains, cancels, reroutes, slow, moves;
     uint64_t texts, finished, lost;  // lost: with their origin
     uint64_t tokens, refused_drafts;
     uint64_t repairs, refused, replayed_rows, recomputed_rows, imported_rows;
     uint64_t longest_wait_ns;  // between two tokens of a text
 } session_sim_result;
 
+// Beside the faults of each schedule.
+typedef enum session_sim_mode {
+    SESSION_SIM_FAULTS,
+    SESSION_SIM_WINDOWS,  // all texts have drafts, and spans die while a window of them is on its way
+} session_sim_mode;
+
 // Runs the schedule of `seed` to its end or to the first violation. `trace` receives a line for each
 // event, or is NULL.
-void session_sim_run(uint64_t seed, uint64_t mutants, FILE *trace, session_sim_result *result);
+void session_sim_run(uint64_t seed, session_sim_mode mode, uint64_t mutants, FILE *trace, session_sim_result *result);
 
 #endif

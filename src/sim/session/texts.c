@@ -40,6 +40,7 @@ static void next_step(world *w, world_text *t) {
     session_event e = {
         .kind = SESSION_EVENT_STEP, .number = t->number, .position = position, .count = count, .home = t->output};
     host_event(w, t->node, &e);
+    if (t->length > t->known) fault_in_window(w, t);
 }
 
 void text_begin(world *w) {
@@ -57,6 +58,7 @@ void text_begin(world *w) {
     t->number = ++w->numbers;
     t->total = prompt + more;
     t->drafts = rng_below(&w->random, 2) ? (uint32_t)rng_below(&w->random, 5) : 0;
+    if (w->mode == SESSION_SIM_WINDOWS) t->drafts = 1 + (uint32_t)rng_below(&w->random, 12);
     uint32_t turn = prompt + 1 + (uint32_t)rng_below(&w->random, more), length = (uint32_t)rng_below(&w->random, 12);
     write_reference(w, t, prompt, turn, turn + length);
     t->known = prompt;

@@ -71,6 +71,8 @@ static void configure(world *w, uint32_t node) {
     snprintf(c->address, sizeof c->address, "sim:%u", node);
     c->slots = WORLD_SLOTS;
     c->own = WORLD_OWN;
+    c->route = w->seed % 2 ? session_route_spans : NULL;
+    c->route_context = w->route_memory;
     c->chunk_rows = 1 + (uint32_t)rng_below(&w->random, 16);
     c->window_rows = c->chunk_rows * (2 + (uint32_t)rng_below(&w->random, 3));
     c->cache_chunk = 1 + (uint32_t)rng_below(&w->random, 16);
@@ -149,6 +151,7 @@ static void handle(world *w, const world_item *item) {
     case ITEM_FAULT: fault_next(w); break;
     case ITEM_TEXT: text_begin(w); break;
     case ITEM_LEAVE: leave(w, item); break;
+    case ITEM_WINDOW_DEATH: fault_window_death(w, item); break;
     }
 }
 
@@ -207,13 +210,16 @@ static void check_nothing_left(world *w) {
     }
 }
 
-void session_sim_run(uint64_t seed, uint64_t mutants, FILE *trace, session_sim_result *result) {
+void session_sim_run(uint64_t seed, session_sim_mode mode, uint64_t mutants, FILE *trace, session_sim_result *result) {
     *result = (session_sim_result){0};
     world *w = calloc(1, sizeof *w);
     BRAID_ALLOCATED(w, sizeof *w);
     w->seed = seed;
+    w->mode = mode;
     w->trace = trace;
     w->result = result;
+    w->route_memory = malloc(session_route_spans_bytes());
+    BRAID_ALLOCATED(w->route_memory, session_route_spans_bytes());
     begin(w, seed, mutants);
     loop(w, w->end_ns, true);
     if (!result->failed) check_finished(w);
@@ -225,5 +231,6 @@ void session_sim_run(uint64_t seed, uint64_t mutants, FILE *trace, session_sim_r
     void *item;
     while (sim_queue_take(&w->queue, &at, &item)) free(item);
     sim_queue_close(&w->queue);
+    free(w->route_memory);
     free(w);
 }
