@@ -1,4 +1,4 @@
-// What a checkpoint of an adapter has besides tensors.
+// The text files of an adapter's checkpoint.
 #ifndef BRAID_TRAIN_CHECKPOINT_PEFT_H
 #define BRAID_TRAIN_CHECKPOINT_PEFT_H
 
