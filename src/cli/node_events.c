@@ -29,7 +29,7 @@ static report_event event_of(report_kind kind) {
 static const char *const expel_names[EXPEL_REASONS] = {
     [EXPEL_DEAD] = "it died", [EXPEL_RETURNED] = "it restarted as a new member", [EXPEL_LEFT] = "it left",
     [EXPEL_STUCK] = "it made no progress", [EXPEL_DIVERGED] = "its state differs from the stage's",
-    [EXPEL_MOVED] = "it moves to another stage",
+    [EXPEL_MOVED] = REPORT_MOVES,
 };
 
 static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {

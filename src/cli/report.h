@@ -52,6 +52,8 @@ typedef enum report_kind {
 // Reasons of an END other than signals.
 #define REPORT_DIVERGED "diverged"
 #define REPORT_BY_LEADER "leader"  // ... which ended the run early
+// Reason of an EXPELLED member that joins again in another stage.
+#define REPORT_MOVES "it moves to another stage"
 
 enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65, REPORT_MAX_FLOWS = 32, REPORT_PEER_DIGITS = 12 };
 

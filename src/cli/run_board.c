@@ -153,8 +153,23 @@ static board_gone *make_gone(run_board *b, const report_event *e) {
     return g;
 }
 
+static void remove_member(run_board *b, uint64_t member) {
+    board_peer *p = find_member(b, member);
+    if (!p) return;
+    count_stage(b, p->stage, p->standby, false);
+    b->total.changes += p->changes;
+    *p = b->peer[--b->peers];
+}
+
+// A peer that moves is neither lost nor gone.
+static void on_moves(run_board *b, const report_event *e) {
+    report_event left = *e;
+    left.kind = REPORT_LEFT;
+    remove_member(b, e->member);
+    add_mark(b, &left, e->reason);
+}
+
 static void on_departed(run_board *b, const report_event *e) {
-    board_peer *p = find_member(b, e->member);
     bool lost = e->kind == REPORT_EXPELLED;
     board_gone *g = make_gone(b, e);
     g->lost = lost;
@@ -165,10 +180,7 @@ static void on_departed(run_board *b, const report_event *e) {
     else
         b->total.left++;
     add_mark(b, e, g->reason);
-    if (!p) return;
-    count_stage(b, p->stage, p->standby, false);
-    b->total.changes += p->changes;
-    *p = b->peer[--b->peers];
+    remove_member(b, e->member);
 }
 
 static void on_suspect(run_board *b, const report_event *e) {
@@ -305,7 +317,12 @@ static void take(run_board *b, const report_event *e) {
     case REPORT_REPAIR: on_repair(b, e); break;
     case REPORT_JOINED: on_joined(b, e); break;
     case REPORT_LEFT:
-    case REPORT_EXPELLED: on_departed(b, e); break;
+    case REPORT_EXPELLED:
+        if (strcmp(e->reason, REPORT_MOVES) == 0)
+            on_moves(b, e);
+        else
+            on_departed(b, e);
+        break;
     case REPORT_SUSPECT: on_suspect(b, e); break;
     case REPORT_KILLED: on_killed(b, e); break;
     case REPORT_PROMOTED: on_promoted(b, e); break;

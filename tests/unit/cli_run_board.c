@@ -130,6 +130,21 @@ static void test_suspicion_ends(void **state) {
     run_board_free(b);
 }
 
+static void test_moves(void **state) {
+    (void)state;
+    run_board *b = begin(3);
+    report_event moves = member(REPORT_EXPELLED, 3, 2), again = member(REPORT_JOINED, 4, 1);
+    strcpy(moves.reason, REPORT_MOVES);
+    tell(b, moves);
+    strcpy(again.peer, moves.peer);
+    tell(b, again);
+    expect(run_board_state(b), "\"lost\":0,");
+    expect(run_board_state(b), "\"gone\":[]");
+    expect(run_board_state(b), "\"member\":4,\"stage\":1,");
+    refuse(run_board_state(b), "\"member\":3,");
+    run_board_free(b);
+}
+
 static void test_waits(void **state) {
     (void)state;
     run_board *b = begin(2);
@@ -253,9 +268,10 @@ static void test_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress),  cmocka_unit_test(test_loss),     cmocka_unit_test(test_suspicion_ends),
-        cmocka_unit_test(test_waits),     cmocka_unit_test(test_rollback), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_addresses), cmocka_unit_test(test_page),     cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_progress), cmocka_unit_test(test_loss),      cmocka_unit_test(test_suspicion_ends),
+        cmocka_unit_test(test_waits),    cmocka_unit_test(test_moves),     cmocka_unit_test(test_rollback),
+        cmocka_unit_test(test_bounds),   cmocka_unit_test(test_addresses), cmocka_unit_test(test_page),
+        cmocka_unit_test(test_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
