@@ -104,18 +104,28 @@ static braid_err open_in(block_file *f, const char *directory, braid_error *erro
     return braid_fail(error, BRAID_STATE, "'%s' is in use by another process; name another state directory", f->path);
 }
 
+// The owner in a file's first page: printable text with a line end, or "".
+static void read_owner(const char *page, char owner[BLOCK_FILE_MAX_OWNER + 1]) {
+    const char *at = page + sizeof magic - 1;
+    size_t length = 0;
+    while (length < BLOCK_FILE_MAX_OWNER && at[length] > ' ' && at[length] <= '~') length++;
+    if (at[length] != '\n') length = 0;
+    memcpy(owner, at, length);
+    owner[length] = 0;
+}
+
 // Refuses a file that is not this owner's. An empty one is left by a process that ended while it
 // created the file.
 static braid_err check_owner(const block_file *f, const char *owner, const char *page, size_t bytes,
                              braid_error *error) {
-    size_t begin = sizeof magic - 1;
+    char found[BLOCK_FILE_MAX_OWNER + 1];
     if (bytes == 0) return BRAID_OK;
-    if (bytes < BLOCK_FILE_ALIGNMENT || memcmp(page, magic, begin) != 0)
+    bool ours = bytes == BLOCK_FILE_ALIGNMENT && memcmp(page, magic, sizeof magic - 1) == 0;
+    if (ours) read_owner(page, found);
+    if (!ours || !found[0])
         return braid_fail(error, BRAID_STATE, "'%s' is not a state file of braid; name another state directory",
                           f->path);
-    const char *found = page + begin;
-    size_t length = strcspn(found, "\n");
-    if (length == strlen(owner) && memcmp(found, owner, length) == 0) return BRAID_OK;
+    if (strcmp(found, owner) == 0) return BRAID_OK;
     return braid_fail(error, BRAID_STATE,
                       "'%s' has the state of another run (%.12s); name another state directory, or remove the file if "
                       "that run does not need it any more",

@@ -47,7 +47,7 @@ braid_err solo_open_swap(solo *s, braid_error *error) {
                                 .owner = s->run_hash,
                                 .split = &s->split,
                                 .data = s->config.data,
-                                .host = {s, solo_note}};
+                                .host = {.context = s, .note = solo_note}};
     braid_err err = swap_new(&config, s->pool, &s->swap, error);
     if (!err) note_swap(s);
     return err;

@@ -22,6 +22,7 @@ typedef struct swap swap;
 typedef struct swap_options {
     const char *directory;  // of the file
     uint64_t max_memory;    // of the whole process; 0: no limit
+    uint64_t used_bytes;    // of memory, by the rest of the process; 0: as the system says
     uint64_t rate;          // limit of the file's transfers in bytes a second; 0: none
     bool naive;             // the baseline: one microbatch after another, each transfer waited for
     bool stashes;           // activations go to the file, too, and no forward pass is repeated

@@ -95,7 +95,7 @@ static braid_err too_little(uint64_t need, uint64_t cap, braid_error *error) {
 }
 
 static braid_err plan_memory(swap *s, braid_error *error) {
-    uint64_t base = resident_now();
+    uint64_t base = s->options.used_bytes ? s->options.used_bytes : resident_now();
     size_t layer = s->layers ? s->unit[0].elements : 1,
            segment = up(layer > BLOCK_ELEMENTS ? layer : BLOCK_ELEMENTS, 1024);
     s->shelf[SHELF_WEIGHTS] = (tier_shelf){page_up(layer * sizeof(float)), LEAST_WEIGHTS};

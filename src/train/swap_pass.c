@@ -144,6 +144,13 @@ static tier_end end_of_output(const pass *p, uint32_t layer) {
     return input_returns(p, layer + 1) ? TIER_WRITE : TIER_DIRTY;
 }
 
+// With a buffer for each of them, activations need not be written.
+static tier_end end_of_stash(const pass *p, uint32_t layer) {
+    const swap *s = p->s;
+    if (!keeps(p, layer)) return TIER_DROP;
+    return s->shelf[SHELF_STASHES].buffers >= s->layers * s->group ? TIER_DIRTY : TIER_WRITE;
+}
+
 static braid_err forward_of(const pass *p, uint32_t layer, uint32_t i) {
     swap *s = p->s;
     const float *x = tier_take(s->tier, input_of(s, layer, i), false, p->error);
@@ -152,7 +159,7 @@ static braid_err forward_of(const pass *p, uint32_t layer, uint32_t i) {
     if (!stash) return failed(p);
     read_ahead(p, needed_forward, layer, layer + 1, i);
     forward_one(p, layer, i, stash, x, y);
-    close_stash(p, layer, i, keeps(p, layer) ? TIER_WRITE : TIER_DROP);
+    close_stash(p, layer, i, end_of_stash(p, layer));
     tier_give(s->tier, input_of(s, layer, i), input_returns(p, layer) ? TIER_KEEP : TIER_DROP);
     tier_give(s->tier, input_of(s, layer + 1, i), end_of_output(p, layer));
     return swap_pause(s, p->error);
