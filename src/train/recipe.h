@@ -11,6 +11,7 @@ typedef struct train_recipe {
     float beta1, beta2, eps, weight_decay;
     float clip;         // the largest global gradient norm; 0: no clipping
     bool reproducible;  // 64-bit fixed-point sums; else fp32
+    bool byte_sums;     // fast mode: members exchange sums and results in one byte a value (byte_sum.h)
 } train_recipe;
 
 #endif
