@@ -195,7 +195,9 @@ static int show(const sim_flags *f, sim_result *r) {
 
 static int advise(const sim_flags *f, const scenario *s) {
     braid_error error = {0};
-    if (f->json) return cli_complain(CLI_USAGE, "sim", "--advise prints a table and has no form for --json: leave one of them out");
+    if (f->json)
+        return cli_complain(CLI_USAGE, "sim",
+                            "--advise prints a table and has no form for --json: leave one of them out");
     sim_print_head(s);
     fflush(stdout);
     return sim_advise(f, s, &error) == BRAID_OK ? CLI_OK : cli_complain(CLI_FAILED, "sim", "%s", error.text);

@@ -64,7 +64,8 @@ static braid_err try_setting(const advice *a, setting *x, braid_error *error) {
 static void list_settings(advice *a) {
     for (uint32_t sums = 0; sums < (a->s->reproducible ? 1 : 2); sums++)
         for (uint32_t links = 0; links < TENSOR_CODECS; links++)
-            a->of[a->count++] = (setting){.links = (tensor_codec)links, .byte_sums = sums == 1,
+            a->of[a->count++] = (setting){.links = (tensor_codec)links,
+                                          .byte_sums = sums == 1,
                                           .loss = link_loss[links] + (sums == 1 ? byte_sums_loss : 0)};
 }
 
@@ -85,8 +86,10 @@ static const setting *choose(const advice *a) {
 
 static void print_setting(const advice *a, const setting *x, const setting *best) {
     printf("%-6s %-6s %8.1f %%", tensor_codec_names[x->links], x->byte_sums ? "int8" : "exact", x->loss);
-    if (x->failed) printf("   the swarm failed");
-    else printf(" %10.1f %11.3f %11.1f", x->sent_mb, x->mean_s, x->tokens_per_s);
+    if (x->failed)
+        printf("   the swarm failed");
+    else
+        printf(" %10.1f %11.3f %11.1f", x->sent_mb, x->mean_s, x->tokens_per_s);
     printf("%s\n", x == best ? "  <- advised" : !x->failed && !allowed(a, x) ? "  loses too much" : "");
 }
 
@@ -98,9 +101,11 @@ static void print_advice(const advice *a) {
         printf("\nNo setting completes this swarm.\n");
         return;
     }
-    printf("\nWith at most %.1f %% more held-out loss: 'links: %s'", a->flags->quality, tensor_codec_names[best->links]);
+    printf("\nWith at most %.1f %% more held-out loss: 'links: %s'", a->flags->quality,
+           tensor_codec_names[best->links]);
     if (!a->s->reproducible) printf(" and 'sums: %s'", best->byte_sums ? "int8" : "exact");
-    printf(" under 'swarm:' of the run. An iteration takes %.2f of its time with fp32.\n", best->mean_s / a->of[0].mean_s);
+    printf(" under 'swarm:' of the run. An iteration takes %.2f of its time with fp32.\n",
+           best->mean_s / a->of[0].mean_s);
 }
 
 braid_err sim_advise(const sim_flags *flags, const scenario *s, braid_error *error) {

@@ -10,12 +10,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values in messages ar
 
 enum {
     GROUP = BYTE_SUM_GROUP,
-    SCALE_ZERO = 0,     // all values are zero
-    SCALE_NAN = 255,    // a value was not finite
-    SCALE_BIAS = 128,   // of the exponent of the largest value
+    SCALE_ZERO = 0,         // all values are zero
+    SCALE_NAN = 255,        // a value was not finite
+    SCALE_BIAS = 128,       // of the exponent of the largest value
     LEAST_EXPONENT = -100,  // so that the unit is a normal number
-    UNIT_BITS = 17,     // the largest value has this exponent in units
-    KEPT_BITS = 3,      // of a mantissa of 23
+    UNIT_BITS = 17,         // the largest value has this exponent in units
+    KEPT_BITS = 3,          // of a mantissa of 23
     DROPPED_BITS = 23 - KEPT_BITS,
     SIGN = 0x80,
 };
@@ -77,8 +77,10 @@ static void codes_of(const float *restrict x, size_t count, float units, uint8_t
 
 static void encode_group(const float *x, size_t count, uint8_t *scale, uint8_t *codes) {
     *scale = scale_of(x, count);
-    if (*scale == SCALE_ZERO || *scale == SCALE_NAN) memset(codes, 0, count);
-    else codes_of(x, count, power_of_two(UNIT_BITS - (*scale - SCALE_BIAS)), codes);
+    if (*scale == SCALE_ZERO || *scale == SCALE_NAN)
+        memset(codes, 0, count);
+    else
+        codes_of(x, count, power_of_two(UNIT_BITS - (*scale - SCALE_BIAS)), codes);
 }
 
 // A product of powers of two and small integers: exact.
@@ -130,8 +132,10 @@ void byte_sum_pack(const float *sum, const float *residual, size_t count, uint8_
 // Adds one part of a group; true for the owner's own.
 static bool add_part(const sum_part *part, size_t count, size_t at, size_t n, const float *residual, float *all) {
     float more[GROUP];
-    if (part->plain) memcpy(more, part->plain + at * sizeof *more, n * sizeof *more);
-    else decode_group(part->packed[at / GROUP], part->packed + groups_of(count) + at, n, more);
+    if (part->plain)
+        memcpy(more, part->plain + at * sizeof *more, n * sizeof *more);
+    else
+        decode_group(part->packed[at / GROUP], part->packed + groups_of(count) + at, n, more);
     for (size_t i = 0; i < n; i++) all[i] += part->plain ? more[i] + residual[at + i] : more[i];
     return part->plain != NULL;
 }
