@@ -190,7 +190,7 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // The flags of all verbs of braid and braid-bench. The file serves all of them, so a key without a
 // flag here may belong to another verb.
 static const char *const all_flags[] = {
-    "account", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell",
+    "account", "advise", "anew", "beside", "bytes", "cache-f16", "capacity", "carried", "carry", "cell",
     "certificate", "chaos", "check", "checkpoint-every", "choices", "close", "context", "continue",
     "copies", "costs", "crash", "data", "dead-after", "delay", "delays", "demand", "details", "die-at",
     "dump", "effort", "events", "exact", "first", "force", "frequency-penalty", "from", "gather",
@@ -200,7 +200,7 @@ static const char *const all_flags[] = {
     "most-tokens", "name", "neighbours", "objective", "once", "origin", "out", "page", "parallel",
     "parameters", "part", "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "port",
     "presence-penalty", "private-key", "probes", "products", "prompt", "prompt-file", "prompt-rows",
-    "prompt-tokens", "public-address", "queue", "recompute", "relays", "repeat-penalty", "repetitions",
+    "prompt-tokens", "public-address", "quality", "queue", "recompute", "relays", "repeat-penalty", "repetitions",
     "reproducible", "reps", "resume", "run", "same-prompt", "save", "seconds", "seed", "seeds",
     "sessions", "shadow", "shadows", "shapes", "shard-size", "share", "show-prompt", "slack", "solo",
     "solver-time", "sources", "spare", "special", "state-dir", "stop", "stop-within", "stride",

@@ -5,6 +5,7 @@
 #include "format/quantity.h"
 #include "cli/plan_whole.h"
 #include "node/plan.h"
+#include "train/byte_sum.h"
 
 #include <stdio.h>
 
@@ -102,11 +103,35 @@ static void print_stage(const plan *p, uint32_t number) {
     putchar('\n');
 }
 
+// What a microbatch and an iteration send, and what other codecs would.
+static void print_traffic(const plan *p) {
+    const run_config *run = &p->run;
+    uint64_t values = (uint64_t)run->sequences * run->tokens * run->model.dim, largest = 0;
+    char text[QUANTITY_TEXT], more[QUANTITY_TEXT], less[QUANTITY_TEXT];
+    for (uint32_t i = 0; i < run->stages; i++)
+        if (p->stage[i].sizes[0].parameters > largest) largest = p->stage[i].sizes[0].parameters;
+    printf("\nBetween two stages a microbatch sends %s forward and %s backward",
+           quantity_size_text(run_activation_bytes(run), text), quantity_size_text(run_gradient_bytes(run), more));
+    for (uint32_t c = 0; c < TENSOR_CODECS; c++)
+        printf("%s%s %s", c == 0 ? " (swarm.links: " : ", ", tensor_codec_names[c],
+               quantity_size_text(tensor_codec_bytes((tensor_codec)c, values), text));
+    printf(").\nMembers of the largest stage exchange sums of ");
+    if (run->recipe.reproducible)
+        printf("at most %s and results of %s.\n", quantity_size_text(8 * largest, text),
+               quantity_size_text(4 * largest, more));
+    else
+        printf("%s and as much of results (swarm.sums: exact %s, int8 %s).\n",
+               quantity_size_text(run->recipe.byte_sums ? byte_sum_bytes(largest) : 4 * largest, text),
+               quantity_size_text(4 * largest, more), quantity_size_text(byte_sum_bytes(largest), less));
+}
+
 static void print_plan(const plan *p) {
     const run_config *run = &p->run;
     char text[QUANTITY_TEXT];
     printf("Run %s: microbatches of %u x %u tokens, %s sums; %s.\n\n", run->name, run->sequences, run->tokens,
-           run->recipe.reproducible ? "exact" : "fp32",
+           run->recipe.reproducible ? "exact"
+           : run->recipe.byte_sums  ? "int8"
+                                    : "fp32",
            run->recompute ? "activations are recomputed in backward" : "activations are kept");
     printf("%75s%s\n", "",
            p->flags.max_memory ? "kept                           recomputed"
@@ -119,6 +144,7 @@ static void print_plan(const plan *p) {
     if (p->flags.max_memory)
         printf("\n'holds': microbatches that fit into %s at once, at most the run's %u.\n",
                quantity_size_text(p->flags.max_memory, text), run->microbatches);
+    if (run->stages > 1) print_traffic(p);
     printf("\nbraid train --solo needs %s.\n", quantity_size_text(p->solo.total, text));
 }
 

@@ -15,15 +15,10 @@
 static const char examples[] = "braid sim examples/sim/home.yaml\n"
                                "braid sim home.yaml --iterations 50 --seed 3\n"
                                "braid sim home.yaml --trace home.json      # open it at https://ui.perfetto.dev\n"
+                               "braid sim home.yaml --advise --quality 1\n"
                                "braid sim home.yaml --no-plan-join --json\n";
 
 enum { REPLAY_TEXT = 512, ROUTE_LOOKS = 20, CHANCE_SEEDS = 5 };
-
-typedef struct sim_flags {
-    const char *path, *trace;
-    uint64_t seed, iterations;
-    bool json, plan, check;
-} sim_flags;
 
 // ---- progress
 
@@ -81,8 +76,8 @@ static void progress_end(const sim_progress *p) {
 // ---- one swarm
 
 // CLI_OK: the swarm completed or failed; `error` receives other errors.
-static braid_err run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace,
-                           sim_routes_mean *routes, sim_swarm_report *report, braid_error *error) {
+braid_err sim_run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace,
+                        sim_routes_mean *routes, sim_swarm_report *report, braid_error *error) {
     char replay[REPLAY_TEXT];
     sim_progress progress = progress_begin(what, s, routes);
     snprintf(replay, sizeof replay, "braid sim %s --seed %" PRIu64 " --iterations %u%s", f->path, s->seed,
@@ -117,7 +112,7 @@ static braid_err try_plan(const sim_flags *f, sim_result *r, uint16_t stage, uin
     sim_plan *plan = &r->plan[r->plans];
     if (scenario_with_one_more(s, like, stage, &more, NULL) != BRAID_OK) return BRAID_OK;  // the stage is full
     snprintf(what, sizeof what, "%s with one more peer in stage %s", s->name, s->stage[stage].name);
-    braid_err code = run_swarm(f, more, what, NULL, NULL, &report, error);
+    braid_err code = sim_run_swarm(f, more, what, NULL, NULL, &report, error);
     if (code == BRAID_OK) {
         *plan = (sim_plan){.stage = stage, .like = like, .failed = report.failed || report.iterations == 0};
         r->plans++;
@@ -154,7 +149,7 @@ static braid_err try_seeds(const sim_flags *f, sim_result *r, braid_error *error
         *other = *r->s;  // its events are borrowed
         other->seed = r->s->seed + i;
         snprintf(what, sizeof what, "%s with seed %" PRIu64, other->name, other->seed);
-        code = run_swarm(f, other, what, NULL, NULL, &report, error);
+        code = sim_run_swarm(f, other, what, NULL, NULL, &report, error);
         if (code == BRAID_OK && !report.failed && report.iterations > 0) {
             sim_summarise(other, &report, &summary);
             figures_add(&means, summary.mean_s);
@@ -198,13 +193,23 @@ static int show(const sim_flags *f, sim_result *r) {
     return CLI_OK;
 }
 
+static int advise(const sim_flags *f, const scenario *s) {
+    braid_error error = {0};
+    if (f->json)
+        return cli_complain(CLI_USAGE, "sim",
+                            "--advise prints a table and has no form for --json: leave one of them out");
+    sim_print_head(s);
+    fflush(stdout);
+    return sim_advise(f, s, &error) == BRAID_OK ? CLI_OK : cli_complain(CLI_FAILED, "sim", "%s", error.text);
+}
+
 static int simulate(const sim_flags *f, scenario *s) {
     braid_error error = {0};
     sim_swarm_report report = {0};
     sim_routes_mean routes = {0};
     if (!f->json) sim_print_head(s);
     fflush(stdout);
-    if (run_swarm(f, s, s->name, f->trace, &routes, &report, &error) != BRAID_OK)
+    if (sim_run_swarm(f, s, s->name, f->trace, &routes, &report, &error) != BRAID_OK)
         return cli_complain(CLI_FAILED, "sim", "%s", error.text);
     int code = CLI_OK;
     sim_result *result = calloc(1, sizeof *result);
@@ -230,19 +235,23 @@ static int load_and_simulate(const options *o, sim_flags *f) {
     if (scenario_load(f->path, &s, &error) != BRAID_OK) return cli_complain(CLI_USAGE, "sim", "%s", error.text);
     if (option_is_set(o, "seed")) s->seed = f->seed;
     if (option_is_set(o, "iterations")) s->iterations = (uint32_t)f->iterations;
-    int code = simulate(f, s);
+    int code = f->advise ? advise(f, s) : simulate(f, s);
     scenario_free(s);
     return code;
 }
 
 int cli_sim(int argc, char **argv) {
-    sim_flags f = {.plan = true};
+    sim_flags f = {.plan = true, .quality = 0.3};
     option table[] = {
         {"seed", OPTION_COUNT, &f.seed, .help = "seed, instead of the scenario's", .fallback = "", .max = 9e15},
         {"iterations", OPTION_COUNT, &f.iterations, .help = "number of iterations, instead of the scenario's",
          .fallback = "", .min = 1, .max = SCENARIO_MAX_ITERATIONS},
         {"plan-join", OPTION_SWITCH, &f.plan,
          .help = "simulate again with one more peer in each stage, and show the gain", .fallback = "yes"},
+        {"advise", OPTION_SWITCH, &f.advise,
+         .help = "simulate each form of tensors and sums instead, and advise the cheapest one"},
+        {"quality", OPTION_REAL, &f.quality, .unit = "PERCENT",
+         .help = "--advise: how much higher the held-out loss may be", .fallback = "0.3", .min = 0, .max = 100},
         {"trace", OPTION_TEXT, &f.trace, .unit = "FILE",
          .help = "write a timeline for Perfetto (https://ui.perfetto.dev)"},
         {"check", OPTION_SWITCH, &f.check, .help = "check every protocol invariant after every event; slower"},

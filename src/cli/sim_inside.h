@@ -9,6 +9,13 @@
 
 #include <stdint.h>
 
+typedef struct sim_flags {
+    const char *path, *trace;
+    uint64_t seed, iterations;
+    bool json, plan, check, advise;
+    double quality;  // with `advise`: percent
+} sim_flags;
+
 // One more peer, in one stage.
 typedef struct sim_plan {
     uint16_t stage;
@@ -42,6 +49,14 @@ static inline bool sim_within_chance(const sim_chance *c, const sim_plan *p) {
     double away_s = p->mean_s - c->mean_s;
     return c->seeds > 0 && !p->failed && away_s <= 2 * c->sd_s && -away_s <= 2 * c->sd_s;
 }
+
+// --- sim.c
+// BRAID_OK: the swarm completed or failed; `error` receives other errors.
+braid_err sim_run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace, sim_routes_mean *routes,
+                        sim_swarm_report *report, braid_error *error);
+
+// --- sim_advise.c
+braid_err sim_advise(const sim_flags *flags, const scenario *s, braid_error *error);
 
 // --- sim_print.c
 void sim_print_head(const scenario *s);

@@ -25,7 +25,7 @@ const char *sim_trouble_name(sim_trouble_kind kind) {
 }
 
 const char *sim_mutant_name(sim_mutant mutant) {
-    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice", "unrounded", "imagines-saves",
+    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice", "unrounded", "imagines-saves", "unrounded-repair",
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
                                                     "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",

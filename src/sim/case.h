@@ -93,6 +93,8 @@ typedef enum sim_mutant {
     SIM_MUTANT_SHADOW_TWICE,   // a standby applies the results of an iteration twice
     SIM_MUTANT_UNROUNDED,      // a block's owner keeps another result than the one that it sends
     SIM_MUTANT_IMAGINES_SAVES,  // a data peer claims that every checkpoint is on its disk
+    // a forward repeated by another relay differs in its last bit, as without the codec's rounding
+    SIM_MUTANT_UNROUNDED_REPAIR,
     // from here on the protocol core breaks a rule itself (peer_mutant)
     SIM_MUTANT_MOVES_ON_SUSPICION,
     SIM_MUTANT_FREES_AT_COMMIT,

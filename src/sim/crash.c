@@ -295,11 +295,20 @@ bool sim_crash_may_leave(const sim_cluster *s, uint32_t node) {
     return may;
 }
 
-// By the log, in which a dead member counts until its removal; a replacement starts meanwhile.
+static bool lives(const sim_cluster *s, uint64_t incarnation) {
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->node[i].config.random_seed == incarnation) return s->node[i].alive;
+    return false;
+}
+
+// A dead member is in the log until its removal. It does not count: nothing would start a
+// replacement after that.
 static bool every_stage_has_members(const sim_cluster *s) {
     uint32_t stages = 0;
-    for (uint32_t i = 0; i < s->checker.members; i++)
-        if (!s->checker.member[i].expelled && !s->checker.member[i].shadow) stages |= 1u << s->checker.member[i].entry.stage;
+    for (uint32_t i = 0; i < s->checker.members; i++) {
+        const sim_log_member *m = &s->checker.member[i];
+        if (!m->expelled && !m->shadow && lives(s, m->entry.incarnation)) stages |= 1u << m->entry.stage;
+    }
     return stages == (1u << s->c->stages) - 1;
 }
 

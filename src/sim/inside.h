@@ -114,7 +114,7 @@ typedef struct sim_node {
     uint64_t job_serial, job_ns, job_generation;
     uint16_t job_stage;  // the peer's stage when the job began
     rng random;              // compute jitter
-    message_set eager;       // SIM_MUTANT_EAGER_WEIGHT: microbatches added already
+    message_set eager;       // planted mistakes: microbatches added, or forwarded, in eager_iteration
     uint64_t eager_iteration;
 } sim_node;
 

@@ -76,11 +76,30 @@ static void corrupt(sim_cluster *s, uint32_t node, blob_id out) {
     if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
 }
 
+static bool forwarded_by_another(const sim_cluster *s, uint32_t node, const job *work) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        bool same = i != node && n->eager_iteration == work->iteration && n->job_stage == s->node[node].job_stage;
+        if (same && bitset_has(n->eager.words, work->m)) return true;
+    }
+    return false;
+}
+
+// A tensor that is not what a one-process run rounds it to.
+static void send_unrounded_repair(sim_cluster *s, uint32_t node, const job *work, blob_id out) {
+    sim_node *n = &s->node[node];
+    if (n->eager_iteration != work->iteration) n->eager = (message_set){{0}};
+    n->eager_iteration = work->iteration;
+    bitset_add(n->eager.words, work->m);
+    if (forwarded_by_another(s, node, work)) corrupt(s, node, out);
+}
+
 void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_mutant mutant = s->c->mutant;
     if (mutant == SIM_MUTANT_SHADOW_TWICE && s->node[node].view.standby && work->kind == JOB_APPLY && work->iteration == 1) apply_again(s, node, work, blobs);
     if (!is_relay(s, node)) return;
     if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) add_weight_at_once(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_UNROUNDED_REPAIR && work->kind == JOB_FORWARD) send_unrounded_repair(s, node, work, result->out);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_other_result(s, node, work, blobs, result->out);
     if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) corrupt(s, node, result->out);

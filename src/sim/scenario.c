@@ -79,6 +79,9 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     s->restarts = recovery == 1;
     s->compute = (scenario_compute)compute;
     s->reproducible = mode == 0;
+    if (code == BRAID_OK && s->reproducible && s->byte_sums)
+        code = yaml_fail(r->file, t->model, r->error,
+                         "the sums are int8, but those of a reproducible run are exact: add 'mode: fast', or write 'sums: exact' under 'model:'");
     return code;
 }
 

@@ -178,6 +178,7 @@ typedef struct scenario {
     // largest share of a line that state may take while the run goes on; 0: as in a real run
     uint32_t upload_percent;
     bool reproducible;             // exact sums: 8 bytes an element in the reduction, else 4
+    bool byte_sums;                // fast mode: sums and results in one byte a value
     tensor_links links;
     uint64_t activation_bytes;     // a microbatch's tensor between two stages as it is sent, the mean of both directions
     uint16_t stages;               // including stage 0, 1 ..
@@ -194,6 +195,11 @@ typedef struct scenario {
     scenario_partition partition[SCENARIO_MAX_PARTITIONS];
     scenario_churn churn;
 } scenario;
+
+// Changes the form of tensors, sums and results.
+void scenario_set_codecs(scenario *s, tensor_links links, bool byte_sums);
+// Bytes of a stage's sums and results together, as one member sends them to another.
+uint64_t scenario_exchanged_bytes(const scenario *s, uint16_t number);
 
 // Reads and checks a file, and the files that it names (a run's description, a churn trace).
 // BRAID_CONFIG, BRAID_IO: "file:line:column: key ...", and the remedy. *out is freed with

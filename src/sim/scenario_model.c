@@ -5,6 +5,7 @@
 #include "format/quantity.h"
 #include "format/suggest.h"
 #include "model/layout.h"
+#include "train/byte_sum.h"
 #include "train/run.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ enum { PRESETS = sizeof presets / sizeof *presets };
 
 // The keys of the model's map besides the shape.
 typedef struct model_reader {
-    const yaml_node *preset, *run, *arch, *links;
+    const yaml_node *preset, *run, *arch, *links, *sums;
     bool recompute;
     bool described;  // a run's description gave the stages
     uint32_t layer_count[SCENARIO_MAX_STAGES];
@@ -81,6 +82,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
         s->objective = (router_objective)run->objective;
         s->plan_first = run->plan_first;
         s->links = run->links;
+        s->byte_sums = run->recipe.byte_sums;
         m->recompute = run->recompute;
         m->described = true;
         m->stages = (uint16_t)run->stages;
@@ -92,7 +94,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
 }
 
 static braid_err read_shape(const scenario_reader *r, const yaml_node *node, model_reader *m) {
-    static const char *const archs[] = {"llama", "gpt"};
+    static const char *const archs[] = {"llama", "gpt"}, *const sums[] = {"exact", "int8"};
     scenario *s = r->s;
     model_config *c = &s->model;
     const scenario_key keys[] = {
@@ -111,6 +113,7 @@ static braid_err read_shape(const scenario_reader *r, const yaml_node *node, mod
         {"tokens", KEY_COUNT, &s->tokens, 1, MODEL_MAX_CONTEXT},
         {"recompute", KEY_SWITCH, &m->recompute, 0, 0},
         {"links", KEY_NODE, &m->links, 0, 0},
+        {"sums", KEY_NODE, &m->sums, 0, 0},
     };
     size_t arch = 0;
     braid_err code = scenario_read_keys(r, node, "model", keys, sizeof keys / sizeof *keys);
@@ -120,6 +123,10 @@ static braid_err read_shape(const scenario_reader *r, const yaml_node *node, mod
     }
     if (code == BRAID_OK && m->links != NULL)
         code = run_read_links(r->file, m->links, "model.links", &s->links, r->error);
+    size_t choice = s->byte_sums;
+    if (code == BRAID_OK && m->sums != NULL)
+        code = yaml_read_choice(r->file, m->sums, "model.sums", sums, 2, &choice, r->error);
+    s->byte_sums = choice == 1;
     return code;
 }
 
@@ -145,6 +152,19 @@ static void fill_shape(scenario *s) {
     if (s->tokens == 0) s->tokens = c->context;
 }
 
+void scenario_set_codecs(scenario *s, tensor_links links, bool byte_sums) {
+    size_t values = (size_t)s->sequences * s->tokens * s->model.dim;
+    s->links = links;
+    s->byte_sums = byte_sums;
+    s->activation_bytes = (tensor_codec_bytes(links.forward, values) + tensor_codec_bytes(links.backward, values)) / 2;
+}
+
+uint64_t scenario_exchanged_bytes(const scenario *s, uint16_t number) {
+    uint64_t parameters = s->stage[number].parameters;
+    if (s->byte_sums) return 2 * byte_sum_bytes(parameters);
+    return parameters * (s->reproducible ? 8 + 4 : 4 + 4);
+}
+
 static braid_err check_shape(const scenario_reader *r, const yaml_node *node) {
     static const char *const missing[][2] = {{"dim", "256"}, {"layers", "6"}, {"heads", "8"}};
     scenario *s = r->s;
@@ -164,9 +184,7 @@ static braid_err check_shape(const scenario_reader *r, const yaml_node *node) {
         return yaml_fail(r->file, node, r->error, "model.tokens is %u but the model's context is %u: lower it",
                          s->tokens, s->model.context);
     uint64_t rows = (uint64_t)s->sequences * s->tokens;
-    s->activation_bytes = (tensor_codec_bytes(s->links.forward, rows * s->model.dim) +
-                           tensor_codec_bytes(s->links.backward, rows * s->model.dim)) /
-                          2;
+    scenario_set_codecs(s, s->links, s->byte_sums);
     if (rows > STAGE_MAX_ROWS || s->activation_bytes > WIRE_MAX_PAYLOAD_BYTES)
         return yaml_fail(
             r->file, node, r->error,

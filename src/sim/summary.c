@@ -209,7 +209,7 @@ static double sums_s(const scenario *s, const pair *pairs, uint32_t count, uint1
         members++;
         if (bps > 0 && 1.0 / (double)bps > slowest) slowest = 1.0 / (double)bps;
     }
-    double bytes = (double)s->stage[stage].parameters * (s->reproducible ? 8 + 4 : 4 + 4);
+    double bytes = (double)scenario_exchanged_bytes(s, stage);
     return members > 1 ? 8 * bytes * (members - 1) / members * slowest : 0;
 }
 
@@ -304,7 +304,7 @@ static void say_idle(const scenario *s, const char *label, const round_trip *tri
 
 static void say_update(const scenario *s, const char *label, sim_summary *out) {
     char size[QUANTITY_TEXT];
-    uint64_t bytes = s->stage[out->limit_stage].parameters * (s->reproducible ? 12 : 8);
+    uint64_t bytes = scenario_exchanged_bytes(s, out->limit_stage);
     if (out->limit == SIM_LIMIT_SUMS)
         snprintf(
             out->text, sizeof out->text,
@@ -312,7 +312,7 @@ static void say_update(const scenario *s, const char *label, sim_summary *out) {
             "peers "
             "exchange sums and results of %s. More microbatches an iteration make it rarer; faster lines, a smaller "
             "stage%s would shorten it.",
-            percent(out->limit_share), label, quantity_size_text(bytes, size), s->reproducible ? " or 'mode: fast'" : "");
+            percent(out->limit_share), label, quantity_size_text(bytes, size), s->reproducible ? " or 'mode: fast'" : s->byte_sums ? "" : " or 'sums: int8'");
     else
         snprintf(
             out->text, sizeof out->text,

@@ -14,6 +14,7 @@ typedef struct train_recipe {
     float clip;              // the largest global gradient norm; 0: no clipping
     adapter_config adapter;  // is trained, and the model's weights stay fixed; rank 0: the model itself
     bool reproducible;       // 64-bit fixed-point sums; else fp32
+    bool byte_sums;          // fast mode: members exchange sums and results in one byte a value (byte_sum.h)
 } train_recipe;
 
 #endif

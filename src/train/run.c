@@ -270,6 +270,10 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = read_choice(r, node, name, run_mode_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 0;
         return code;
+    case FIELD_SUMS:
+        code = read_choice(r, node, name, run_sum_names, &choice);
+        if (code == BRAID_OK) *(bool *)place = choice == 1;
+        return code;
     case FIELD_BATCHES:
         code = read_choice(r, node, name, run_batch_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 1;
@@ -445,6 +449,9 @@ static braid_err check_swarm(const run_reader *r) {
 
 static braid_err check_recipe(const run_reader *r) {
     const train_recipe *recipe = &r->run->recipe;
+    if (recipe->byte_sums && recipe->reproducible)
+        return yaml_fail(r->file, place_of(r->file, "swarm", "sums"), r->error,
+                         "swarm.sums is int8, but sums of a reproducible run are exact: set train.mode to fast, or leave sums out");
     if (recipe->min_learning_rate <= recipe->learning_rate) return BRAID_OK;
     return yaml_fail(r->file, place_of(r->file, "train", "min_learning_rate"), r->error,
                      "train.min_learning_rate is above train.learning_rate");

@@ -74,6 +74,7 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     case FIELD_HASH: put_hash(w, place); break;
     case FIELD_TARGETS: put_targets(w, run); break;
     case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
+    case FIELD_SUMS: put(w, "%s", run_sum_names[*(const bool *)place]); break;
     case FIELD_BATCHES: put(w, "%s", run_batch_names[*(const bool *)place]); break;
     case FIELD_PRODUCTS: put(w, "%s", run_product_names[run_multiplies_fastest(run)]); break;
     case FIELD_ROUTING: put(w, "%s", run_routing_names[*(const run_routing *)place]); break;

@@ -93,6 +93,7 @@ const run_field run_fields[] = {
     {"swarm", "routing", FIELD_ROUTING, AT(routing)},
     {"swarm", "objective", FIELD_OBJECTIVE, AT(objective)},
     {"swarm", "links", FIELD_LINKS, AT(links), .optional = true},
+    {"swarm", "sums", FIELD_SUMS, AT(recipe.byte_sums), .optional = true},
     {"swarm", "plan_first", FIELD_SWITCH, AT(plan_first)},
     {"swarm", "data_peers", FIELD_COUNT, AT(data_peers), 1, WIRE_MAX_STAGE_MEMBERS, .local = true},
     {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
@@ -105,6 +106,7 @@ const char *const run_sections[] = {"", "model", "adapter", "data", "train", "ev
 const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
 const char *const run_scaling_names[MODEL_ROPE_YARN + 1] = {"plain", "linear", "llama3", "yarn"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
+const char *const run_sum_names[2] = {"exact", "int8"};
 const char *const run_batch_names[2] = {"strict", "elastic"};
 const char *const run_product_names[RUN_PRODUCTS - 1] = {"common", "fastest"};
 const char *const run_routing_names[RUN_ROUTINGS] = {"braid", "gwtf", "swarm"};
@@ -166,6 +168,7 @@ bool run_field_is_written(const run_config *run, const run_field *f) {
     // An empty set differs from none where the row has such layers.
     case FIELD_LAYERS:
         return f->offset == offsetof(run_config, model.unrotated) ? row->may_unrotated : run->model.window > 0;
+    case FIELD_SUMS:
     case FIELD_SWITCH: return *(const bool *)place;
     case FIELD_LINKS: return run->links.forward != CODEC_FP32 || run->links.backward != CODEC_FP32;
     case FIELD_HASH: return !is_zero(place, sizeof(braid_hash));

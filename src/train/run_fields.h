@@ -24,6 +24,7 @@ typedef enum run_field_kind {
     FIELD_LINKS,   // tensor_links: a codec, or {forward: codec, backward: codec}
     FIELD_LAYERS,  // a set of layers of model_config: all, or a list of their numbers
     FIELD_MODE,    // bool: reproducible, fast
+    FIELD_SUMS,    // bool: exact, int8
     FIELD_PRODUCTS,  // run_products: common, fastest
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
     FIELD_OBJECTIVE,  // run_objective: sum, worst
@@ -56,6 +57,7 @@ extern const char *const run_sections[];
 extern const size_t run_section_count;
 extern const char *const run_scaling_names[MODEL_ROPE_YARN + 1];
 extern const char *const run_mode_names[2];  // index 0: reproducible
+extern const char *const run_sum_names[2];   // index 1: int8
 extern const char *const run_batch_names[2];  // index 1: elastic
 extern const char *const run_product_names[RUN_PRODUCTS - 1];  // index 1: fastest
 extern const char *const run_routing_names[RUN_ROUTINGS];

@@ -1,6 +1,7 @@
 // The jobs between the last weight gradient and FINAL: packing, reduction, results, norm, decision.
 #include "train/worker_inside.h"
 #include "train/optimizer.h"
+#include "train/byte_sum.h"
 #include "train/sum.h"
 
 #include <math.h>
@@ -22,6 +23,18 @@ static bool block_overflowed(const worker *w, uint32_t b) {
 // Offsets of the blocks of input `p`, with one more entry for the end.
 static size_t *starts_of(const worker *w, uint32_t p) { return w->part_at + (size_t)p * (w->block_count + 1); }
 
+// Bytes of a block's sum or result as other members get it, where that is not packed.
+static size_t plain_bytes(const worker *w, uint32_t b) {
+    size_t count = w->blocks[b].count;
+    return w->residual.kept ? byte_sum_bytes(count) : count * sizeof(float);
+}
+
+static size_t results_bytes(const worker *w, const job *work) {
+    size_t bytes = 0;
+    for (uint32_t b = work->first; b < work->first + work->count; b++) bytes += plain_bytes(w, b);
+    return bytes;
+}
+
 static void measure_block(void *context, size_t i) {
     reduction *r = context;
     worker *w = r->call->w;
@@ -29,7 +42,7 @@ static void measure_block(void *context, size_t i) {
     const block *range = &w->blocks[b];
     bool plain = !w->config.recipe.reproducible;
     starts_of(w, 0)[i + 1] = plain
-                                 ? range->count * sizeof(float)
+                                 ? plain_bytes(w, b)
                                  : sum_packed_bytes(w->fixed_sum + range->offset, range->count, block_overflowed(w, b));
 }
 
@@ -41,7 +54,11 @@ static void pack_block(void *context, size_t i) {
     uint8_t *out = r->out + starts_of(w, 0)[i];
     if (w->config.recipe.reproducible)
         sum_pack(w->fixed_sum + range->offset, range->count, block_overflowed(w, b), out);
-    else
+    else if (w->residual.kept) {
+        byte_sum_pack(w->plain_sum + range->offset, w->residual.kept + range->offset, range->count, out,
+                      w->residual.next + range->offset);
+        w->residual.next_of[b] = r->call->work->iteration + 1;
+    } else
         memcpy(out, w->plain_sum + range->offset, range->count * sizeof(float));
 }
 
@@ -72,7 +89,7 @@ static bool find_packed(const worker *w, const job *work, const uint8_t *bytes, 
 static bool find_plain(const worker *w, const job *work, size_t count, size_t *start) {
     start[0] = 0;
     for (uint32_t i = 0; i < work->count; i++)
-        start[i + 1] = start[i] + w->blocks[work->first + i].count * sizeof(float);
+        start[i + 1] = start[i] + plain_bytes(w, work->first + i);
     return start[work->count] == count;
 }
 
@@ -102,7 +119,7 @@ static sum_part part_of(const reduction *r, uint32_t p, uint32_t i) {
         return (sum_part){.own = w->fixed_sum + offset, .overflow = block_overflowed(w, b)};
     }
     const uint8_t *bytes = r->bytes[p] + starts_of(w, p)[i];
-    return fixed ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
+    return fixed || w->residual.kept ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
 }
 
 // Sums the squares of results while they are in the cache.
@@ -118,9 +135,16 @@ static void reduce_block(void *context, size_t index) {
     sum_part parts[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = r->call->work->inputs;
     for (uint32_t p = 0; p < count; p++) parts[p] = part_of(r, p, (uint32_t)i);
-    sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens,
-               w->results + range->offset);
-    measure_result(w, r->call->work->first + (uint32_t)i);
+    uint32_t b = r->call->work->first + (uint32_t)i;
+    if (w->residual.kept) {
+        byte_sum_reduce(parts, count, range->count, r->call->work->tokens, w->residual.kept + range->offset,
+                        w->results + range->offset, w->residual.next + range->offset);
+        w->residual.next_of[b] = r->call->work->iteration + 1;
+    } else {
+        sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens,
+                   w->results + range->offset);
+    }
+    measure_result(w, b);
 }
 
 // Results of 4 bytes overwrite sums of 8 bytes from the front. Each pass reduces as many blocks as
@@ -139,12 +163,13 @@ static void reduce_in_place(reduction *r) {
 static void get_results(const worker_call *call) {
     worker *w = call->w;
     const job *work = call->work;
-    uint8_t *out = worker_write(call, blocks_elements(w->blocks, work->first, work->count) * sizeof(float));
+    uint8_t *out = worker_write(call, results_bytes(w, work));
     if (!out) return;
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
-        memcpy(out, w->results + range->offset, range->count * sizeof(float));
-        out += range->count * sizeof(float);
+        if (w->residual.kept) byte_sum_encode(w->results + range->offset, range->count, out);
+        else memcpy(out, w->results + range->offset, range->count * sizeof(float));
+        out += plain_bytes(w, work->first + i);
     }
 }
 
@@ -169,14 +194,14 @@ void worker_result_put(const worker_call *call) {
     worker *w = call->w;
     const job *work = call->work;
     if (!worker_range(call)) return;
-    size_t bytes = blocks_elements(w->blocks, work->first, work->count) * sizeof(float);
-    const uint8_t *in = worker_read(call, work->in, bytes);
+    const uint8_t *in = worker_read(call, work->in, results_bytes(w, work));
     if (!in) return;
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
-        memcpy(w->results + range->offset, in, range->count * sizeof(float));
+        if (w->residual.kept) byte_sum_decode(in, range->count, w->results + range->offset);
+        else memcpy(w->results + range->offset, in, range->count * sizeof(float));
         measure_result(w, work->first + i);
-        in += range->count * sizeof(float);
+        in += plain_bytes(w, work->first + i);
     }
 }
 

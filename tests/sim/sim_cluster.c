@@ -459,6 +459,13 @@ static void test_only_data_peer_loses_its_membership(void **state) {
     campaign_ends((sim_campaign){.first = 70000317, .stage_deaths = true, .flaps = true, .partitions = true, .short_stores = true, .leader_deaths = true});
 }
 
+// A relay dies while it is cut off. Before its removal the other one of its stage leaves. A peer
+// must start in its place, because the joiners of this schedule come later than the removal.
+static void test_last_relay_leaves_beside_a_dead_one(void **state) {
+    (void)state;
+    campaign_ends((sim_campaign){.first = 983, .flaps = true, .odd = true, .data_deaths = true});
+}
+
 // A COMPLETE is lost. Later messages of the receiver show what it has computed, so nothing is
 // repeated.
 static void test_lost_COMPLETE_repeats_nothing(void **state) {
@@ -641,6 +648,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_relay_replaces_a_promoted_standby),
         cmocka_unit_test(test_old_log_entries_do_not_change_a_restarted_peer),
         cmocka_unit_test(test_only_data_peer_loses_its_membership),
+        cmocka_unit_test(test_last_relay_leaves_beside_a_dead_one),
         cmocka_unit_test(test_lost_COMPLETE_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,9 +7,9 @@
 
 enum { SLICE = 8 };
 
-typedef enum kind { PLAIN, ODD, DATA, LEADERS, CROWDED, KINDS } kind;
+typedef enum kind { PLAIN, ODD, DATA, LEADERS, CROWDED, REAL, KINDS } kind;
 
-static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--flaps --odd --data-deaths", "--flaps --odd --leader-deaths", "--crowded --flaps --odd"};
+static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--flaps --odd --data-deaths", "--flaps --odd --leader-deaths", "--crowded --flaps --odd", "--real --flaps"};
 
 typedef struct planted {
     sim_mutant mutant;
@@ -27,6 +27,7 @@ static const planted all[] = {
     {SIM_MUTANT_WRONG_STATE, PLAIN, 1, 8, NULL},
     {SIM_MUTANT_EARLY_APPLY, PLAIN, 1, 8, NULL},
     {SIM_MUTANT_UNROUNDED, ODD, 1, 8, NULL},
+    {SIM_MUTANT_UNROUNDED_REPAIR, REAL, 33, 8, "the output is not that of the one-process run"},
     {SIM_MUTANT_MOVES_ON_SUSPICION, ODD, 47, 8, NULL},
     {SIM_MUTANT_FREES_AT_COMMIT, ODD, 3, 8, NULL},
     {SIM_MUTANT_COMPLETE_ENDS_GUARD, ODD, 15, 8, NULL},
@@ -49,7 +50,7 @@ static const planted all[] = {
 };
 
 static void notice(const planted *p) {
-    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = true, .odd = p->kind != PLAIN, .scarce_slots = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
+    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = true, .odd = p->kind != PLAIN && p->kind != REAL, .real = p->kind == REAL, .scarce_slots = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
                                    .data_deaths = p->kind == DATA, .mutant = p->mutant};
     campaign_notices_as(campaign, p->most, kind_flags[p->kind], p->as ? p->as : "");
 }

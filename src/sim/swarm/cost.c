@@ -3,6 +3,7 @@
 #include "sim/swarm/inside.h"
 
 #include "train/blocks.h"
+#include "train/byte_sum.h"
 
 enum {
     TOUCHES_PER_UPDATE = 33,    // memory accesses to each element during `update_ns`
@@ -74,12 +75,21 @@ uint64_t swarm_job_ns(const swarm *w, uint32_t number, const job *work) {
 
 bool swarm_carries_blocks(const message *msg) { return msg->kind == MESSAGE_CARRY_CHUNKS; }
 
+static uint64_t sum_bytes(const scenario *s, uint64_t elements) {
+    if (s->byte_sums) return byte_sum_bytes(elements);
+    return elements * (s->reproducible ? EXACT_BYTES : FAST_BYTES);
+}
+
+static uint64_t result_bytes(const scenario *s, uint64_t elements) {
+    return s->byte_sums ? byte_sum_bytes(elements) : elements * RESULT_BYTES;
+}
+
 static uint64_t chunk_bytes(const swarm *w, uint8_t what, uint16_t of_stage, uint32_t count) {
     if (of_stage >= w->s->stages) return 0;
     uint64_t elements = elements_of(w, of_stage, count);
     switch (what) {
-    case GET_PART: return elements * (w->s->reproducible ? EXACT_BYTES : FAST_BYTES);
-    case GET_RESULT: return elements * RESULT_BYTES;
+    case GET_PART: return sum_bytes(w->s, elements);
+    case GET_RESULT: return result_bytes(w->s, elements);
     case GET_NAMES: return (elements / BLOCK_ELEMENTS + 1) * sizeof(braid_hash);
     default: return elements * STATE_BYTES;
     }
