@@ -86,6 +86,10 @@ typedef struct peer_leader {
     leader_rollback rollback;
 } peer_leader;
 
+// ---- place.c ------------------------------------------------------------------------------------
+// The stage of a joiner (`from`: its contact, NO_CONTACT: the leader itself). False: none has room.
+bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
+
 // ---- standby.c ----------------------------------------------------------------------------------
 void standby_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
 // At the leader: the stage that a joining standby shall keep; false: none needs one now.
