@@ -506,7 +506,10 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
     if (entry->kind == LOG_END) leader_dismiss(p, false);
     if (entry->kind != LOG_FINAL) return;
-    if (!entry->u.final.last) leader_release_leaving(p);
+    if (!entry->u.final.last) {
+        leader_release_leaving(p);
+        leader_move_one(p);
+    }
     leader_begin_iteration(p);
     leader_save_when_due(p);
 }

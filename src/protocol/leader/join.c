@@ -187,6 +187,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity, .incarnation = join->incarnation, .store = join->store, .host = join->host};
     memcpy(entry.u.member.address, join->address, WIRE_MAX_ADDRESS);
     if (!log_append(p, &entry)) return;
+    if (leader_move_target(p, &c->id) != 0) p->leader->move.pending = false;
     c->joining = true;
     c->join_kind = join->kind;
     c->join_stage = stage;
@@ -340,13 +341,16 @@ static void start_run(peer *p) {
     p->leader->begun_ns = p->now;
 }
 
+bool leader_can_spare(const peer *p, const cluster_member *m) {
+    return stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
+}
+
 void leader_release_leaving(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
-        if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
+        if (!p->state.started || leader_can_spare(p, m) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
     }
 }
 

@@ -113,6 +113,11 @@ bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16
         *stage = join->stage;
         return true;
     }
+    uint16_t moves = from == NO_CONTACT ? 0 : leader_move_target(p, &p->cluster->contacts[from].id);
+    if (moves != 0 && moves < p->run.stages && rank[moves] != UINT64_MAX) {
+        *stage = moves;
+        return true;
+    }
     if (*stage == 0 || !p->state.started || p->run.placement == PLACEMENT_CAPACITY || from == NO_CONTACT) return *stage != 0;
     const route_candidate candidate = {.id = &p->cluster->contacts[from].id, .capacity = join->capacity, .contact = from};
     uint16_t gains = shortest_iteration(p, &candidate, rank);
