@@ -47,6 +47,7 @@ typedef struct cluster_contact {
     uint64_t incarnation;  // of the process that was admitted
     braid_id host;         // of a standby: the peer that works on the same machine
     uint64_t store;        // its durable log, were it a voter
+    bool may_move;         // leader: it asked this peer for no certain stage
     uint8_t join_kind;
     uint16_t join_stage;
     uint32_t join_capacity;

@@ -5,11 +5,11 @@
 #include "protocol/leader/leader.h"
 
 enum {
-    MOVE_GAIN = 8,          // the iteration must be shorter by 1/8
-    MOVE_ITERATIONS = 8,    // the gain of so many iterations must pay for the move
-    MOVE_REST = 2,          // iterations between two moves
-    MOVE_STAYS = 10,        // iterations that a moved peer stays
-    MOVE_TRIED = 4,         // movers whose stages are tried: those that their own stage needs least
+    MOVE_GAIN = 8,        // the iteration must be shorter by 1/8
+    MOVE_ITERATIONS = 8,  // the gain of so many iterations must pay for the move
+    MOVE_REST = 2,        // iterations between two moves
+    MOVE_STAYS = 10,      // iterations that a moved peer stays
+    MOVE_TRIED = 4,       // movers whose stages are tried: those that their own stage needs least
 };
 
 typedef struct mover {
@@ -38,14 +38,17 @@ static uint32_t answering(const peer *p, uint16_t stage) {
 
 static bool may_move(const peer *p, const cluster_member *m) {
     const leader_move *last = &p->leader->move;
-    if (m->kind != MEMBER_RELAY || m->stage == 0 || member_is_standby(m) || m->contact == NO_CONTACT || !member_answers(p, m->id)) return false;
+    if (m->kind != MEMBER_RELAY || m->stage == 0 || member_is_standby(m) || m->contact == NO_CONTACT ||
+        !member_answers(p, m->id))
+        return false;
     const cluster_contact *c = &p->cluster->contacts[m->contact];
     bool rests = last->ever && id_equal(&last->id, &c->id) && p->state.iteration < last->iteration + MOVE_STAYS;
-    return !rests && !c->departing && leader_can_spare(p, m);
+    return !rests && c->may_move && !c->departing && leader_can_spare(p, m);
 }
 
 static route_candidate candidate_of(const peer *p, const cluster_member *m) {
-    return (route_candidate){.id = &p->cluster->contacts[m->contact].id, .leaves = m->id, .capacity = m->capacity, .contact = m->contact};
+    return (route_candidate){
+        .id = &p->cluster->contacts[m->contact].id, .leaves = m->id, .capacity = m->capacity, .contact = m->contact};
 }
 
 // The members that may move, those first without which an iteration is shortest.
@@ -98,7 +101,9 @@ void leader_move_one(peer *p) {
     mover found[MOVE_TRIED];
     const cluster_member *best = NULL;
     int64_t most = 0;
-    if (p->run.placement == PLACEMENT_CAPACITY || (l->ever && p->state.iteration < l->iteration + MOVE_REST) || !all_have_arrived(p)) return;
+    if (p->run.placement == PLACEMENT_CAPACITY || (l->ever && p->state.iteration < l->iteration + MOVE_REST) ||
+        !all_have_arrived(p))
+        return;
     int64_t now_us = route_time_with(p, &none, 0);
     uint32_t movers = now_us == 0 ? 0 : find_movers(p, found);
     for (uint32_t i = 0; i < movers; i++)

@@ -38,7 +38,8 @@ static bool add_members(const peer *p, schedule *s, place_peers *c, const route_
         if (member_is_standby(m) || m->expelling || (but->leaves != 0 && m->id == but->leaves)) continue;
         if (!member_answers(p, m->id) || (but->contact != NO_CONTACT && m->contact == but->contact)) continue;
         int64_t compute_us = (int64_t)(route_time_at(p, m) / 2 / MEASURE_UNIT_NS);
-        if (!add_peer(c, s, identity_of(p, m->contact), (schedule_peer){m->id, m->stage, m->capacity}, compute_us)) return false;
+        if (!add_peer(c, s, identity_of(p, m->contact), (schedule_peer){m->id, m->stage, m->capacity}, compute_us))
+            return false;
     }
     return true;
 }
@@ -48,7 +49,9 @@ static bool add_joiners(const peer *p, schedule *s, place_peers *c, const route_
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *j = &p->cluster->contacts[i];
         if (!j->used || !j->joining || j->join_kind != MEMBER_RELAY || i == but->contact) continue;
-        if (!add_peer(c, s, &j->id, (schedule_peer){UINT64_MAX - PEER_MAX_CONTACTS + i, j->join_stage, j->join_capacity}, 0)) return false;
+        if (!add_peer(c, s, &j->id,
+                      (schedule_peer){UINT64_MAX - PEER_MAX_CONTACTS + i, j->join_stage, j->join_capacity}, 0))
+            return false;
     }
     return true;
 }
@@ -59,7 +62,8 @@ static void add_links(const peer *p, schedule *s, const place_peers *c) {
             int64_t way = a == b ? 0 : route_way_between(p, c->peer[a].id, c->peer[b].id);
             if (way == 0) continue;
             schedule_tensor(s, a, b, way);
-            if (c->peer[b].stage == (c->peer[a].stage + 1) % p->run.stages) schedule_line(s, a, b, way + c->peer[b].compute_us);
+            if (c->peer[b].stage == (c->peer[a].stage + 1) % p->run.stages)
+                schedule_line(s, a, b, way + c->peer[b].compute_us);
         }
 }
 
@@ -74,10 +78,13 @@ static bool add_microbatches(const peer *p, schedule *s, const place_peers *c) {
 
 int64_t route_time_with(const peer *p, const route_candidate *candidate, uint16_t stage) {
     place_peers c = {.count = 0};
-    if (p->routing->plan == NULL || p->routing->linkstate == NULL || p->cluster->member_count >= SCHEDULE_MAX_PEERS || !route_by_time(p)) return 0;
+    if (p->routing->plan == NULL || p->routing->linkstate == NULL || p->cluster->member_count >= SCHEDULE_MAX_PEERS ||
+        !route_by_time(p))
+        return 0;
     schedule *s = schedule_init(p->routing->plan + 1, p->run.stages);
     if (!add_members(p, s, &c, candidate) || !add_joiners(p, s, &c, candidate)) return 0;
-    if (stage != 0 && !add_peer(&c, s, candidate->id, (schedule_peer){UINT64_MAX, stage, candidate->capacity}, 0)) return 0;
+    if (stage != 0 && !add_peer(&c, s, candidate->id, (schedule_peer){UINT64_MAX, stage, candidate->capacity}, 0))
+        return 0;
     add_links(p, s, &c);
     schedule_pieces(s, route_pieces(p));
     if (!add_microbatches(p, s, &c) || !schedule_search_within(s, PLACE_EFFORT)) return 0;
