@@ -1,5 +1,5 @@
 // Moves: churn may leave one stage with most of the peers. After FINAL the leader may then send one
-// relay to another stage (docs/protocol.md, rule J13). The relay's gradient is in FINAL, so nothing
+// relay to another stage (docs/protocol.md, rule J14). The relay's gradient is in FINAL, so nothing
 // is computed twice. It is removed with the reason MOVED, joins again, and gets the stage that was
 // chosen for it (place.c).
 #include "protocol/leader/leader.h"
