@@ -5,8 +5,11 @@ enum { PLACE_BAND = 32 };
 
 static uint32_t data_peers(const peer *p, uint32_t from) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].stage == 0 && p->cluster->members[i].contact != from;
-    for (uint32_t i = 0; i < p->cluster->contact_high; i++) count += p->cluster->contacts[i].used && p->cluster->contacts[i].joining && p->cluster->contacts[i].join_kind == MEMBER_DATA;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        count += p->cluster->members[i].stage == 0 && p->cluster->members[i].contact != from;
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++)
+        count += p->cluster->contacts[i].used && p->cluster->contacts[i].joining &&
+                 p->cluster->contacts[i].join_kind == MEMBER_DATA;
     return count;
 }
 
@@ -118,8 +121,10 @@ bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16
         *stage = moves;
         return true;
     }
-    if (*stage == 0 || !p->state.started || p->run.placement == PLACEMENT_CAPACITY || from == NO_CONTACT) return *stage != 0;
-    const route_candidate candidate = {.id = &p->cluster->contacts[from].id, .capacity = join->capacity, .contact = from};
+    if (*stage == 0 || !p->state.started || p->run.placement == PLACEMENT_CAPACITY || from == NO_CONTACT)
+        return *stage != 0;
+    const route_candidate candidate = {
+        .id = &p->cluster->contacts[from].id, .capacity = join->capacity, .contact = from};
     uint16_t gains = shortest_iteration(p, &candidate, rank);
     if (gains != 0) *stage = gains;
     return true;

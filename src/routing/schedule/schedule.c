@@ -45,7 +45,7 @@ struct schedule {
     int64_t time;                                           // duration with the paths evaluated last
     int64_t leave[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // departure for that stage
     uint16_t by[SCHEDULE_MAX_WAYS][PLACES];                 // forwarder to the `at`-th place, or that place itself
-    uint64_t effort, most_effort;  // of a start
+    uint64_t effort, most_effort;                           // of a start
 
     // State of one evaluation.
     int64_t busy[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
