@@ -508,7 +508,8 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind != LOG_FINAL) return;
     if (!entry->u.final.last) {
         leader_release_leaving(p);
-        leader_move_one(p);
+        member_id moves = leader_move_choose(p, leader_can_spare);
+        if (moves != 0) leader_remove(p, moves, EXPEL_MOVED);
     }
     leader_begin_iteration(p);
     leader_save_when_due(p);

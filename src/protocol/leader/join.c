@@ -188,11 +188,11 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     memcpy(entry.u.member.address, join->address, WIRE_MAX_ADDRESS);
     if (!log_append(p, &entry)) return;
     if (leader_move_target(p, &c->id) != 0) p->leader->move.pending = false;
-    c->may_move = join->stage == 0;
+    c->joiner.may_move = join->stage == 0;
     c->joining = true;
-    c->join_kind = join->kind;
-    c->join_stage = stage;
-    c->join_capacity = join->capacity;
+    c->joiner.kind = join->kind;
+    c->joiner.stage = stage;
+    c->joiner.capacity = join->capacity;
 }
 
 // True if the sender has discarded the membership that the log still has (a snapshot replaced its

@@ -100,7 +100,10 @@ typedef struct peer_leader {
 bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
 
 // ---- move.c -------------------------------------------------------------------------------------
-void leader_move_one(peer *p);  // after FINAL: removes a relay that helps more in another stage
+// True if the run can go on without the member, and no state is lost with it.
+typedef bool leader_spares(const peer *p, const cluster_member *m);
+// After FINAL: a relay that helps more in another stage, 0: none. The caller removes it as moved.
+member_id leader_move_choose(peer *p, leader_spares *spares);
 uint16_t leader_move_target(const peer *p, const braid_id *id);  // the stage chosen for a moved peer; 0: none
 
 // ---- standby.c ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ enum {
     MOVE_ITERATIONS = 8,  // the gain of so many iterations must pay for the move
     MOVE_REST = 2,        // iterations between two moves
     MOVE_STAYS = 10,      // iterations that a moved peer stays
-    MOVE_TRIED = 4,       // movers whose stages are tried: those that their own stage needs least
+    MOVE_TRIED = 4,       // the number of relays that are tried in all stages
 };
 
 typedef struct mover {
@@ -36,14 +36,14 @@ static uint32_t answering(const peer *p, uint16_t stage) {
     return count;
 }
 
-static bool may_move(const peer *p, const cluster_member *m) {
+static bool may_move(const peer *p, const cluster_member *m, leader_spares *spares) {
     const leader_move *last = &p->leader->move;
     if (m->kind != MEMBER_RELAY || m->stage == 0 || member_is_standby(m) || m->contact == NO_CONTACT ||
         !member_answers(p, m->id))
         return false;
     const cluster_contact *c = &p->cluster->contacts[m->contact];
     bool rests = last->ever && id_equal(&last->id, &c->id) && p->state.iteration < last->iteration + MOVE_STAYS;
-    return !rests && c->may_move && !c->departing && leader_can_spare(p, m);
+    return !rests && c->joiner.may_move && !c->departing && spares(p, m);
 }
 
 static route_candidate candidate_of(const peer *p, const cluster_member *m) {
@@ -52,11 +52,11 @@ static route_candidate candidate_of(const peer *p, const cluster_member *m) {
 }
 
 // The members that may move, those first without which an iteration is shortest.
-static uint32_t find_movers(const peer *p, mover *found) {
+static uint32_t find_movers(const peer *p, leader_spares *spares, mover *found) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *m = &p->cluster->members[i];
-        if (!may_move(p, m)) continue;
+        if (!may_move(p, m, spares)) continue;
         route_candidate c = candidate_of(p, m);
         int64_t us = route_time_with(p, &c, 0);
         if (us == 0) continue;
@@ -95,7 +95,7 @@ static int64_t gain_of(const peer *p, const mover *m, uint16_t stage, int64_t no
     return gain > 0 ? gain : 0;
 }
 
-void leader_move_one(peer *p) {
+member_id leader_move_choose(peer *p, leader_spares *spares) {
     leader_move *l = &p->leader->move;
     const route_candidate none = {.contact = NO_CONTACT};
     mover found[MOVE_TRIED];
@@ -103,9 +103,9 @@ void leader_move_one(peer *p) {
     int64_t most = 0;
     if (p->run.placement == PLACEMENT_CAPACITY || (l->ever && p->state.iteration < l->iteration + MOVE_REST) ||
         !all_have_arrived(p))
-        return;
+        return 0;
     int64_t now_us = route_time_with(p, &none, 0);
-    uint32_t movers = now_us == 0 ? 0 : find_movers(p, found);
+    uint32_t movers = now_us == 0 ? 0 : find_movers(p, spares, found);
     for (uint32_t i = 0; i < movers; i++)
         for (uint16_t s = 1; s < p->run.stages; s++) {
             int64_t gain = gain_of(p, &found[i], s, now_us);
@@ -114,11 +114,11 @@ void leader_move_one(peer *p) {
             best = found[i].member;
             l->stage = s;
         }
-    if (best == NULL) return;
+    if (best == NULL) return 0;
     l->ever = l->pending = true;
     l->id = p->cluster->contacts[best->contact].id;
     l->iteration = p->state.iteration;
-    leader_remove(p, best->id, EXPEL_MOVED);
+    return best->id;
 }
 
 uint16_t leader_move_target(const peer *p, const braid_id *id) {

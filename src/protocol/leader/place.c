@@ -9,7 +9,7 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
         count += p->cluster->members[i].stage == 0 && p->cluster->members[i].contact != from;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++)
         count += p->cluster->contacts[i].used && p->cluster->contacts[i].joining &&
-                 p->cluster->contacts[i].join_kind == MEMBER_DATA;
+                 p->cluster->contacts[i].joiner.kind == MEMBER_DATA;
     return count;
 }
 
@@ -59,8 +59,8 @@ static stage_room room_of(const peer *p, uint32_t from, uint16_t stage) {
     }
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
-        if (!c->used || !c->joining || c->join_stage != stage || c->join_kind == MEMBER_SHADOW) continue;
-        r.capacity += c->join_capacity;
+        if (!c->used || !c->joining || c->joiner.stage != stage || c->joiner.kind == MEMBER_SHADOW) continue;
+        r.capacity += c->joiner.capacity;
         r.count++;
     }
     return r;

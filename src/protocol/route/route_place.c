@@ -44,13 +44,13 @@ static bool add_members(const peer *p, schedule *s, place_peers *c, const route_
     return true;
 }
 
-// Joiners whose MEMBER entry is being appended, behind all members.
+// Admitted joiners without a MEMBER entry yet. They are numbered behind all members.
 static bool add_joiners(const peer *p, schedule *s, place_peers *c, const route_candidate *but) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *j = &p->cluster->contacts[i];
-        if (!j->used || !j->joining || j->join_kind != MEMBER_RELAY || i == but->contact) continue;
+        if (!j->used || !j->joining || j->joiner.kind != MEMBER_RELAY || i == but->contact) continue;
         if (!add_peer(c, s, &j->id,
-                      (schedule_peer){UINT64_MAX - PEER_MAX_CONTACTS + i, j->join_stage, j->join_capacity}, 0))
+                      (schedule_peer){UINT64_MAX - PEER_MAX_CONTACTS + i, j->joiner.stage, j->joiner.capacity}, 0))
             return false;
     }
     return true;
