@@ -8,6 +8,7 @@
 
 // argv[0] is the experiment's name.
 int bench_f7(int argc, char **argv);
+int bench_f5(int argc, char **argv);
 int bench_t2(int argc, char **argv);
 int bench_t3(int argc, char **argv);
 int bench_t6(int argc, char **argv);

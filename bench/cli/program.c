@@ -5,6 +5,7 @@
 
 static const cli_verb experiments[] = {
     {"f7", bench_f7, "routing: swarm, gwtf and braid against the optimum (GWTF, Table V and Figure 7)"},
+    {"f5", bench_f5, "the stage of joining peers: five rules against the optimum (GWTF, Table IV and Figure 5)"},
     {"t2", bench_t2, "training while relays crash, against swarm and gwtf (GWTF, Table II)"},
     {"t3", bench_t3, "the same with a GPT-like model (GWTF, Table III)"},
     {"t6", bench_t6, "time per microbatch against DT-FM's arrangement (GWTF, Table VI)"},

@@ -19,10 +19,11 @@ static const char examples_t3[] = "braid-bench t3\n"
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
 const char *const t2_system_names[T2_SYSTEMS] = {"swarm", "gwtf", "braid"};
+const char *const t2_placement_names[T2_PLACEMENTS] = {"braid", "gwtf"};
 
 static t2_case case_of(const t2_bench *b, uint32_t cell, uint64_t seed) {
     return (t2_case){.model = b->model, .heterogeneous = cell >= T2_CHURNS, .churn = 10 * (cell % T2_CHURNS),
-                     .iterations = (uint32_t)b->iterations, .links = b->links, .seed = seed};
+                     .iterations = (uint32_t)b->iterations, .links = b->links, .placement = b->placement, .seed = seed};
 }
 
 // --- sums
@@ -142,6 +143,7 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
          .help = "hom or het, for relays that hold 4 or 1 to 3 microbatches, and the churn in percent: hom0, hom10, hom20, het0, "
                  "het10, het20"},
         {"links", OPTION_TEXT, &b->links_name, .unit = "CODEC", .help = "codec of activations and gradients: fp32, bf16, int8 or int4"},
+        {"placement", OPTION_TEXT, &b->placement_name, .unit = "RULE", .help = "how the system braid places joiners: braid, or gwtf for the most used stage"},
         {"account", OPTION_SWITCH, &b->account, .help = "says, too, where the seconds went that an oracle would not have needed"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table, always with the account"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the time per microbatch"},
@@ -151,19 +153,22 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     uint32_t links = 0;
-    bool good = options_read_choice(b->verb, "links", b->links_name, tensor_codec_names, TENSOR_CODECS, &links) && read_cells(b);
+    uint32_t placement = 0;
+    bool good = options_read_choice(b->verb, "placement", b->placement_name, t2_placement_names, T2_PLACEMENTS, &placement) &&
+                options_read_choice(b->verb, "links", b->links_name, tensor_codec_names, TENSOR_CODECS, &links) && read_cells(b);
     b->links = (tensor_codec)links;
+    b->placement = (t2_placement)placement;
     code = good ? run(b) : CLI_USAGE;
     options_close(&o);
     return code;
 }
 
 int bench_t2(int argc, char **argv) {
-    t2_bench b = {.verb = "t2", .model = T2_LLAMA, .links_name = "fp32", .repetitions = 1, .first = 1, .iterations = 10};
+    t2_bench b = {.verb = "t2", .model = T2_LLAMA, .links_name = "fp32", .placement_name = "braid", .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a LLaMA-like model.", examples_t2, argc, argv);
 }
 
 int bench_t3(int argc, char **argv) {
-    t2_bench b = {.verb = "t3", .model = T2_GPT, .links_name = "fp32", .repetitions = 1, .first = 1, .iterations = 10};
+    t2_bench b = {.verb = "t3", .model = T2_GPT, .links_name = "fp32", .placement_name = "braid", .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a GPT-like model.", examples_t3, argc, argv);
 }

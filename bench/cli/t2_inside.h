@@ -11,6 +11,8 @@ enum { T2_CHURNS = 3, T2_CELLS = 2 * T2_CHURNS };
 extern const char *const t2_cell_names[T2_CELLS];  // hom0 .. het20
 extern const char *const t2_system_names[T2_SYSTEMS];
 
+extern const char *const t2_placement_names[T2_PLACEMENTS];
+
 // One system in one cell, over all repetitions. A sample is an iteration.
 typedef struct t2_row {
     uint32_t runs;
@@ -42,6 +44,8 @@ typedef struct t2_bench {
     option_list cells;
     const char *links_name;
     tensor_codec links;
+    const char *placement_name;
+    t2_placement placement;  // of braid
     bool wanted[T2_CELLS];
     t2_row row[T2_CELLS][T2_SYSTEMS];
 } t2_bench;

@@ -14,20 +14,24 @@ static double lost_held(const t2_row *r) { return figures_part(r->lost_held_s, r
 static double lost(const t2_row *r) { return lost_counted(r) + lost_held(r); }
 static double wasted(const t2_row *r) { return figures_part(r->wasted_s, r->needed_s); }
 
+static t2_placement placement_of(const t2_bench *b, t2_system system) {
+    return system == T2_BRAID ? b->placement : T2_PLACE_CAPACITY;
+}
+
 // --- table
 
 static void print_head(const t2_bench *b) {
     printf("%s: %d data peers with %d microbatches each, %d relays, %d stages; %" PRIu64 " iterations, %" PRIu64 " repetition%s from seed %" PRIu64 "\n",
            b->model == T2_GPT ? "T3" : "T2", T2_DATA, T2_MICROBATCHES, T2_RELAYS, T2_STAGES, b->iterations, b->repetitions,
            figures_s(b->repetitions), b->first);
-    printf("%-14s | %-30s | %-9s | %-9s | %-22s | %-8s | %-15s |\n", "", "min per microbatch", "per iter.", "transfers", "wasted compute",
+    printf("%-20s | %-30s | %-9s | %-9s | %-22s | %-8s | %-15s |\n", "", "min per microbatch", "per iter.", "transfers", "wasted compute",
            "goodput,", "per iteration");
-    printf("%-6s %-7s | %6s %6s %6s %9s | %9s | %9s | %6s %7s %7s | %8s | %7s %7s | %s\n", "cell", "system", "mean", "sd", "worst", "/ swarm's",
+    printf("%-6s %-7s %-5s | %6s %6s %6s %9s | %9s | %9s | %6s %7s %7s | %8s | %7s %7s | %s\n", "cell", "system", "place", "mean", "sd", "worst", "/ swarm's",
            "microb.", "min / mb", "min", "died, %", "else, %", "% oracle", "crashes", "repairs", "hash of all");
 }
 
-static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, const char *system) {
-    printf("%-6s %-7s | %6.3f %6.3f %6.3f %9.3f | %9.2f | %9.3f | %6.3f %7.2f %7.2f | %8.1f | %7.2f %7.2f | %016" PRIx64 "\n", cell, system,
+static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, const char *system, const char *placement) {
+    printf("%-6s %-7s %-5s | %6.3f %6.3f %6.3f %9.3f | %9.2f | %9.3f | %6.3f %7.2f %7.2f | %8.1f | %7.2f %7.2f | %016" PRIx64 "\n", cell, system, placement,
            figures_mean(&r->minutes), figures_deviation(&r->minutes), r->minutes.worst,
            figures_part(figures_mean(&r->minutes), figures_mean(&swarm->minutes)), figures_mean(&r->microbatches),
            figures_mean(&r->transfers), figures_mean(&r->wasted), 100 * lost(r), 100 * (wasted(r) - lost(r)), 100 * goodput(r), figures_mean(&r->crashes),
@@ -83,6 +87,7 @@ static void print_json(const t2_bench *b, uint32_t cell, t2_system system) {
     json_out_string(&o, "experiment", b->model == T2_GPT ? "t3" : "t2");
     json_out_string(&o, "cell", t2_cell_names[cell]);
     json_out_string(&o, "system", t2_system_names[system]);
+    json_out_string(&o, "placement", t2_placement_names[placement_of(b, system)]);
     json_out_u64(&o, "iterations", b->iterations);
     json_out_u64(&o, "first_seed", b->first);
     json_out_u64(&o, "runs", r->runs);
@@ -108,7 +113,7 @@ void t2_print(const t2_bench *b) {
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++) {
             if (b->json) print_json(b, cell, system);
-            else print_row(&b->row[cell][system], &b->row[cell][T2_SWARM], t2_cell_names[cell], t2_system_names[system]);
+            else print_row(&b->row[cell][system], &b->row[cell][T2_SWARM], t2_cell_names[cell], t2_system_names[system], t2_placement_names[placement_of(b, system)]);
         }
     if (b->account && !b->json) print_accounts(b);
 }

@@ -36,6 +36,7 @@ static void put_head(writer *w, const t2_case *c, t2_system system) {
     put(w, "model: {arch: %s, dim: 1024, layers: 16, heads: 16, vocab: %d, context: %d, sequences: %d, tokens: %d, links: %s}\n",
         c->model == T2_GPT ? "gpt" : "llama", c->model == T2_GPT ? 50257 : 32000, TOKENS, SEQUENCES * WIDER, TOKENS, tensor_codec_names[c->links]);
     put(w, "stages: [1, 3, 3, 3, 3, 3]\nmicrobatches: %d\nmode: fast\nrouting: %s\n", T2_MICROBATCHES, routings[system]);
+    if (system == T2_BRAID && c->placement == T2_PLACE_CAPACITY) put(w, "placement: gwtf\n");
     if (system == T2_SWARM) put(w, "recovery: restart\n");
 }
 

@@ -21,6 +21,9 @@ enum {
 typedef enum t2_model { T2_LLAMA, T2_GPT, T2_MODELS } t2_model;
 typedef enum t2_system { T2_SWARM, T2_GWTF, T2_BRAID, T2_SYSTEMS } t2_system;
 
+// How joiners get their stage: see peer_placement.
+typedef enum t2_placement { T2_PLACE_GAIN, T2_PLACE_CAPACITY, T2_PLACEMENTS } t2_placement;
+
 typedef struct t2_case {
     t2_model model;
     bool heterogeneous;   // relays hold 1 .. 3 microbatches at once, else 4
@@ -28,6 +31,7 @@ typedef struct t2_case {
     // rejoins
     uint32_t churn;
     uint32_t iterations;
+    t2_placement placement;  // of braid; the baselines have GWTF's
     tensor_codec links;   // of activations and gradients
     uint64_t seed;        // seed of places, capacities and deaths
 } t2_case;

@@ -37,6 +37,13 @@ enum {
 };
 
 // The part of the run's description that the protocol uses.
+// The rule for the stage of a joiner that wishes none.
+typedef enum peer_placement {
+    PLACEMENT_GAIN,      // the shortest iteration, where the leader knows the links; else as below
+    PLACEMENT_CAPACITY,  // the least capacity: GWTF's rule, for comparison
+    PLACEMENTS
+} peer_placement;
+
 typedef struct peer_run {
     braid_hash description;
     uint64_t seed, iterations;  // versions 0 .. iterations
@@ -52,6 +59,7 @@ typedef struct peer_run {
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch is sent to the cheapest peer
     uint8_t objective;          // router_objective
     bool plan_first;            // router_config.plan_first
+    uint8_t placement;          // peer_placement
     bool restarts;              // for comparison: a microbatch with a broken path in the backward pass starts again, as in SWARM
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;

@@ -17,7 +17,7 @@ uint32_t scenario_leader(const scenario *s) {
 // ---- reading
 
 typedef struct top_level {
-    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *objective, *plan_first, *recovery, *compute, *mode;
+    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *objective, *plan_first, *placement, *recovery, *compute, *mode;
 } top_level;
 
 static braid_err read_top(scenario_reader *r, top_level *t) {
@@ -37,6 +37,7 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
         {"routing", KEY_NODE, &t->routing, 0, 0},
         {"objective", KEY_NODE, &t->objective, 0, 0},
         {"plan_first", KEY_NODE, &t->plan_first, 0, 0},
+        {"placement", KEY_NODE, &t->placement, 0, 0},
         {"recovery", KEY_NODE, &t->recovery, 0, 0},
         {"compute", KEY_NODE, &t->compute, 0, 0},
         {"upload_share", KEY_COUNT, &s->upload_percent, 1, 100},
@@ -52,10 +53,11 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     static const char *const routings[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
     static const char *const objectives[ROUTER_OBJECTIVES] = {"sum", "worst"};
     static const char *const recoveries[] = {"repair", "restart"};
+    static const char *const placements[] = {"braid", "gwtf"};  // peer_placement
     static const char *const computes[] = {"model", "kernels"};
     static const char *const modes[] = {"reproducible", "fast"};
     scenario *s = r->s;
-    size_t routing = s->routing, objective = s->objective, compute = s->compute, mode = s->reproducible ? 0 : 1, recovery = 0;
+    size_t routing = s->routing, objective = s->objective, compute = s->compute, mode = s->reproducible ? 0 : 1, recovery = 0, placement = 0;
     braid_err code = BRAID_OK;
     if (t->routing != NULL) code = yaml_read_choice(r->file, t->routing, "routing", routings, ROUTINGS, &routing, r->error);
     if (code == BRAID_OK && t->objective != NULL)
@@ -65,6 +67,8 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
                          "objective is for the routings braid and gwtf, not for '%s': leave it out", routings[routing]);
     if (code == BRAID_OK && t->recovery != NULL)
         code = yaml_read_choice(r->file, t->recovery, "recovery", recoveries, 2, &recovery, r->error);
+    if (code == BRAID_OK && t->placement != NULL)
+        code = yaml_read_choice(r->file, t->placement, "placement", placements, 2, &placement, r->error);
     if (code == BRAID_OK && t->compute != NULL)
         code = yaml_read_choice(r->file, t->compute, "compute", computes, 2, &compute, r->error);
     if (code == BRAID_OK && t->mode != NULL)
@@ -77,6 +81,7 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     s->routing = (scenario_routing)routing;
     s->objective = (router_objective)objective;
     s->restarts = recovery == 1;
+    s->placement = (uint8_t)placement;
     s->compute = (scenario_compute)compute;
     s->reproducible = mode == 0;
     if (code == BRAID_OK && s->reproducible && s->byte_sums)

@@ -170,6 +170,7 @@ typedef struct scenario {
     bool plan_first;               // routing by mincost: data peers plan the first paths
     // recovery: restart; a microbatch that breaks on the backward pass begins again at its data
     // peer
+    uint8_t placement;  // peer_placement
     bool restarts;
     // kernels: the real CPU kernels on a tiny model; times follow the cost model all the same
     scenario_compute compute;

@@ -67,7 +67,10 @@ static outcome run(const t2_case *c, t2_system system) {
     sim_swarm_options how = {.check = SIM_CHECK_LIVENESS};
     outcome out = {0};
     double oracle_s = 0, seconds = 0, exchange_s = 0, sums_s = 0, computed = 0;
-    if (t2_run(c, system, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
+    // the figures of this file belong to the stages that GWTF's rule gives, without moves
+    t2_case fixed = *c;
+    fixed.placement = T2_PLACE_CAPACITY;
+    if (t2_run(&fixed, system, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
     if (r.report.failed) fail_msg("%s", r.report.text);
     assert_int_equal(r.report.iterations, c->iterations);
     for (uint32_t i = 0; i < c->iterations; i++) {

@@ -25,7 +25,7 @@ all_flags() {
             # shellcheck disable=SC2086 # a measurement is two words
             "$BRAID" $verb --help
         done
-        for verb in f7 churn t2 t3 t6 views scale repair keep serving; do "$BRAID_BENCH" $verb --help; done
+        for verb in f5 f7 churn t2 t3 t6 views scale repair keep serving; do "$BRAID_BENCH" $verb --help; done
     } | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | sort -u | grep -vx -e help -e config
 }
 all_flags | sed 's/$/: 1/' >all.yaml
@@ -170,7 +170,7 @@ expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas b
 expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID_BENCH" views --relays 40,
 
 # output files: tested for writing before the run, without a change to them
-for experiment in f7 t6 views scale repair; do
+for experiment in f5 f7 t6 views scale repair; do
     # shellcheck disable=SC2086 # with its flags
     expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout "$(scaled 20)" "$BRAID_BENCH" $experiment --seeds 1000 --plot no/where.svg
 done

@@ -15,6 +15,14 @@ typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
 
 // A peer that this one knows. After a change of its member, its link or a time that contacts_tick
 // reads, call contact_touch.
+// At the leader: what a peer that it admits asked for, and its stage.
+typedef struct cluster_joiner {
+    bool may_move;  // it asked for no certain stage
+    uint8_t kind;
+    uint16_t stage;
+    uint32_t capacity;
+} cluster_joiner;
+
 typedef struct cluster_contact {
     // read by most steps, close together
     bool used;
@@ -47,9 +55,7 @@ typedef struct cluster_contact {
     uint64_t incarnation;  // of the process that was admitted
     braid_id host;         // of a standby: the peer that works on the same machine
     uint64_t store;        // its durable log, were it a voter
-    uint8_t join_kind;
-    uint16_t join_stage;
-    uint32_t join_capacity;
+    cluster_joiner joiner;
     struct {                // as a source of state
         uint64_t rest_ns;   // not asked before then
         uint64_t block_ns;  // smoothed time of a block, 0: not measured

@@ -506,7 +506,11 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
     if (entry->kind == LOG_END) leader_dismiss(p, false);
     if (entry->kind != LOG_FINAL) return;
-    if (!entry->u.final.last) leader_release_leaving(p);
+    if (!entry->u.final.last) {
+        leader_release_leaving(p);
+        member_id moves = leader_move_choose(p, leader_can_spare);
+        if (moves != 0) leader_remove(p, moves, EXPEL_MOVED);
+    }
     leader_begin_iteration(p);
     leader_save_when_due(p);
 }

@@ -1,86 +1,8 @@
-// Admission and removal: JOIN, the stage of a joiner, LEAVE, removal of members, the start of the
+// Admission and removal: JOIN, LEAVE, removal of members, the start of the
 // run.
 #include "protocol/leader/leader.h"
 
 #include <string.h>
-
-static uint32_t data_peers(const peer *p, uint32_t from) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].stage == 0 && p->cluster->members[i].contact != from;
-    for (uint32_t i = 0; i < p->cluster->contact_high; i++) count += p->cluster->contacts[i].used && p->cluster->contacts[i].joining && p->cluster->contacts[i].join_kind == MEMBER_DATA;
-    return count;
-}
-
-// The stage of this process's newest membership, which may still be in the log if a snapshot
-// replaced its own. 0: none.
-static uint16_t stage_before(const peer *p, uint32_t from, const message_join *join) {
-    uint16_t was = 0;
-    for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
-        const former_member *f = &p->cluster->former[(p->cluster->next_former + i) % PEER_KEPT_FORMER];
-        if (f->incarnation == join->incarnation) was = f->stage;
-    }
-    const cluster_contact *c = from == NO_CONTACT ? NULL : &p->cluster->contacts[from];
-    const cluster_member *older = c == NULL || c->incarnation != join->incarnation ? NULL : member_find(p, c->member);
-    return older == NULL ? was : older->keeps;
-}
-
-// True if the joiner still has the state of a stage in which no other member is at this version: it
-// gets that stage. Not for a relay while the start state can be had elsewhere, since another stage
-// may need it more.
-static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
-    uint16_t was = stage_before(p, from, join);
-    uint32_t count = 0;
-    bool given = rollback_is_given(p) && rollback_start_available(p);
-    if (was == 0 || !p->state.started || (join->kind == MEMBER_RELAY && given)) return false;
-    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const cluster_member *m = &p->cluster->members[i];
-        if (m->keeps != was || m->contact == from) continue;
-        count++;
-        if (leader_sees_at_version(p, m) && member_answers(p, m->id)) return false;
-    }
-    *stage = was;
-    return count < WIRE_MAX_STAGE_MEMBERS;
-}
-
-// Chooses the joiner's stage: the one it wishes, unless another stage is empty; otherwise the stage
-// with the least capacity, counting members that answer and joiners being admitted.
-static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
-    bool wished = false, nobody = false;
-    *stage = 0;
-    bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older membership is replaced
-    if (p->cluster->member_count == WIRE_MAX_MEMBERS && !again) return false;
-    if (join->kind != MEMBER_DATA && has_what_is_lost(p, from, join, stage)) return true;
-    if (join->kind == MEMBER_SHADOW) return standby_choose_stage(p, from, join, stage);
-    if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
-    uint64_t least = UINT64_MAX;
-    for (uint16_t s = 1; s < p->run.stages; s++) {
-        uint64_t capacity = 0;
-        uint32_t count = 0;
-        for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-            if (p->cluster->members[i].stage != s || p->cluster->members[i].contact == from) continue;  // its older membership is replaced
-            if (member_answers(p, p->cluster->members[i].id)) capacity += p->cluster->members[i].capacity;
-            count++;
-        }
-        for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
-            const cluster_contact *c = &p->cluster->contacts[i];
-            if (!c->used || !c->joining || c->join_stage != s || c->join_kind == MEMBER_SHADOW) continue;
-            capacity += c->join_capacity;
-            count++;
-        }
-        if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
-        wished |= s == join->stage;
-        nobody |= count == 0;
-        // among stages without capacity: an empty one first, since silent members may return; then
-        // one without a standby
-        capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && standby_exists(p, s));
-        if (capacity < least) {
-            least = capacity;
-            *stage = s;
-        }
-    }
-    if (wished && !(nobody && p->state.started)) *stage = join->stage;
-    return *stage != 0;
-}
 
 // ---- the joiner ---------------------------------------------------------------------------------
 
@@ -127,7 +49,7 @@ static void leader_admits_itself(peer *p) {
     uint16_t stage;
     join_refusal why;
     if (p->cluster->admitted) return;
-    if (!place(p, NO_CONTACT, &wish, &stage)) {
+    if (!place_joiner(p, NO_CONTACT, &wish, &stage)) {
         leader_takes_leave_of_itself(p);
         return;
     }
@@ -251,7 +173,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);
         return;
     }
-    if (!place(p, from, join, &stage)) {
+    if (!place_joiner(p, from, join, &stage)) {
         if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a standby waits until it is needed
         else if (c->member != 0) leader_remove(p, c->member, EXPEL_RETURNED);  // its older membership is over
         return;
@@ -265,10 +187,12 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity, .incarnation = join->incarnation, .store = join->store, .host = join->host};
     memcpy(entry.u.member.address, join->address, WIRE_MAX_ADDRESS);
     if (!log_append(p, &entry)) return;
+    if (leader_move_target(p, &c->id) != 0) p->leader->move.pending = false;
+    c->joiner.may_move = join->stage == 0;
     c->joining = true;
-    c->join_kind = join->kind;
-    c->join_stage = stage;
-    c->join_capacity = join->capacity;
+    c->joiner.kind = join->kind;
+    c->joiner.stage = stage;
+    c->joiner.capacity = join->capacity;
 }
 
 // True if the sender has discarded the membership that the log still has (a snapshot replaced its
@@ -418,13 +342,16 @@ static void start_run(peer *p) {
     p->leader->begun_ns = p->now;
 }
 
+bool leader_can_spare(const peer *p, const cluster_member *m) {
+    return stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
+}
+
 void leader_release_leaving(peer *p) {
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
         const cluster_member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
-        if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
+        if (!p->state.started || leader_can_spare(p, m) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_remove(p, c->member, EXPEL_LEFT);
     }
 }
 

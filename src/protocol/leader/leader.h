@@ -51,6 +51,14 @@ typedef struct leader_rollback {
     uint64_t decided;       // index of the RUN that rolls back, 0: none
 } leader_rollback;
 
+// The newest move of a relay to another stage.
+typedef struct leader_move {
+    bool ever, pending;  // pending: it has not joined again yet
+    braid_id id;
+    uint16_t stage;      // where it shall go
+    uint64_t iteration;
+} leader_move;
+
 typedef struct peer_leader {
     uint8_t phase;
     uint32_t decisions;     // JOB_DECIDE asked for
@@ -84,7 +92,19 @@ typedef struct peer_leader {
     uint64_t eval_tokens;
     double eval_loss;
     leader_rollback rollback;
+    leader_move move;
 } peer_leader;
+
+// ---- place.c ------------------------------------------------------------------------------------
+// The stage of a joiner (`from`: its contact, NO_CONTACT: the leader itself). False: none has room.
+bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
+
+// ---- move.c -------------------------------------------------------------------------------------
+// True if the run can go on without the member, and no state is lost with it.
+typedef bool leader_spares(const peer *p, const cluster_member *m);
+// After FINAL: a relay that helps more in another stage, 0: none. The caller removes it as moved.
+member_id leader_move_choose(peer *p, leader_spares *spares);
+uint16_t leader_move_target(const peer *p, const braid_id *id);  // the stage chosen for a moved peer; 0: none
 
 // ---- standby.c ----------------------------------------------------------------------------------
 void standby_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
@@ -137,6 +157,8 @@ void leader_begin_iteration(peer *p);
 // Members that asked to leave: before the start at once, later at FINAL. The last one with its
 // stage's state stays.
 void leader_release_leaving(peer *p);
+// At FINAL: the run can go on without the member, and no state is lost with it.
+bool leader_can_spare(const peer *p, const cluster_member *m);
 void leader_release_last(peer *p);
 void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 

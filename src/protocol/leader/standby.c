@@ -40,7 +40,7 @@ static uint32_t standbys_of(const peer *p, uint16_t stage, uint32_t but) {
     }
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
-        count += c->used && c->joining && c->join_kind == MEMBER_SHADOW && c->join_stage == stage;
+        count += c->used && c->joining && c->joiner.kind == MEMBER_SHADOW && c->joiner.stage == stage;
     }
     return count;
 }
@@ -80,7 +80,7 @@ bool stage_has_workers(const peer *p, uint16_t stage) {
     if (member_count_stage(p, stage) > 0) return true;
     for (uint32_t i = 0; i < p->cluster->contact_high; i++) {
         const cluster_contact *c = &p->cluster->contacts[i];
-        if (c->used && c->joining && c->join_kind != MEMBER_SHADOW && c->join_stage == stage) return true;
+        if (c->used && c->joining && c->joiner.kind != MEMBER_SHADOW && c->joiner.stage == stage) return true;
     }
     return false;
 }

@@ -28,6 +28,13 @@ struct route_linkstate {
         member_id member;  // 0: unused
         message_lines lines;
     } advertised[SCHEDULE_MAX_PEERS];
+    // Transfer times by identity, so that they outlive a membership: the leader places a returning
+    // peer by them.
+    struct {
+        braid_id id;
+        bool used;
+    } known[SCHEDULE_MAX_PEERS];
+    uint32_t way[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];  // microseconds, 0: not known
     message_lines told;    // this peer's own, as last advertised
     uint64_t told_ns, told_to;  // told_to: hash of the members
 };
@@ -179,6 +186,58 @@ static bool linkstate_changed(const message_lines *a, const message_lines *b) {
     return false;
 }
 
+// ---- transfer times by identity -----------------------------------------------------------------
+
+static uint32_t known_find(const route_linkstate *r, const braid_id *id) {
+    uint32_t at = 0;
+    while (at < SCHEDULE_MAX_PEERS && !(r->known[at].used && id_equal(&r->known[at].id, id))) at++;
+    return at;
+}
+
+static bool is_member_now(const peer *p, const braid_id *id) {
+    uint32_t at = contact_find(p, id);
+    return id_equal(id, &p->config.self) || (at != NO_CONTACT && p->cluster->contacts[at].member != 0);
+}
+
+// A place for the identity: unused, or that of a peer that is no member any more.
+static uint32_t known_add(peer *p, const braid_id *id) {
+    route_linkstate *r = p->routing->linkstate;
+    uint32_t at = known_find(r, id);
+    if (at < SCHEDULE_MAX_PEERS) return at;
+    for (at = 0; at < SCHEDULE_MAX_PEERS && r->known[at].used;) at++;
+    if (at == SCHEDULE_MAX_PEERS)
+        for (at = 0; at < SCHEDULE_MAX_PEERS && is_member_now(p, &r->known[at].id);) at++;
+    if (at == SCHEDULE_MAX_PEERS) return at;
+    r->known[at].id = *id;
+    r->known[at].used = true;
+    for (uint32_t i = 0; i < SCHEDULE_MAX_PEERS; i++) r->way[at][i] = r->way[i][at] = 0;
+    return at;
+}
+
+static const braid_id *identity_of(const peer *p, member_id who) {
+    const cluster_member *m = member_find(p, who);
+    if (who == p->me) return &p->config.self;
+    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->cluster->contacts[m->contact].id;
+}
+
+static void remember_lines(peer *p, member_id from, const message_lines *lines) {
+    const braid_id *sender = identity_of(p, from);
+    uint32_t a = sender == NULL ? SCHEDULE_MAX_PEERS : known_add(p, sender);
+    if (a == SCHEDULE_MAX_PEERS) return;
+    for (uint32_t i = 0; i < lines->count; i++) {
+        const braid_id *other = lines->line[i].way == 0 ? NULL : identity_of(p, lines->line[i].member);
+        uint32_t b = other == NULL ? SCHEDULE_MAX_PEERS : known_add(p, other);
+        if (b != SCHEDULE_MAX_PEERS) p->routing->linkstate->way[a][b] = lines->line[i].way;
+    }
+}
+
+int64_t route_way_between(const peer *p, const braid_id *from, const braid_id *to) {
+    const route_linkstate *r = p->routing->linkstate;
+    if (r == NULL) return 0;
+    uint32_t a = known_find(r, from), b = known_find(r, to);
+    return a == SCHEDULE_MAX_PEERS || b == SCHEDULE_MAX_PEERS ? 0 : r->way[a][b];
+}
+
 void route_linkstate_advertise(peer *p) {
     route_linkstate *r = p->routing->linkstate;
     message_lines lines;
@@ -188,6 +247,7 @@ void route_linkstate_advertise(peer *p) {
     for (uint32_t i = 0; i < p->cluster->member_count; i++) members_hash = rng_seed(members_hash, p->cluster->members[i].id);
     if (!linkstate_changed(&lines, &r->told) && members_hash == r->told_to && p->now < r->told_ns + TIMING_LINKSTATE_NS) return;
     r->told = lines;
+    if (p->config.kind == MEMBER_DATA) remember_lines(p, p->me, &lines);
     r->told_to = members_hash;
     r->told_ns = p->now;
     for (uint32_t i = 0; i < lines.count && p->config.carries_nothing; i++) lines.line[i].way = 0;  // a peer that advertises no bandwidth is not asked to forward
@@ -208,6 +268,7 @@ void on_lines(peer *p, const message *msg) {
     if (at == SCHEDULE_MAX_PEERS) return;
     r->advertised[at].member = msg->sender;
     r->advertised[at].lines = msg->u.lines;
+    if (p->config.kind == MEMBER_DATA) remember_lines(p, msg->sender, &msg->u.lines);
 }
 
 const message_lines *route_linkstate_of(const peer *p, member_id of) {

@@ -159,6 +159,20 @@ int64_t route_best_hop(const peer *p, const route_link *l);  // cost of the hop 
 uint16_t route_pieces(const peer *p);  // number of pieces of a relayed tensor
 void on_sound(peer *p, const message *msg);
 void on_sounded(peer *p, const message *msg);
+// The last known transfer time of a tensor between two peers in microseconds, also of peers that are
+// no members at present. 0: not known.
+int64_t route_way_between(const peer *p, const braid_id *from, const braid_id *to);
+// route_place.c
+// A peer that may join a stage, or move there.
+typedef struct route_candidate {
+    const braid_id *id;
+    member_id leaves;   // its present membership, which ends with the move; 0: none
+    uint32_t capacity;
+    uint32_t contact;   // NO_CONTACT: this peer itself
+} route_candidate;
+// The duration of an iteration with the candidate in that stage, in microseconds; stage 0: without
+// it. 0: the links are not known, or are fast.
+int64_t route_time_with(const peer *p, const route_candidate *candidate, uint16_t stage);
 // route_plan.c
 size_t route_plan_bytes(const peer_run *run, const peer_config *config);
 void route_plan_ahead(peer *p, uint32_t m);  // at the owner: plans the path

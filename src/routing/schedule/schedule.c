@@ -45,7 +45,7 @@ struct schedule {
     int64_t time;                                           // duration with the paths evaluated last
     int64_t leave[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // departure for that stage
     uint16_t by[SCHEDULE_MAX_WAYS][PLACES];                 // forwarder to the `at`-th place, or that place itself
-    uint64_t effort;
+    uint64_t effort, most_effort;                           // of a start
 
     // State of one evaluation.
     int64_t busy[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
@@ -355,9 +355,9 @@ static void anneal(schedule *s, rng *chance, int64_t *best) {
     uint64_t from = s->effort;
     int64_t now = evaluate(s), first = now / FIRST_THRESHOLD;
     keep_better(s, best, now);
-    while (s->effort - from < SCHEDULE_EFFORT / STARTS) {
+    while (s->effort - from < s->most_effort) {
         schedule_change c;
-        int64_t left = (int64_t)(SCHEDULE_EFFORT / STARTS - (s->effort - from)) * FINE / (SCHEDULE_EFFORT / STARTS);
+        int64_t left = (int64_t)(s->most_effort - (s->effort - from)) * FINE / (int64_t)s->most_effort;
         s->effort++;
         if (!change_by_chance(s, chance, &c)) continue;
         int64_t then = evaluate(s);
@@ -370,10 +370,13 @@ static void anneal(schedule *s, rng *chance, int64_t *best) {
     }
 }
 
-bool schedule_search(schedule *s) {
+bool schedule_search(schedule *s) { return schedule_search_within(s, SCHEDULE_EFFORT); }
+
+bool schedule_search_within(schedule *s, uint64_t effort) {
     int64_t best = NEVER;
     rng chance = {rng_seed(s->ways, s->peers)};
     s->effort = 0;
+    s->most_effort = effort / STARTS;
     if (s->ways == 0) return false;
     find_hops(s);
     for (uint32_t start = 0; start < STARTS; start++) {

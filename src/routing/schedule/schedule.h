@@ -61,6 +61,8 @@ bool schedule_way_add(schedule *s, uint32_t home);
 
 // Searches for paths that end the iteration early. False: some path has no line.
 bool schedule_search(schedule *s);
+// The same with another effort than SCHEDULE_EFFORT, at least 4.
+bool schedule_search_within(schedule *s, uint64_t effort);
 // After a search: the member of that stage on a path, and the duration of the iteration in
 // microseconds.
 uint64_t schedule_member(const schedule *s, uint32_t way, uint32_t stage);

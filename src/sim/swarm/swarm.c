@@ -169,7 +169,7 @@ static void run_describe(swarm *w) {
     *run = (peer_run){.description = sha256_of("simulated run", 13), .seed = s->seed, .iterations = s->iterations, .microbatches = s->microbatches,
                       .stages = s->stages, .slots = (uint16_t)w->shape.slots, .reproducible = model->reproducible,
                       .start_data_peers = (uint16_t)w->shape.data_peers, .start_relays = (uint16_t)w->shape.relays,
-                      .activation_bytes = s->activation_bytes, .routing = (uint8_t)s->routing, .objective = (uint8_t)s->objective, .plan_first = s->plan_first, .restarts = s->restarts,
+                      .activation_bytes = s->activation_bytes, .routing = (uint8_t)s->routing, .objective = (uint8_t)s->objective, .plan_first = s->plan_first, .placement = s->placement, .restarts = s->restarts,
                       .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(run->blocks, model->blocks, sizeof run->blocks);
     memcpy(run->tensors, model->tensors, sizeof run->tensors);

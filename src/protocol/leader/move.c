@@ -1,0 +1,128 @@
+// Moves: churn may leave one stage with most of the peers. After FINAL the leader may then send one
+// relay to another stage (docs/protocol.md, rule J14). The relay's gradient is in FINAL, so nothing
+// is computed twice. It is removed with the reason MOVED, joins again, and gets the stage that was
+// chosen for it (place.c).
+#include "protocol/leader/leader.h"
+
+enum {
+    MOVE_GAIN = 8,        // the iteration must be shorter by 1/8
+    MOVE_ITERATIONS = 8,  // the gain of so many iterations must pay for the move
+    MOVE_REST = 2,        // iterations between two moves
+    MOVE_STAYS = 10,      // iterations that a moved peer stays
+    MOVE_TRIED = 4,       // the number of relays that are tried in all stages
+};
+
+typedef struct mover {
+    const cluster_member *member;
+    int64_t without_us;  // duration of an iteration without it
+} mover;
+
+// True if no relay is on its way into a stage: times change when it gets there.
+static bool all_have_arrived(const peer *p) {
+    for (uint32_t i = 0; i < p->cluster->contact_high; i++)
+        if (p->cluster->contacts[i].used && p->cluster->contacts[i].joining) return false;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_member *m = &p->cluster->members[i];
+        if (m->expelling) return false;
+        if (m->kind == MEMBER_RELAY && member_answers(p, m->id) && !member_is_standby(m) && !m->was_ready) return false;
+    }
+    return true;
+}
+
+static uint32_t answering(const peer *p, uint16_t stage) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        count += p->cluster->members[i].stage == stage && member_answers(p, p->cluster->members[i].id);
+    return count;
+}
+
+static bool may_move(const peer *p, const cluster_member *m, leader_spares *spares) {
+    const leader_move *last = &p->leader->move;
+    if (m->kind != MEMBER_RELAY || m->stage == 0 || member_is_standby(m) || m->contact == NO_CONTACT ||
+        !member_answers(p, m->id))
+        return false;
+    const cluster_contact *c = &p->cluster->contacts[m->contact];
+    bool rests = last->ever && id_equal(&last->id, &c->id) && p->state.iteration < last->iteration + MOVE_STAYS;
+    return !rests && c->joiner.may_move && !c->departing && spares(p, m);
+}
+
+static route_candidate candidate_of(const peer *p, const cluster_member *m) {
+    return (route_candidate){
+        .id = &p->cluster->contacts[m->contact].id, .leaves = m->id, .capacity = m->capacity, .contact = m->contact};
+}
+
+// The members that may move, those first without which an iteration is shortest.
+static uint32_t find_movers(const peer *p, leader_spares *spares, mover *found) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_member *m = &p->cluster->members[i];
+        if (!may_move(p, m, spares)) continue;
+        route_candidate c = candidate_of(p, m);
+        int64_t us = route_time_with(p, &c, 0);
+        if (us == 0) continue;
+        uint32_t at = count < MOVE_TRIED ? count++ : MOVE_TRIED;
+        for (; at > 0 && found[at - 1].without_us > us; at--)
+            if (at < MOVE_TRIED) found[at] = found[at - 1];
+        if (at < MOVE_TRIED) found[at] = (mover){m, us};
+    }
+    return count;
+}
+
+// The time to fetch the state of a stage from its member with the fastest link; INT64_MAX: not
+// known.
+static int64_t fetch_us(const peer *p, const braid_id *to, uint16_t stage) {
+    int64_t least = INT64_MAX;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_member *m = &p->cluster->members[i];
+        if (m->stage != stage || m->contact == NO_CONTACT || !member_answers(p, m->id)) continue;
+        int64_t way = route_way_between(p, &p->cluster->contacts[m->contact].id, to);
+        if (way != 0 && way < least) least = way;
+    }
+    if (least == INT64_MAX) return least;
+    return (int64_t)((double)least * (double)p->run.state_bytes[stage] / (double)p->run.activation_bytes);
+}
+
+// The gain of a move over MOVE_ITERATIONS, twice the fetch and the longer iteration meanwhile taken
+// off. 0: it does not pay.
+static int64_t gain_of(const peer *p, const mover *m, uint16_t stage, int64_t now_us) {
+    route_candidate c = candidate_of(p, m->member);
+    if (stage == m->member->stage || answering(p, stage) >= answering(p, m->member->stage)) return 0;
+    if (member_count_stage(p, stage) >= WIRE_MAX_STAGE_MEMBERS) return 0;
+    int64_t then = route_time_with(p, &c, stage), fetch = fetch_us(p, c.id, stage);
+    if (then == 0 || fetch == INT64_MAX || now_us - then < now_us / MOVE_GAIN) return 0;
+    int64_t meanwhile = m->without_us > now_us ? m->without_us - now_us : 0;
+    int64_t gain = MOVE_ITERATIONS * (now_us - then) - 2 * fetch - meanwhile;
+    return gain > 0 ? gain : 0;
+}
+
+member_id leader_move_choose(peer *p, leader_spares *spares) {
+    leader_move *l = &p->leader->move;
+    const route_candidate none = {.contact = NO_CONTACT};
+    mover found[MOVE_TRIED];
+    const cluster_member *best = NULL;
+    int64_t most = 0;
+    if (p->run.placement == PLACEMENT_CAPACITY || (l->ever && p->state.iteration < l->iteration + MOVE_REST) ||
+        !all_have_arrived(p))
+        return 0;
+    int64_t now_us = route_time_with(p, &none, 0);
+    uint32_t movers = now_us == 0 ? 0 : find_movers(p, spares, found);
+    for (uint32_t i = 0; i < movers; i++)
+        for (uint16_t s = 1; s < p->run.stages; s++) {
+            int64_t gain = gain_of(p, &found[i], s, now_us);
+            if (gain <= most) continue;
+            most = gain;
+            best = found[i].member;
+            l->stage = s;
+        }
+    if (best == NULL) return 0;
+    l->ever = l->pending = true;
+    l->id = p->cluster->contacts[best->contact].id;
+    l->iteration = p->state.iteration;
+    return best->id;
+}
+
+uint16_t leader_move_target(const peer *p, const braid_id *id) {
+    const leader_move *l = &p->leader->move;
+    bool recent = l->pending && p->state.iteration <= l->iteration + 1;
+    return recent && id_equal(&l->id, id) ? l->stage : 0;
+}
