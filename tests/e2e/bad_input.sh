@@ -21,7 +21,7 @@ expect 2 "add --solo" "$BRAID" train x.yaml
 all_flags() {
     local verb
     {
-        for verb in up node train plan generate chat eval convert merge inspect keygen tokenize sim "bench step" "bench generate"; do
+        for verb in up node train plan generate chat eval tune convert merge inspect keygen tokenize sim "bench step" "bench generate"; do
             # shellcheck disable=SC2086 # a measurement is two words
             "$BRAID" $verb --help
         done

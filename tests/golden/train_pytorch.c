@@ -48,7 +48,7 @@ static void check_norms(tiny_line *l, const double *norms) {
 static void check(model_arch arch, uint32_t stages, const uint32_t *layers, const double *losses, const double *norms) {
     char directory[64];
     tiny_directory(directory);
-    tiny_config config = {tiny_model(arch), tiny_recipe(true), tiny_data(directory), NULL, false, false};
+    tiny_config config = {tiny_model(arch), tiny_recipe(true), tiny_data(directory), NULL, false, false, NULL};
     assert_int_equal(tensor_pool_new(2, &config.pool, NULL), BRAID_OK);
     tiny_line line;
     tiny_open(&line, &config, stages, layers);

@@ -21,7 +21,7 @@ static void fixture_open(fixture *f, bool files) {
     tiny_directory(f->directory);
     f->data = tiny_data(f->directory);
     assert_int_equal(tensor_pool_new(1, &f->pool, NULL), BRAID_OK);
-    tiny_config config = {tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool, false, false};
+    tiny_config config = {tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool, false, false, NULL};
     tiny_open(&f->line, &config, 2, halves);
     tiny_init(&f->line);
     saver_config saving = {.directory = files ? f->directory : NULL, .model = &f->line.config.model, .split = &f->line.split};
