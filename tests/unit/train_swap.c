@@ -13,6 +13,7 @@ typedef struct fixture {
     char directory[64], state[96];
     train_data *data;
     run_config run;
+    unsigned threads;
 } fixture;
 
 static run_config run_of(model_config model, bool reproducible) {
@@ -38,6 +39,7 @@ static int set_up(void **state) {
     snprintf(f->state, sizeof f->state, "%s/state", f->directory);
     f->data = tiny_data(f->directory);
     f->run = run_of(tiny_model(MODEL_LLAMA), true);
+    f->threads = 1;
     *state = f;
     return 0;
 }
@@ -86,7 +88,7 @@ static outcome try_run(fixture *f, const swap_options *options, const char *resu
     if (options && !given.directory) given.directory = f->state;
     solo_config config = {.run = &f->run,
                           .data = f->data,
-                          .threads = 2,
+                          .threads = f->threads,
                           .resume = resume,
                           .until = ITERATIONS,
                           .swap = options ? &given : NULL,
@@ -188,6 +190,7 @@ static void test_a_large_vocabulary_has_the_same_bits(void **state) {
     f->run.model.ffn_dim = 256;
     f->run.model.vocab = 2500;
     f->run.microbatches = 2;
+    f->threads = 2;
     for (int tied = 0; tied < 2; tied++) {
         f->run.model.tied = tied;
         assert_swapped_is_resident(f, tied);
