@@ -1,5 +1,5 @@
-// braid sim --advise: the same swarm with each codec of links and sums, and the cheapest of those
-// whose loss of quality is allowed.
+// braid sim --advise simulates the swarm with each codec of links and sums. It names the cheapest
+// one within the allowed loss of quality.
 #include "cli/sim_inside.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void list_settings(advice *a) {
 
 static bool allowed(const advice *a, const setting *x) { return !x->failed && x->loss <= a->flags->quality + 1e-9; }
 
-// The smallest loss whose time is close to the least one; NULL if every swarm failed.
+// The setting with the smallest loss among those close to the least time; NULL if all failed.
 static const setting *choose(const advice *a) {
     const setting *fastest = NULL, *best = NULL;
     for (uint32_t i = 0; i < a->count; i++)
