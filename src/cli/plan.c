@@ -103,7 +103,7 @@ static void print_stage(const plan *p, uint32_t number) {
     putchar('\n');
 }
 
-// What a microbatch and an iteration send, and what other codecs would.
+// Bytes of a microbatch and of an iteration with each codec.
 static void print_traffic(const plan *p) {
     const run_config *run = &p->run;
     uint64_t values = (uint64_t)run->sequences * run->tokens * run->model.dim, largest = 0;

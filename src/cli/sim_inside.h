@@ -50,7 +50,7 @@ static inline bool sim_within_chance(const sim_chance *c, const sim_plan *p) {
     return c->seeds > 0 && !p->failed && away_s <= 2 * c->sd_s && -away_s <= 2 * c->sd_s;
 }
 
-// --- sim.c
+// --- sim_run.c
 // BRAID_OK: the swarm completed or failed; `error` receives other errors.
 braid_err sim_run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace, sim_routes_mean *routes,
                         sim_swarm_report *report, braid_error *error);

@@ -117,42 +117,24 @@ void byte_sum_decode(const uint8_t *in, size_t count, float *out) {
     for (size_t at = 0; at < count; at += GROUP) decode_group(*scale++, codes + at, group_at(count, at), out + at);
 }
 
-void byte_sum_pack(const float *sum, const float *residual, size_t count, uint8_t *out, float *left) {
-    uint8_t *scale = out, *codes = out + groups_of(count);
-    for (size_t at = 0; at < count; at += GROUP, scale++) {
-        size_t n = group_at(count, at);
-        float whole[GROUP], sent[GROUP];
-        for (size_t i = 0; i < n; i++) whole[i] = sum[at + i] + residual[at + i];
-        encode_group(whole, n, scale, codes + at);
-        decode_group(*scale, codes + at, n, sent);
-        for (size_t i = 0; i < n; i++) left[at + i] = whole[i] - sent[i];
-    }
-}
-
-// Adds one part of a group; true for the owner's own.
-static bool add_part(const sum_part *part, size_t count, size_t at, size_t n, const float *residual, float *all) {
+static void add_part(const sum_part *part, size_t count, size_t at, size_t n, float *all) {
     float more[GROUP];
     if (part->plain)
         memcpy(more, part->plain + at * sizeof *more, n * sizeof *more);
     else
         decode_group(part->packed[at / GROUP], part->packed + groups_of(count) + at, n, more);
-    for (size_t i = 0; i < n; i++) all[i] += part->plain ? more[i] + residual[at + i] : more[i];
-    return part->plain != NULL;
+    for (size_t i = 0; i < n; i++) all[i] += more[i];
 }
 
-void byte_sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, const float *residual,
-                     float *result, float *left) {
+void byte_sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
     BRAID_ASSERT(part_count <= SUM_MAX_PARTS);
     for (size_t at = 0; at < count; at += GROUP) {
         size_t n = group_at(count, at);
-        float all[GROUP] = {0}, exact[GROUP];
+        float all[GROUP] = {0};
         uint8_t scale, codes[GROUP];
-        bool own = false;
-        for (uint32_t p = 0; p < part_count; p++) own |= add_part(&parts[p], count, at, n, residual, all);
-        for (size_t i = 0; i < n; i++) exact[i] = tokens == 0 ? NAN : (float)((double)all[i] / (double)tokens);
-        encode_group(exact, n, &scale, codes);
+        for (uint32_t p = 0; p < part_count; p++) add_part(&parts[p], count, at, n, all);
+        for (size_t i = 0; i < n; i++) all[i] = tokens == 0 ? NAN : (float)((double)all[i] / (double)tokens);
+        encode_group(all, n, &scale, codes);
         decode_group(scale, codes, n, result + at);
-        for (size_t i = 0; i < n; i++)
-            left[at + i] = (own ? 0 : residual[at + i]) + (exact[i] - result[at + i]) * (float)tokens;
     }
 }

@@ -6,6 +6,9 @@
 // AdamW, which divides by each value's own size, sees the same relative error everywhere. With
 // integer codes, small values would be zero for many iterations and then far too large.
 //
+// There is no error feedback: in measured runs it cost more quality than the rounding itself
+// (docs/results/links.md).
+//
 // Encoding decoded values gives the same values, so a result may be passed on any number of times.
 // All bytes can be decoded. A group that held NaN or infinity decodes to NaN.
 #ifndef BRAID_TRAIN_BYTE_SUM_H
@@ -23,14 +26,8 @@ size_t byte_sum_bytes(size_t count);
 void byte_sum_encode(const float *x, size_t count, uint8_t *out);
 void byte_sum_decode(const uint8_t *in, size_t count, float *out);
 
-// out = the encoded form of sum + residual; left = what the rounding leaves out, the next residual.
-void byte_sum_pack(const float *sum, const float *residual, size_t count, uint8_t *out, float *left);
-
 // result = the rounded quotient of (the sum of the parts) / tokens. A part with `plain` is the
-// owner's sum in fp32, to which its residual is added; one with `packed` is another member's encoded
-// sum. left = the rounding error of the result as a sum, which is the owner's next residual. An owner
-// without a part of its own keeps its residual in `left`.
-void byte_sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, const float *residual,
-                     float *result, float *left);
+// owner's sum in fp32; one with `packed` is another member's encoded sum.
+void byte_sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result);
 
 #endif

@@ -50,11 +50,6 @@ static void carve_sum(worker *w, carver *c) {
         w->fixed_sum = sum;
     else
         w->plain_sum = sum;
-    if (w->config.recipe.byte_sums && !w->config.alone) {
-        w->residual.kept = carve(c, w->parameters, sizeof *w->residual.kept);
-        w->residual.next = carve(c, w->parameters, sizeof *w->residual.next);
-        w->residual.next_of = carve(c, w->block_count, sizeof *w->residual.next_of);
-    }
     w->results = w->config.alone ? sum : carve(c, w->parameters, sizeof *w->results);
 }
 
@@ -209,7 +204,6 @@ static void sizes_of(const worker *w, worker_sizes *out) {
     *out = (worker_sizes){.parameters = p, .weights = p * sizeof(float), .optimizer = 2 * p * sizeof(float)};
     out->gradients = w->sum_shares ? stage_sum_overhang(w->stage, sum_element(w)) : p * sum_element(w);
     if (!w->config.alone) out->gradients += p * sizeof(float);
-    if (!w->config.alone && w->config.recipe.byte_sums) out->gradients += 2 * p * sizeof(float);
     out->total = w->memory_bytes + work_bytes(w);
     out->microbatch = w->stash_bytes;
     if (w->config.shape.ends) out->microbatch += w->rows * (sizeof *w->inputs + sizeof *w->targets);

@@ -24,13 +24,6 @@ typedef struct worker_link {
     float *decoded, *plain;  // [activation_floats] of the job's input, and of its output before it is encoded; NULL: both codecs are fp32
 } worker_link;
 
-// What rounded sums and results left out (byte_sum.h); only with recipe.byte_sums and not alone.
-typedef struct worker_residual {
-    float *kept;     // [parameters] is added to the next sum; NULL: sums are exact
-    float *next;     // [parameters] replaces `kept` when the results of next_of are applied
-    uint64_t *next_of;  // [block_count] iteration + 1 of `next`; 0: none
-} worker_residual;
-
 struct worker {
     worker_config config;
     tensor_pool *pool;
@@ -57,7 +50,6 @@ struct worker {
     float *weights, *moment1, *moment2, *results;
     int64_t *fixed_sum;  // reproducible
     float *plain_sum;    // fast
-    worker_residual residual;
     block *blocks;
     uint64_t *versions;         // [block_count]
     // [block_count] number of elements that did not fit into the sum, minus those removed
@@ -78,6 +70,9 @@ struct worker {
     uint64_t loaded_version;
     uint64_t own_version;       // version of own_name
 };
+
+// Sums and results are exchanged in one byte a value (byte_sum.h).
+static inline bool worker_has_byte_sums(const worker *w) { return w->config.recipe.byte_sums && !w->config.alone; }
 
 // A running job.
 typedef struct worker_call {

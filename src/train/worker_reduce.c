@@ -26,7 +26,7 @@ static size_t *starts_of(const worker *w, uint32_t p) { return w->part_at + (siz
 // Bytes of a block's sum or result as other members get it, where that is not packed.
 static size_t plain_bytes(const worker *w, uint32_t b) {
     size_t count = w->blocks[b].count;
-    return w->residual.kept ? byte_sum_bytes(count) : count * sizeof(float);
+    return worker_has_byte_sums(w) ? byte_sum_bytes(count) : count * sizeof(float);
 }
 
 static size_t results_bytes(const worker *w, const job *work) {
@@ -54,11 +54,9 @@ static void pack_block(void *context, size_t i) {
     uint8_t *out = r->out + starts_of(w, 0)[i];
     if (w->config.recipe.reproducible)
         sum_pack(w->fixed_sum + range->offset, range->count, block_overflowed(w, b), out);
-    else if (w->residual.kept) {
-        byte_sum_pack(w->plain_sum + range->offset, w->residual.kept + range->offset, range->count, out,
-                      w->residual.next + range->offset);
-        w->residual.next_of[b] = r->call->work->iteration + 1;
-    } else
+    else if (worker_has_byte_sums(w))
+        byte_sum_encode(w->plain_sum + range->offset, range->count, out);
+    else
         memcpy(out, w->plain_sum + range->offset, range->count * sizeof(float));
 }
 
@@ -119,7 +117,7 @@ static sum_part part_of(const reduction *r, uint32_t p, uint32_t i) {
         return (sum_part){.own = w->fixed_sum + offset, .overflow = block_overflowed(w, b)};
     }
     const uint8_t *bytes = r->bytes[p] + starts_of(w, p)[i];
-    return fixed || w->residual.kept ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
+    return fixed || worker_has_byte_sums(w) ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
 }
 
 // Sums the squares of results while they are in the cache.
@@ -136,10 +134,8 @@ static void reduce_block(void *context, size_t index) {
     uint32_t count = r->call->work->inputs;
     for (uint32_t p = 0; p < count; p++) parts[p] = part_of(r, p, (uint32_t)i);
     uint32_t b = r->call->work->first + (uint32_t)i;
-    if (w->residual.kept) {
-        byte_sum_reduce(parts, count, range->count, r->call->work->tokens, w->residual.kept + range->offset,
-                        w->results + range->offset, w->residual.next + range->offset);
-        w->residual.next_of[b] = r->call->work->iteration + 1;
+    if (worker_has_byte_sums(w)) {
+        byte_sum_reduce(parts, count, range->count, r->call->work->tokens, w->results + range->offset);
     } else {
         sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens,
                    w->results + range->offset);
@@ -167,7 +163,7 @@ static void get_results(const worker_call *call) {
     if (!out) return;
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
-        if (w->residual.kept) byte_sum_encode(w->results + range->offset, range->count, out);
+        if (worker_has_byte_sums(w)) byte_sum_encode(w->results + range->offset, range->count, out);
         else memcpy(out, w->results + range->offset, range->count * sizeof(float));
         out += plain_bytes(w, work->first + i);
     }
@@ -198,7 +194,7 @@ void worker_result_put(const worker_call *call) {
     if (!in) return;
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
-        if (w->residual.kept) byte_sum_decode(in, range->count, w->results + range->offset);
+        if (worker_has_byte_sums(w)) byte_sum_decode(in, range->count, w->results + range->offset);
         else memcpy(w->results + range->offset, in, range->count * sizeof(float));
         measure_result(w, work->first + i);
         in += plain_bytes(w, work->first + i);

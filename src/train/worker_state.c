@@ -11,16 +11,8 @@ static void init_adapter(worker *w) {
     adapter_init(w->adapter.parts, w->weights, w->config.seed);
 }
 
-// The values that follow are not those whose sums were rounded.
-static void forget_residual(worker *w, uint32_t b) {
-    if (!w->residual.kept) return;
-    memset(w->residual.kept + w->blocks[b].offset, 0, w->blocks[b].count * sizeof *w->residual.kept);
-    w->residual.next_of[b] = 0;
-}
-
 void worker_state_init(const worker_call *call) {
     worker *w = call->w;
-    for (uint32_t b = 0; b < w->block_count; b++) forget_residual(w, b);
     if (w->loaded && w->loaded_version == call->work->version) {
         // Keeps the values that worker_load placed; after training they no longer exist.
         uint64_t version = worker_version(w);
@@ -51,8 +43,6 @@ static void apply_block(void *context, size_t i) {
     if (w->versions[i] != a->iteration) return;
     const block *range = &w->blocks[i];
     size_t at = range->offset;
-    bool rounded = w->residual.kept && w->residual.next_of[i] == a->iteration + 1 && !a->step.skip;
-    if (rounded) memcpy(w->residual.kept + at, w->residual.next + at, range->count * sizeof(float));
     if (!a->step.skip)
         adamw_apply(&w->config.recipe, &a->step, w->tensors[range->tensor].decay, range->count, w->results + at,
                     w->weights + at, w->moment1 + at, w->moment2 + at);
@@ -126,7 +116,6 @@ void worker_state_put(const worker_call *call) {
         for (uint32_t i = 0; i < STATE_PARTS; i++)
             memcpy(parts[i], state_block_part(in, count, i), count * sizeof(float));
         w->versions[b] = call->result->version;
-        forget_residual(w, b);
         in += state_block_bytes(count);
     }
 }
