@@ -83,7 +83,8 @@ static braid_err read_switch(const char *text, bool *value, braid_error *error) 
 static braid_err read_list(options *o, option_list *list, const char *text, bool split, braid_error *error) {
     do {
         size_t length = split ? strcspn(text, ",") : strlen(text);
-        if (!split && length == 0) return braid_fail(error, BRAID_ARGUMENT, "the value is empty; give one, or leave the flag out");
+        if (!split && length == 0)
+            return braid_fail(error, BRAID_ARGUMENT, "the value is empty; give one, or leave the flag out");
         const char *item = length > 0 ? keep_text(o, text, length) : "";
         if (item == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
         if (list->count == OPTIONS_MAX_LIST)
@@ -197,7 +198,7 @@ static const char *const all_flags[] = {
     "join", "json", "keys", "kill", "late", "layers", "lazy", "lead", "limit-rounds", "link", "links",
     "listen", "listing", "log", "loss", "max-memory", "measure", "microbatches", "min-p", "model",
     "most-tokens", "name", "neighbours", "objective", "once", "origin", "out", "page", "parallel",
-    "parameters", "part", "path-limit", "patience", "peers", "plan-first", "plan-join", "plot", "port",
+    "parameters", "part", "path-limit", "patience", "peers", "placement", "plan-first", "plan-join", "plot", "port",
     "presence-penalty", "private-key", "probes", "products", "prompt", "prompt-file", "prompt-rows",
     "prompt-tokens", "public-address", "queue", "recompute", "relays", "repeat-penalty", "repetitions",
     "reproducible", "reps", "resume", "run", "same-prompt", "save", "seconds", "seed", "seeds",
@@ -252,7 +253,8 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     snprintf(text, sizeof text, "%.*s", (int)length, flag);
     const char *near = suggest_name(text, names, count);
     if (near != NULL) return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; did you mean --%s?", text, near);
-    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name, o->verb);
+    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name,
+                        o->verb);
 }
 
 // Parses one flag at argv[*i]; consumes the next word as well if the value is there.
@@ -272,7 +274,8 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     if (text == NULL && f->kind == OPTION_SWITCH) text = "yes";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
     if (text == NULL)
-        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name, cli_program_name, o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name,
+                            cli_program_name, o->verb);
     if (read_value(o, f, text, OPTION_FROM_FLAG, &error) == BRAID_OK) return CLI_OK;
     return cli_complain(CLI_USAGE, o->verb, "--%s: %s", f->name, error.text);
 }
@@ -288,7 +291,8 @@ static int read_command_line(options *o, int argc, char **argv) {
             code = read_flag(o, argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != 0) {
             code = cli_complain(CLI_USAGE, o->verb,
-                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word, cli_program_name, o->verb);
+                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word,
+                                cli_program_name, o->verb);
         } else if (o->given_count == OPTIONS_MAX_GIVEN) {
             code = cli_complain(CLI_USAGE, o->verb, "more than %d arguments", OPTIONS_MAX_GIVEN);
         } else {
@@ -353,8 +357,8 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_program_name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
-           o->arguments != NULL ? o->arguments : "", o->summary);
+    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_program_name, o->verb, o->count > 0 ? " [FLAGS]" : "",
+           o->arguments != NULL ? " " : "", o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
         const option *f = &o->table[i];
@@ -388,8 +392,8 @@ static int check_given(const options *o) {
         return cli_complain(CLI_USAGE, o->verb, "unexpected argument '%s': expected %s", o->given[o->max_given],
                             arguments);
     if (o->given_count < o->min_given)
-        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_program_name,
-                            o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments,
+                            cli_program_name, o->verb);
     return CLI_OK;
 }
 
