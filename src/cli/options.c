@@ -83,7 +83,8 @@ static braid_err read_switch(const char *text, bool *value, braid_error *error) 
 static braid_err read_list(options *o, option_list *list, const char *text, bool split, braid_error *error) {
     do {
         size_t length = split ? strcspn(text, ",") : strlen(text);
-        if (!split && length == 0) return braid_fail(error, BRAID_ARGUMENT, "the value is empty; give one, or leave the flag out");
+        if (!split && length == 0)
+            return braid_fail(error, BRAID_ARGUMENT, "the value is empty; give one, or leave the flag out");
         const char *item = length > 0 ? keep_text(o, text, length) : "";
         if (item == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
         if (list->count == OPTIONS_MAX_LIST)
@@ -257,7 +258,8 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     snprintf(text, sizeof text, "%.*s", (int)length, flag);
     const char *near = suggest_name(text, names, count);
     if (near != NULL) return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; did you mean --%s?", text, near);
-    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name, o->verb);
+    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_program_name,
+                        o->verb);
 }
 
 // "8080" or "0.0.0.0:8080": the word after an OPTION_ADDRESS may be an argument of the verb.
@@ -284,7 +286,8 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     if (text == NULL && f->kind == OPTION_ADDRESS && (*i + 1 == argc || !is_address(argv[*i + 1]))) text = "";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
     if (text == NULL)
-        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name, cli_program_name, o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' shows which", f->name,
+                            cli_program_name, o->verb);
     if (read_value(o, f, text, OPTION_FROM_FLAG, &error) == BRAID_OK) return CLI_OK;
     return cli_complain(CLI_USAGE, o->verb, "--%s: %s", f->name, error.text);
 }
@@ -300,7 +303,8 @@ static int read_command_line(options *o, int argc, char **argv) {
             code = read_flag(o, argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != 0) {
             code = cli_complain(CLI_USAGE, o->verb,
-                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word, cli_program_name, o->verb);
+                                "unknown flag %s; flags have long names, and '%s %s --help' lists them", word,
+                                cli_program_name, o->verb);
         } else if (o->given_count == OPTIONS_MAX_GIVEN) {
             code = cli_complain(CLI_USAGE, o->verb, "more than %d arguments", OPTIONS_MAX_GIVEN);
         } else {
@@ -366,8 +370,8 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_program_name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
-           o->arguments != NULL ? o->arguments : "", o->summary);
+    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_program_name, o->verb, o->count > 0 ? " [FLAGS]" : "",
+           o->arguments != NULL ? " " : "", o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
         const option *f = &o->table[i];
@@ -401,8 +405,8 @@ static int check_given(const options *o) {
         return cli_complain(CLI_USAGE, o->verb, "unexpected argument '%s': expected %s", o->given[o->max_given],
                             arguments);
     if (o->given_count < o->min_given)
-        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_program_name,
-                            o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments,
+                            cli_program_name, o->verb);
     return CLI_OK;
 }
 
