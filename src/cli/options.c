@@ -200,7 +200,7 @@ static const char *const all_flags[] = {
     "join", "json", "key-file", "keys", "kill", "late", "layers", "lazy", "lead", "learning-rate",
     "limit-rounds", "link", "links", "listen", "listing", "log", "loss", "max-memory", "measure",
     "microbatches", "min-p", "model", "most-tokens", "name", "neighbours", "objective", "once",
-    "origin", "out", "own-layers", "page", "parallel", "parameters", "part", "path-limit",
+    "origin", "out", "own-layers", "page", "page-keys", "parallel", "parameters", "part", "path-limit",
     "patience", "peers", "placement", "plan-first", "plan-join", "plot", "port", "presence-penalty",
     "private-key", "probes", "products", "profile", "prompt", "prompt-file", "prompt-rows",
     "prompt-tokens", "public-address", "quality", "queue", "rank", "recompute", "relays",
