@@ -103,11 +103,11 @@ def output_that_is_not_read(run, directory):
 
 def second_request(directory):
     """A second request during the orderly end: the process ends at once, with code 1."""
-    slow = write_run(directory, iterations=ENDLESS, microbatches=256, sequences=64, stages="[3]", data_peers=1, name="slow.yaml")
+    slow = write_run(directory, iterations=ENDLESS, microbatches=256, sequences=512, stages="[3]", data_peers=1, name="slow.yaml")
     for _ in range(5):  # again if a busy machine has handled the first request by then
         braid = Braid("train", "--solo", slow)
         braid.wait_for("started")
-        time.sleep(1)  # reaches the first iteration, which takes some 10 s
+        time.sleep(1)  # reaches the first iteration, which takes 10 s or more
         first = time.monotonic()
         braid.process.terminate()
         braid.wait_for("note", text="repeat the signal to end at once")
