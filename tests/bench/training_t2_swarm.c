@@ -142,10 +142,10 @@ static void test_no_slot_stays_empty(void **state) {
 }
 
 // Repairs must not request a tensor again while it is on a slow line, or copies fill the line.
-// Measured: 225 s; if a gradient on its way is requested again, the fifth iteration never ends.
+// Measured: 232 s; if a gradient on its way is requested again, an iteration never ends.
 static void test_no_tensor_is_requested_again_while_on_its_way(void **state) {
     (void)state;
-    t2_case c = {.iterations = 6, .churn = 20, .seed = 1};
+    t2_case c = {.iterations = 6, .churn = 20, .seed = 3};
     outcome o = run(&c, T2_BRAID);
     print_message("the longest iteration: %.0f s\n", o.longest_s);
     assert_true(o.longest_s < 275);
