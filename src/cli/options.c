@@ -320,8 +320,7 @@ static int read_command_line(options *o, int argc, char **argv) {
 static const char *unit_of(const option *f) {
     static const char *const units[] = {
         [OPTION_SWITCH] = "",   [OPTION_TEXT] = "TEXT",     [OPTION_COUNT] = "N",   [OPTION_REAL] = "X",
-        [OPTION_SIZE] = "SIZE", [OPTION_DURATION] = "TIME", [OPTION_LIST] = "TEXT",
-        [OPTION_ADDRESS] = "[HOST:PORT]",
+        [OPTION_SIZE] = "SIZE", [OPTION_DURATION] = "TIME", [OPTION_LIST] = "TEXT", [OPTION_ADDRESS] = "[HOST:PORT]",
     };
     return f->unit != NULL ? f->unit : units[f->kind];
 }

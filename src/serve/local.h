@@ -20,8 +20,8 @@ typedef struct service_local_settings {
     uint32_t parallel, queue, prompt_rows;  // as in scheduler_settings
     const adapter_place *adapters;          // [adapter_count]
     uint32_t adapter_count;
-    engine *draft_model;                    // as in scheduler_settings
-    bool draft;                             // by prompt lookup, while it pays
+    engine *draft_model;    // as in scheduler_settings
+    bool draft;             // by prompt lookup, while it pays
     uint64_t memory_limit;  // bytes, 0: none, then keys and values have room for `parallel` texts of `context`
 } service_local_settings;
 
