@@ -62,8 +62,8 @@ bool swap_plan_time(const swap_item *item, uint32_t count, const swap_machine *m
 size_t swap_plan_room(uint32_t count);
 
 // The plan with the shortest iteration among all numbers of resident items and all partitions of the
-// others into sub-models of which two neighbours are in memory: dynamic programming over the last two sub-models, O(count^5) at worst. BRAID_LIMIT: no
-// partition fits, or more than SWAP_MAX_ITEMS.
+// others into sub-models of which two neighbours are in memory: dynamic programming over the last two
+// sub-models, O(count^5) at worst. BRAID_LIMIT: no partition fits, or more than SWAP_MAX_ITEMS.
 braid_err swap_plan_best(const swap_item *item, uint32_t count, const swap_machine *machine, void *room,
                          swap_plan *best, braid_error *error);
 
