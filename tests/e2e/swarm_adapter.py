@@ -61,6 +61,7 @@ def check_refusals(directory, run, seed):
     solo(other, 1)
     base, checkpoint = f"{directory}/base/latest", f"{directory}/checkpoint/latest"
     expect_refused("is an adapter and no model", "train", "--solo", run, "--from", checkpoint)
+    expect_refused("leave out --state-dir", "train", "--solo", run, "--from", base, "--state-dir", f"{directory}/state", "--max-memory", "500M")
     expect_refused("of another model; give the model that it was trained", "train", "--solo", run, "--from", f"{directory}/other/latest", "--resume", checkpoint)
     expect_refused("is one of a whole model", "train", "--solo", run, "--from", base, "--resume", base)
     whole = write_run(directory, "whole.yaml", seed)
