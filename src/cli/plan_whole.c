@@ -198,6 +198,8 @@ int plan_whole(const run_config *run, const plan_whole_flags *flags) {
     if (!flags->max_memory)
         return cli_complain(CLI_USAGE, "plan",
                             "--whole plans for a limit of memory; give --max-memory, e.g. --max-memory 2G");
+    if (run->recipe.adapter.rank > 0)
+        return cli_complain(CLI_USAGE, "plan", "a run with an adapter keeps its model in memory: leave out --whole");
     if (run->model.layers + 2 > SWAP_MAX_ITEMS)
         return cli_complain(CLI_FAILED, "plan", "--whole plans at most %d layers", SWAP_MAX_ITEMS - 2);
     if (get_profile(&w, &error)) return cli_complain(CLI_FAILED, "plan", "%s", error.text);

@@ -167,10 +167,10 @@ static void set_config(tune_view *view, const char *model) {
 static void show_end(const tune_view *view, const tune_result *r, const char *why, double seconds) {
     report_event e = {.kind = REPORT_END, .iteration = r->iteration, .of = r->of, .loss = r->loss, .tokens = r->tokens};
     if (!why && !r->abandoned) id_hex(r->weights.bytes, BRAID_ID_BYTES, e.weights);
-    snprintf(e.path, sizeof e.path, "%s", view->flags->out);
+    if (r->saved) snprintf(e.path, sizeof e.path, "%s", view->flags->out);
     e.seconds = seconds;
-    e.stopped = r->stopped;
-    if (r->stopped) snprintf(e.reason, sizeof e.reason, "%s", stop_signal_name(stop_requested()));
+    e.stopped = r->stopped && r->iteration < r->of;
+    if (e.stopped) snprintf(e.reason, sizeof e.reason, "%s", stop_signal_name(stop_requested()));
     e.failed = why || r->abandoned;
     if (why) snprintf(e.text, sizeof e.text, "%s", why);
     report_tell(view->report, &e);

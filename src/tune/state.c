@@ -143,6 +143,14 @@ bool tune_state_exists(const char *directory) {
            exists(directory, "adapter_model.safetensors");
 }
 
+// Of a damaged state.
+static void name_the_ways_on(const char *directory, braid_error *error) {
+    char why[sizeof error->text];
+    snprintf(why, sizeof why, "%s", error->text);
+    braid_fail(error, BRAID_FORMAT,
+               "%.200s; begin anew with another --out, or from its adapter with --from-adapter %.150s", why, directory);
+}
+
 braid_err tune_state_load(tune_state *s, const char *settings, const char *directory, bool *there, braid_error *error) {
     char path[MAPPED_MAX_PATH];
     mapped map = {0};
@@ -157,7 +165,8 @@ braid_err tune_state_load(tune_state *s, const char *settings, const char *direc
                  : braid_fail(error, BRAID_FORMAT, "%s is no complete safetensors file", path);
     const char *saved = err ? NULL : safetensors_metadata(header, "settings");
     if (!err && !saved)
-        err = braid_fail(error, BRAID_FORMAT, "%s is no state of tuning; remove it to begin anew", path);
+        err = braid_fail(error, BRAID_FORMAT, "%s is no state of tuning", path);
+    if (err) name_the_ways_on(directory, error);
     if (!err) err = compare(path, saved, settings, error);
     if (!err) err = read_numbers(s, header, path, error);
     if (!err) err = read_arrays(s, &map, header, error);

@@ -5,14 +5,13 @@
 #include "format/json.h"
 #include "train/optimizer.h"
 #include "train/permutation.h"
+#include "tune/claim.h"
 #include "tune/targets.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 enum { MICROBATCH_ROWS = 2048, PASSES = 3, MOST_WARMUP = 10, HELD_OUT_STREAM = 1, INIT_STREAM = 2 };
@@ -31,6 +30,7 @@ typedef struct tuning {
     int32_t *tokens, *targets;
     uint32_t *documents;
     tune_result *result;
+    int lock;   // of the directory; -1: none
     bool drop;  // the iteration under way ends without a result
     braid_error *error;
 } tuning;
@@ -176,10 +176,10 @@ static braid_err copy_start(tuning *t) {
     return BRAID_OK;
 }
 
-static braid_err make_directory(const tuning *t) {
+static braid_err take_directory(tuning *t) {
     const char *path = t->config->directory;
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return braid_fail(t->error, BRAID_IO, "cannot create the directory %s: %s", path, strerror(errno));
+    braid_err err = tune_claim(path, &t->lock, t->error);
+    if (err) return err;
     if (!t->config->resume && tune_state_exists(path))
         return braid_fail(t->error, BRAID_STATE,
                           "%s has a run or an adapter already: --resume goes on with the run; else give another --out",
@@ -192,6 +192,7 @@ static braid_err begin_state(tuning *t) {
     bool there = false;
     braid_err err = tune_state_new(tune_base_parameters(t->base), &t->state, t->error);
     if (!err && c->resume) err = tune_state_load(&t->state, t->settings, c->directory, &there, t->error);
+    if (there) t->result->saved = true;
     if (err || there) return err;
     if (c->from) return copy_start(t);
     tune_base_init(t->base, t->state.now, rng_seed(c->seed, INIT_STREAM));
@@ -245,8 +246,10 @@ static bool look(tuning *t) {
 static braid_err save(tuning *t) {
     braid_err err = tune_state_save(&t->state, t->settings, t->config->directory, t->error);
     solo_event e = {.kind = SOLO_CHECKPOINT, .iteration = t->state.iteration, .path = t->config->directory};
-    if (!err) tell(t, &e);
-    return err;
+    if (err) return err;
+    t->result->saved = true;
+    tell(t, &e);
+    return BRAID_OK;
 }
 
 // ---- held-out loss
@@ -397,9 +400,9 @@ static void close_tuning(tuning *t) {
 }
 
 braid_err tune_run(const tune_config *config, tune_result *out, braid_error *error) {
-    tuning t = {.config = config, .result = out, .error = error};
+    tuning t = {.config = config, .result = out, .lock = -1, .error = error};
     *out = (tune_result){.loss = NAN, .best_loss = INFINITY};
-    braid_err err = make_directory(&t);
+    braid_err err = take_directory(&t);
     if (!err) err = choose(&t);
     if (!err) set_recipe(&t);
     if (!err) err = write_settings(&t);
@@ -421,5 +424,6 @@ braid_err tune_run(const tune_config *config, tune_result *out, braid_error *err
     out->best_iteration = t.state.best_iteration;
     out->best_loss = t.state.best_loss;
     close_tuning(&t);
+    tune_release(config->directory, t.lock);
     return err;
 }

@@ -36,6 +36,7 @@ typedef struct tune_result {
     double best_loss;  // held-out; INFINITY: without held-out examples
     uint64_t tokens;   // read by this process
     bool begun, stopped, abandoned;
+    bool saved;          // the directory has a state of this run
     bool early;          // the held-out loss did not fall any more
     braid_hash weights;  // of the adapter as written
 } tune_result;

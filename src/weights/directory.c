@@ -76,6 +76,7 @@ static braid_err read_config(finder *s) {
     size_t length;
     json *d = NULL;
     braid_err err = read_text(f->path, CONFIG, READ_TEXT_MAX_BYTES, &text, &length, s->error);
+    if (!err && !text) err = shards_refuse_adapter(f->path, s->error);
     if (!err && !text)
         return braid_fail(s->error, BRAID_FORMAT, "%s has no " CONFIG "; is it the directory of a model?", f->path);
     if (!err) err = read_json(f->path, CONFIG, READ_TEXT_MAX_BYTES, &d, s->error);

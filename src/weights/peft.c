@@ -72,7 +72,8 @@ static braid_err read_config(const reading *r) {
     json *j = NULL;
     braid_err err = read_json(r->directory, "adapter_config.json", READ_TEXT_MAX_BYTES, &j, r->error);
     if (!err && !j)
-        return braid_fail(r->error, BRAID_CONFIG, "'%s' has no adapter_config.json; give the directory of an adapter",
+        return braid_fail(r->error, BRAID_CONFIG,
+                          "'%s' has no adapter_config.json; give the directory of an adapter, of a run DIR/latest",
                           r->directory);
     if (!err) err = check_kind(r, j);
     if (!err) err = read_numbers(r, j);

@@ -70,6 +70,14 @@ static bool exists(const char *directory, const char *name) {
     return snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
+braid_err shards_refuse_adapter(const char *directory, braid_error *error) {
+    if (!exists(directory, "adapter_model.safetensors")) return BRAID_OK;
+    return braid_fail(error, BRAID_FORMAT,
+                      "%s is an adapter and no model; name its model, and give the adapter to generate, chat or "
+                      "serve with --adapter, or add it to the model with braid merge",
+                      directory);
+}
+
 static braid_err refuse_missing(const char *directory, braid_error *error) {
     bool pickled = exists(directory, "pytorch_model.bin") || exists(directory, "pytorch_model.bin.index.json");
     if (pickled)
@@ -77,11 +85,7 @@ static braid_err refuse_missing(const char *directory, braid_error *error) {
             error, BRAID_FORMAT,
             "%s has its weights only as pytorch_model.bin, which braid does not read; save it as safetensors",
             directory);
-    if (exists(directory, "adapter_model.safetensors"))
-        return braid_fail(error, BRAID_FORMAT,
-                          "%s is an adapter and no model; name its model, and give the adapter with --adapter, or add "
-                          "it to the model with braid merge",
-                          directory);
+    if (shards_refuse_adapter(directory, error)) return BRAID_FORMAT;
     return braid_fail(error, BRAID_FORMAT, "%s has neither model.safetensors nor model.safetensors.index.json",
                       directory);
 }

@@ -12,6 +12,9 @@ typedef struct shard_names {
     uint32_t count;
 } shard_names;
 
+// BRAID_FORMAT if the directory has an adapter of peft instead of a model.
+braid_err shards_refuse_adapter(const char *directory, braid_error *error);
+
 // The files that an index (model.safetensors.index.json) names. Its tensors are not read:
 // transformers 5.23 reads each file whole, whatever tensors the index has for it. The caller frees
 // out->name.
