@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """braid tune: the same adapter after kill -9, after SIGINT, with other threads and less memory; the loss falls; the adapter
 works in generate and chat; and one clear sentence for each bad input."""
+import fcntl
 import filecmp
 import json
 import os
@@ -172,6 +173,15 @@ braid("generate", "wide", "--adapter", "whole", "--prompt", "a", code=1, text="t
 os.makedirs("broken")
 write("broken/tune-state.safetensors", "abc")
 refused("no complete safetensors file", "--resume", out="broken")
+refused("or from its adapter with --from-adapter broken", "--resume", out="broken")
+os.makedirs("taken")
+with open("taken/braid.lock", "w", encoding="ascii") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    refused("another process tunes into 'taken'; end it first, or give another --out", out="taken")
+braid("tune", "model", "--data", "chats.jsonl", "--sequence", "40", "--out", "chats.jsonl", code=1, text="cannot write into 'chats.jsonl'")
+if os.path.exists("whole/braid.lock"):
+    fail("a lock was left in the adapter's directory")
+braid("inspect", "whole", code=1, text="whole is an adapter and no model")
 os.remove("model/chat_template.jinja")
 refused("the model has no chat template")
 sys.exit(failures > 0)
