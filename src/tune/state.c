@@ -164,8 +164,7 @@ braid_err tune_state_load(tune_state *s, const char *settings, const char *direc
     err = prefix ? safetensors_parse(map.at, (size_t)prefix, map.bytes, path, &header, error)
                  : braid_fail(error, BRAID_FORMAT, "%s is no complete safetensors file", path);
     const char *saved = err ? NULL : safetensors_metadata(header, "settings");
-    if (!err && !saved)
-        err = braid_fail(error, BRAID_FORMAT, "%s is no state of tuning", path);
+    if (!err && !saved) err = braid_fail(error, BRAID_FORMAT, "%s is no state of tuning", path);
     if (err) name_the_ways_on(directory, error);
     if (!err) err = compare(path, saved, settings, error);
     if (!err) err = read_numbers(s, header, path, error);
