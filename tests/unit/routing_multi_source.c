@@ -189,15 +189,18 @@ static double seconds_with(multi_source *w, uint32_t dead_ends) {
     return (double)(clock() - begun) / CLOCKS_PER_SEC;
 }
 
-// Invented dead ends must not slow a plan: 15 times, if each were examined.
+// Invented dead ends must not slow a plan: 15 times, if each were examined. The least times are
+// compared, because an interrupted search counts the interruption.
 static void test_dead_ends_take_no_time(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
-    double without = 0, with = 0;
-    for (int i = 0; i < 5; i++) {
-        without += seconds_with(w, 0);
-        with += seconds_with(w, DEAD_ENDS);
+    double without = 1, with = 1;
+    for (int i = 0; i < 10; i++) {
+        double now = seconds_with(w, 0), ends = seconds_with(w, DEAD_ENDS);
+        if (now < without) without = now;
+        if (ends < with) with = ends;
     }
+    print_message("least times: %.0f and %.0f microseconds\n", 1e6 * without, 1e6 * with);
     assert_true(with < 4 * without);
     free(w);
 }
