@@ -61,6 +61,7 @@ typedef struct world {
     uint32_t records[LOG_KINDS];
     uint64_t checkpoint;     // version of the newest CHECKPOINT that was appended
     char last_address[MOST][WIRE_MAX_ADDRESS];  // the newest dialled address of each peer
+    uint32_t dials[MOST];                       // of each peer
 } world;
 
 static inline braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
@@ -112,6 +113,7 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_CHECKPOINT) w->checkpoint = out.entry->u.checkpoint.version;
         w->exit_failed |= out.kind == EFFECT_EXIT && out.failed;
         if (out.kind == EFFECT_DIAL) snprintf(w->last_address[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
+        if (out.kind == EFFECT_DIAL) w->dials[out.id.bytes[0]]++;
         w->exited |= out.kind == EFFECT_EXIT;
         if (out.kind == EFFECT_TELL) w->notifications[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
