@@ -6,6 +6,7 @@
 
 #include "model/stage.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,9 @@ uint32_t blocks_count(const stage_tensor *tensors, uint32_t tensor_count);
 void blocks_fill(const stage_tensor *tensors, uint32_t tensor_count, block *out);
 // Number of elements in blocks [first, first + count).
 size_t blocks_elements(const block *blocks, uint32_t first, uint32_t count);
+// The block that has the element at `offset`; the offsets of the table ascend.
+uint32_t blocks_at(const block *blocks, uint32_t count, size_t offset);
+// True if no value is NaN or infinite.
+bool blocks_finite(const float *values, size_t count);
 
 #endif

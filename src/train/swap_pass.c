@@ -37,17 +37,6 @@ static bool input_returns(const pass *p, uint32_t layer) {
     return !p->held_out && layer + 1 < p->s->layers && !keeps(p, layer);
 }
 
-static bool all_finite(const float *values, size_t count) {
-    uint32_t largest = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        bits &= 0x7fffffff;
-        largest = bits > largest ? bits : largest;
-    }
-    return largest < 0x7f800000;
-}
-
 static braid_err draw(const pass *p) {
     swap *s = p->s;
     const run_config *run = s->run;
@@ -177,7 +166,7 @@ static braid_err forward(const pass *p, uint32_t layer) {
 // A microbatch without a finite loss is excluded from the sum.
 static void count(const pass *p, uint32_t i, double loss, uint32_t tokens, const float *dx) {
     swap *s = p->s;
-    s->drawn.counted[i] = p->held_out || (isfinite(loss) && all_finite(dx, s->activation));
+    s->drawn.counted[i] = p->held_out || (isfinite(loss) && blocks_finite(dx, s->activation));
     if (!s->drawn.counted[i]) return;
     p->sum->loss += loss;
     p->sum->tokens += tokens;

@@ -12,18 +12,7 @@ static size_t segment_end(const swap_unit *u, uint32_t segment) {
     return end < u->elements ? end : u->elements;
 }
 
-// The unit's block that has element `at`.
-static uint32_t block_at(const swap_table *t, size_t at) {
-    uint32_t low = 0, high = t->block_count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (t->blocks[middle].offset <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
+static uint32_t block_at(const swap_table *t, size_t offset) { return blocks_at(t->blocks, t->block_count, offset); }
 
 void *swap_sum_begin(swap *s, swap_unit *u, uint32_t segment, bool first, braid_error *error) {
     tier_block *b = &u->sums[segment];

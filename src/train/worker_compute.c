@@ -10,18 +10,6 @@ static void *slot_stash(const worker_call *call) {
     return call->w->stashes + (size_t)call->work->slot * call->w->stash_bytes;
 }
 
-// NaN and infinity have an exponent of all ones.
-static bool all_finite(const float *values, size_t count) {
-    uint32_t largest = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        bits &= 0x7fffffff;
-        largest = bits > largest ? bits : largest;
-    }
-    return largest < 0x7f800000;
-}
-
 static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
 
 static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets, uint32_t *first) {
@@ -114,21 +102,8 @@ void worker_loss(const worker_call *call) {
     if (call->result->failed) return;
     const int32_t *targets = w->targets + call->work->slot * w->rows;
     call->result->loss = stage_loss(w->stage, stash, x, targets, dx, &call->result->tokens);
-    call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_floats));
+    call->result->finite = isfinite(call->result->loss) && (!dx || blocks_finite(dx, w->activation_floats));
     if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
-}
-
-// The block of the element at `offset`.
-static uint32_t block_at(const worker *w, size_t offset) {
-    uint32_t low = 0, high = w->block_count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (w->blocks[middle].offset <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 // The addition of one microbatch to the sum, or its removal.
@@ -152,7 +127,7 @@ static void add_to_sum(void *context, size_t offset, const float *gradient, size
         sum_add_plain(w->plain_sum + offset, gradient, count, w->sum_shares);
         return;
     }
-    for (uint32_t b = block_at(w, offset); count > 0; b++) {
+    for (uint32_t b = blocks_at(w->blocks, w->block_count, offset); count > 0; b++) {
         size_t left = w->blocks[b].offset + w->blocks[b].count - offset;
         size_t n = count < left ? count : left;
         count_lost(a, b, sum_add_fixed(w->fixed_sum + offset, gradient, n, w->sum_shares));
@@ -202,7 +177,7 @@ void worker_backward(const worker_call *call) {
     worker_refresh(w);
     const float *lowest = call->work->weigh ? both_gradients(w, stash, dy, dx, &sum)
                                             : stage_input_gradient(w->stage, stash, dy, dx);
-    call->result->finite = all_finite(lowest, w->activation_floats);
+    call->result->finite = blocks_finite(lowest, w->activation_floats);
     if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
