@@ -124,8 +124,8 @@ int bench_atom(int argc, char **argv) {
     if (!figure_14(lines) || !figure_16(lines))
         code = cli_complain(CLI_FAILED, "atom", "out of memory");
     else if (!lines)
-        printf("\n*: a stage does not fit into the GPU's memory. -: Algorithm 1 finds no partition, or one whose "
-               "neighbours do not fit together.\n");
+        printf("\n*: a stage does not fit into the GPU's memory. -: Algorithm 1 finds no partition, or one with "
+               "neighbours that do not fit together.\n");
     options_close(&o);
     return code;
 }
