@@ -291,7 +291,7 @@ static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
     message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
     deliver(&w, holder, &back, true);
     assert_int_equal(w.last_receiver[MESSAGE_COMMIT], holder);
-    message deny = {.kind = MESSAGE_DENY_COMMIT, .sender = holder, .log_position = w.log, .u.deny_commit = {.subject = subject_of(&w, 0, 1), .reason = DENY_MISSING, .rev = 1}};
+    message deny = {.kind = MESSAGE_DENY_COMMIT, .sender = holder, .log_position = w.log, .u.deny_commit = {.subject = subject_of(&w, 0, 1), .reason = COMMIT_MISSING, .rev = 1}};
     step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
     for (uint32_t i = 0; i < 10; i++) {
         beat(&w, 3);

@@ -74,7 +74,7 @@ enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts t
 static uint8_t kind_on_the_wire(const router_message *m) {
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
     if (m->kind == ROUTER_FLOW && m->cost != 0) return ROUTE_FLOW_OF_BID;
-    if (m->kind == ROUTER_ADVERT && m->taken_back != 0) return ROUTE_ADVERT_OF_LOADS;
+    if (m->kind == ROUTER_ADVERT && m->scale != 0) return ROUTE_ADVERT_OF_LOADS;
     return (uint8_t)(m->kind <= ROUTER_FLOW ? m->kind : m->kind + ONLY_ON_THE_WIRE);
 }
 
@@ -104,15 +104,22 @@ static void put_words(const router_message *m, uint32_t *word) {
 static route_part part_of(const router_message *m) {
     route_part p = {.kind = kind_on_the_wire(m), .words = (uint16_t)words_of(m)};
     if (m->kind == ROUTER_MAP) return p;
-    bool others = m->kind > ROUTER_MAP;
-    bool counts = others || m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
+    bool others = m->kind > ROUTER_MAP, query = m->kind == ROUTER_QUERY;
+    bool counts = m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
     bool token = others || p.kind == ROUTE_FLOW_OF_TOKEN || (m->kind >= ROUTER_LOCK && m->kind <= ROUTER_ABORT);
-    bool cost = others || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
+    bool cost = (others && !query) || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
     if (m->kind == ROUTER_LABEL) p.side = m->side;
-    if (counts || m->kind == ROUTER_ABORT) p.why = m->why;
+    if (others || counts || m->kind == ROUTER_ABORT) p.why = m->why;
     if (m->kind != ROUTER_ABORT) p.source = m->source;
-    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ABORT) p.units = m->units;
-    if (counts || p.kind == ROUTE_ADVERT_OF_LOADS) p.taken_back = m->taken_back;
+    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ABORT && !query) p.units = m->units;
+    if (counts) p.taken_back = m->taken_back;
+    if (p.kind == ROUTE_ADVERT_OF_LOADS) p.scale = m->scale;
+    if (others && !query) p.turn = m->turn;
+    if (query) {
+        p.epoch = m->epoch;
+        p.plan = m->plan;
+        p.attempts = m->attempts;
+    }
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
     if (m->kind == ROUTER_WAY) {
@@ -175,6 +182,11 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->cost = part->cost;
     m->units = part->units;
     m->taken_back = part->taken_back;
+    m->scale = part->scale;
+    m->turn = part->turn;
+    m->epoch = part->epoch;
+    m->plan = part->plan;
+    m->attempts = part->attempts;
     m->token = (router_token){part->origin, part->serial};
     m->length = part->words;
     if (!cost_in_range(part->cost)) return false;

@@ -265,7 +265,12 @@ static void begin_message(const router *r, const router_outgoing *o, router_mess
     out->position = o->position;
     out->cost = o->cost;
     out->units = o->units;
-    out->taken_back = o->taken_back;  // copies scale, plan or turn as well: one union
+    out->taken_back = o->taken_back;
+    out->scale = o->scale;
+    out->turn = o->turn;
+    out->epoch = o->epoch;
+    out->plan = o->plan;
+    out->attempts = o->attempts;
     out->token = o->token;
     out->source = r->source[o->k];
 }
