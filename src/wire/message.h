@@ -632,9 +632,7 @@ typedef enum route_kind {
     ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
-    // source, units, taken_back, position (units on this route); words: the peers after the
-    // receiver
-    ROUTE_WAY,
+    ROUTE_WAY,     // source, units, taken_back, on_path; words: the peers after the receiver
     // words: entries (src/routing/plan/mincost_map.c), or a cycle proposal
     // (src/routing/plan/mincost_reoptimise.c)
     ROUTE_MAP,
@@ -648,7 +646,8 @@ typedef enum route_kind {
 
 typedef struct route_part {
     uint8_t kind, side, why;
-    uint16_t position;
+    uint16_t position;  // on the cycle of a two-phase commit
+    uint16_t on_path;   // units on a planned path
     uint16_t words;    // number of words of this part in message_route.word, after those of earlier parts
     uint32_t source;   // member number, below 2^31
     uint32_t units, taken_back, moved;

@@ -14,6 +14,7 @@ enum {
     SCALE = 1 << 9,
     TURN = 1 << 10,
     EPOCH = 1 << 11,  // epoch, plan and attempts
+    ON_PATH = 1 << 12,
     CHANGE = WHY | POSITION | SOURCE | COST | UNITS | TURN | TOKEN,
 
     SIDES = 3,
@@ -42,7 +43,7 @@ static const layout layouts[ROUTE_KINDS] = {
     [ROUTE_LOCK] = {POSITION | SOURCE | COST | UNITS | TOKEN, CYCLE_WORDS, "lock"},
     [ROUTE_COMMIT] = {WHY | POSITION | SOURCE | UNITS | TAKEN_BACK | TOKEN | MOVED, 0, "commit"},
     [ROUTE_ABORT] = {WHY | POSITION | TOKEN, 0, "abort"},
-    [ROUTE_WAY] = {POSITION | SOURCE | UNITS | TAKEN_BACK, WAY_WORDS, "way"},
+    [ROUTE_WAY] = {ON_PATH | SOURCE | UNITS | TAKEN_BACK, WAY_WORDS, "way"},
     [ROUTE_MAP] = {0, OTHER_WORDS, "map"},
     [ROUTE_OFFER] = {CHANGE, OTHER_WORDS, "offer"},
     [ROUTE_REQUEST] = {CHANGE, OTHER_WORDS, "request"},
@@ -69,6 +70,7 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & SIDE) codec_u8_below(c, &p->side, SIDES);
     if (fields & WHY) codec_u8(c, &p->why);
     if (fields & POSITION) codec_u16_below(c, &p->position, MAX_POSITION);
+    if (fields & ON_PATH) codec_u16_below(c, &p->on_path, MAX_POSITION);
     if (fields & SOURCE) below(c, &p->source, 1u << 31);
     if (fields & COST) code_cost(c, &p->cost);
     if (fields & UNITS) below(c, &p->units, WIRE_MAX_ROUTE_UNITS + 1);
@@ -92,7 +94,8 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
 static void require_no_other_field(codec *c, const route_part *p, const layout *l) {
     const bool other[] = {p->side != 0, p->why != 0,        p->position != 0,                  p->source != 0, p->cost != 0,
                           p->units != 0, p->taken_back != 0, p->origin != 0 || p->serial != 0, p->moved != 0,
-                          p->scale != 0, p->turn != 0,       p->epoch != 0 || p->plan != 0 || p->attempts != 0};
+                          p->scale != 0, p->turn != 0,       p->epoch != 0 || p->plan != 0 || p->attempts != 0,
+                          p->on_path != 0};
     for (uint32_t i = 0; i < sizeof other / sizeof *other; i++) codec_require(c, !other[i] || (l->fields & 1u << i));
     codec_require(c, p->words == 0 || l->most_words > 0);
 }

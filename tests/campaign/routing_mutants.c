@@ -77,7 +77,7 @@ static bool no_heaviest_link(router_message *m) {
 
 static bool one_unit_too_many_on_its_way(router_message *m) {
     m->units++;
-    m->position++;
+    m->on_path++;
     return true;
 }
 

@@ -543,7 +543,8 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     bool counts = bid || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
     if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
     if (any || counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
-    if (token || way) p->position = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
+    uint16_t *place = way ? &p->on_path : &p->position;
+    if (token || way) *place = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
     if (token) p->origin = random_u32(w) >> 1;
     if (token) p->serial = random_u32(w);
     if (p->kind != ROUTE_ABORT && !map) p->source = random_u32(w) >> (w->below == 0);

@@ -123,7 +123,7 @@ static void some_map(world *w, router_message *m) {
 
 // Staged units over this router to peers that it may know.
 static void some_way(world *w, router_message *m) {
-    m->position = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
+    m->on_path = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
     m->length = (uint16_t)(chance(w, 20) ? below(w, MULTI_SOURCE_MAX_HOPS + 2) : below(w, 4));
     if (m->length > 0 && !chance(w, 4)) m->u.word[0] = 1 + SIDE_PEERS + below(w, SIDE_PEERS);
 }

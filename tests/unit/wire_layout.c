@@ -166,7 +166,7 @@ static void test_route(void **state) {
                                           .taken_back = 3, .moved = 4, .origin = 11, .serial = 12},
                                          {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .scale = 0x90009},
                                          {.kind = ROUTE_FLOW_OF_BID, .why = 6, .source = 6, .cost = 7, .units = 8, .taken_back = 9},
-                                         {.kind = ROUTE_WAY, .position = 1, .source = 6, .units = 2, .taken_back = 3, .words = 2},
+                                         {.kind = ROUTE_WAY, .on_path = 1, .source = 6, .units = 2, .taken_back = 3, .words = 2},
                                          {.kind = ROUTE_MAP, .words = 3},
                                          {.kind = ROUTE_REQUEST, .why = 1, .position = 2, .source = 3, .cost = 4, .units = 5, .turn = 6, .origin = 7, .serial = 8},
                                          {.kind = ROUTE_QUERY, .why = 1, .position = 2, .source = 3, .epoch = 4, .attempts = 5, .plan = 6, .origin = 7, .serial = 8}},

@@ -290,6 +290,8 @@ static void test_limits_of_a_route(void **state) {
         {.kind = ROUTE_ADVERT_OF_LOADS, .scale = 1u << 31},
         {.kind = ROUTE_WAY, .words = 64},
         {.kind = ROUTE_WAY, .cost = 1},
+        {.kind = ROUTE_WAY, .position = 1},
+        {.kind = ROUTE_WAY, .on_path = 4096},
         {.kind = ROUTE_WAY, .taken_back = 1u << 31},
         {.kind = ROUTE_MAP, .words = 161},
         {.kind = ROUTE_MAP, .source = 1},

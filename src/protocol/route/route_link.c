@@ -124,7 +124,7 @@ static route_part part_of(const router_message *m) {
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
     if (m->kind == ROUTER_WAY) {
         p.taken_back = m->taken_back;
-        p.position = m->position;
+        p.on_path = m->on_path;
     }
     if (token) {
         p.position = m->position;
@@ -178,6 +178,7 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->side = part->side;
     m->why = part->why;
     m->position = part->position;
+    m->on_path = part->on_path;
     m->source = part->source;
     m->cost = part->cost;
     m->units = part->units;

@@ -263,6 +263,7 @@ static void begin_message(const router *r, const router_outgoing *o, router_mess
     out->side = o->side;
     out->why = o->why;
     out->position = o->position;
+    out->on_path = o->on_path;
     out->cost = o->cost;
     out->units = o->units;
     out->taken_back = o->taken_back;

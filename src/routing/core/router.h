@@ -167,7 +167,8 @@ typedef struct router_message {
     bool joined;         // travels in the same frame as the message before it: same `to`, same arrival
     uint8_t side;        // LABEL: router_side of the receiver, as the sender sees it
     uint8_t why;         // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
-    uint16_t position;   // LOCK, COMMIT, ABORT: on the cycle; WAY: units on the path
+    uint16_t position;   // LOCK, COMMIT, ABORT: on the cycle
+    uint16_t on_path;    // WAY: units on the path
     uint16_t length;     // number of steps, cycle nodes or words
     router_peer source;  // data peer that owns the units
     int64_t cost;        // LABEL, ADVERT, LOCK
