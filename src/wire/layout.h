@@ -11,7 +11,7 @@ enum {
     LAYOUT_U16 = 2,
     LAYOUT_U32 = 4,
     LAYOUT_U64 = 8,
-    LAYOUT_HASH = 32,  // a peer id, too
+    LAYOUT_HASH = 32,                            // a peer id, too
     LAYOUT_HEADER = LAYOUT_U8 + 3 * LAYOUT_U64,  // kind; iteration, sender, log position
     LAYOUT_SUBJECT = LAYOUT_U32 + LAYOUT_U16 + LAYOUT_U64,
     LAYOUT_PARCEL = LAYOUT_U32 + LAYOUT_U16,
@@ -39,12 +39,14 @@ enum {
     LAYOUT_ROUTE = 7 * LAYOUT_U32 + LAYOUT_U64 + LAYOUT_COUNT,
     // kind, reason, position, source, epoch, attempts, plan, token, number of words
     LAYOUT_MOST_ROUTE_PART = 2 * LAYOUT_U8 + LAYOUT_U16 + 5 * LAYOUT_U32 + LAYOUT_U64 + LAYOUT_COUNT,
-    LAYOUT_MOST_ROUTE = LAYOUT_ROUTE + WIRE_MAX_ROUTE_PARTS * LAYOUT_MOST_ROUTE_PART + WIRE_MAX_ROUTE_WORDS * LAYOUT_U32,
+    LAYOUT_MOST_ROUTE = LAYOUT_ROUTE + WIRE_MAX_ROUTE_PARTS * LAYOUT_MOST_ROUTE_PART +
+                        WIRE_MAX_ROUTE_WORDS * LAYOUT_U32,
     LAYOUT_PLACE = (WIRE_VIEW_AXES + 1) * LAYOUT_U32 + LAYOUT_U16,
     LAYOUT_CARD = LAYOUT_U32 + LAYOUT_U16 + LAYOUT_PLACE,
     LAYOUT_VIEW = 2 * LAYOUT_U8 + LAYOUT_PLACE,
     // side, by_chance; cost, echo, three rates; descriptors
-    LAYOUT_MOST_VIEW = LAYOUT_VIEW + LAYOUT_U8 + LAYOUT_BOOL + 5 * LAYOUT_U32 + LAYOUT_COUNT + WIRE_MAX_VIEW_CARDS * LAYOUT_CARD,
+    LAYOUT_MOST_VIEW = LAYOUT_VIEW + LAYOUT_U8 + LAYOUT_BOOL + 5 * LAYOUT_U32 + LAYOUT_COUNT +
+                       WIRE_MAX_VIEW_CARDS * LAYOUT_CARD,
     LAYOUT_LINE = 3 * LAYOUT_U32,
 };
 
@@ -109,12 +111,14 @@ enum {
 // clang-format on
 
 enum {
-#define X(upper, fixed, variable) LAYOUT_OF_##upper = LAYOUT_HEADER + (fixed), LAYOUT_MOST_OF_##upper = LAYOUT_OF_##upper + (variable),
+#define X(upper, fixed, variable) \
+    LAYOUT_OF_##upper = LAYOUT_HEADER + (fixed), LAYOUT_MOST_OF_##upper = LAYOUT_OF_##upper + (variable),
     WIRE_LAYOUTS(X)
 #undef X
 };
 
-#define X(upper, fixed, variable) _Static_assert((int)LAYOUT_MOST_OF_##upper <= (int)WIRE_MAX_CONTROL_BYTES, #upper " fits into a control frame");
+#define X(upper, fixed, variable) \
+    _Static_assert((int)LAYOUT_MOST_OF_##upper <= (int)WIRE_MAX_CONTROL_BYTES, #upper " fits into a control frame");
 WIRE_LAYOUTS(X)
 #undef X
 

@@ -161,7 +161,7 @@ static void test_bodies_between_voters(void **state) {
                   {.term = 3, .id.bytes = {0xaa, [31] = 0xbb}, .address = "h:1"});
 }
 
-// The shortest message of a kind whose zero value is not valid or not the shortest.
+// The shortest message of a kind. The zero value of some kinds is not valid, or not the shortest.
 static void shortest(message *m, uint8_t kind) {
     *m = (message){.kind = kind};
     if (kind == MESSAGE_GET) m->u.get.what = GET_STATE;

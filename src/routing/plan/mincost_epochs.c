@@ -321,8 +321,8 @@ void mincost_epoch_link_gone(mincost_planner *pl, bool active) {
 }
 
 void mincost_on_epoch(mincost_planner *pl, const router_message *m, int previous, int next) {
-    if (!mincost_is_multi_source(&pl->mc.r.config) || (previous < 0 && next < 0) ||
-        m->epoch > MINCOST_LAST_EPOCH || m->attempts > MINCOST_PLAN_ATTEMPTS || m->plan > MINCOST_LAST_PLAN)
+    if (!mincost_is_multi_source(&pl->mc.r.config) || (previous < 0 && next < 0) || m->epoch > MINCOST_LAST_EPOCH ||
+        m->attempts > MINCOST_PLAN_ATTEMPTS || m->plan > MINCOST_LAST_PLAN)
         return;
     if (m->epoch > pl->epochs.epoch) enter_epoch(pl, (uint32_t)m->epoch, m->attempts, m->plan);
     if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = (uint32_t)m->epoch;
