@@ -625,38 +625,48 @@ typedef enum route_kind {
     ROUTE_LABEL,   // side, source, cost; words: split node, low and high half of the remaining cost
     ROUTE_ADVERT,  // source, cost, units
     ROUTE_FLOW,    // why, source, units, taken_back
-    ROUTE_FLOW_OF_TOKEN,  // also token, position
+    ROUTE_FLOW_OF_TOKEN,  // also token
     ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT; also scale
     ROUTE_FLOW_OF_BID,  // also cost: the highest return cost from the receiver at which the units stay
     ROUTE_DENY,    // source, units
-    ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
-    ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
-    ROUTE_ABORT,   // token, why, position
+    ROUTE_LOCK,    // token, source, cost, units; words: the cycle
+    ROUTE_COMMIT,  // token, source, why, units, taken_back, moved
+    ROUTE_ABORT,   // token, why
     ROUTE_WAY,     // source, units, taken_back, on_path; words: the peers after the receiver
     // words: entries (src/routing/plan/mincost_map.c), or a cycle proposal
     // (src/routing/plan/mincost_reoptimise.c)
     ROUTE_MAP,
-    // token, source, why, position, cost, units, turn; words
+    // token, source, why, cost, units, turn; words
     ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER,
-    ROUTE_QUERY,   // token, source, why, position, epoch, attempts, plan; words
+    ROUTE_QUERY,   // token, source, why, epoch; words
     ROUTE_UNITS, ROUTE_RELINK,  // as ROUTE_OFFER
     ROUTE_HOME,    // source, cost: of the sender's cheapest route to that data peer; 0: none known
     ROUTE_KINDS
 } route_kind;
 
+// A two-phase commit, and the receiver's place in it.
+typedef struct route_token {
+    uint32_t origin, serial;
+    uint16_t position;  // on the cycle
+} route_token;
+
+// An epoch of the planned flow.
+typedef struct route_epoch {
+    uint64_t number;
+    uint32_t plan, attempts;  // number of its plan; attempts left
+} route_epoch;
+
 typedef struct route_part {
     uint8_t kind, side, why;
-    uint16_t position;  // on the cycle of a two-phase commit
     uint16_t on_path;   // units on a planned path
     uint16_t words;    // number of words of this part in message_route.word, after those of earlier parts
     uint32_t source;   // member number, below 2^31
     uint32_t units, taken_back, moved;
     uint32_t scale;           // of loads (bottleneck objective), or 1: the sender has started
     uint32_t turn;            // turn of a link, or a number of costs
-    uint32_t plan, attempts;  // number of an epoch's plan; attempts left in the epoch
-    uint32_t origin, serial;  // of the two-phase commit token
     int64_t cost;
-    uint64_t epoch;
+    route_token token;
+    route_epoch epoch;
 } route_part;
 
 // A frame between the routers of two members. `session` identifies the sender's end of the link,

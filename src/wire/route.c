@@ -13,7 +13,7 @@ enum {
     MOVED = 1 << 8,
     SCALE = 1 << 9,
     TURN = 1 << 10,
-    EPOCH = 1 << 11,  // epoch, plan and attempts
+    EPOCH = 1 << 11,  // its number, plan and attempts
     ON_PATH = 1 << 12,
     CHANGE = WHY | POSITION | SOURCE | COST | UNITS | TURN | TOKEN,
 
@@ -69,7 +69,7 @@ static void code_cost(codec *c, int64_t *cost) {
 static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & SIDE) codec_u8_below(c, &p->side, SIDES);
     if (fields & WHY) codec_u8(c, &p->why);
-    if (fields & POSITION) codec_u16_below(c, &p->position, MAX_POSITION);
+    if (fields & POSITION) codec_u16_below(c, &p->token.position, MAX_POSITION);
     if (fields & ON_PATH) codec_u16_below(c, &p->on_path, MAX_POSITION);
     if (fields & SOURCE) below(c, &p->source, 1u << 31);
     if (fields & COST) code_cost(c, &p->cost);
@@ -78,23 +78,26 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & SCALE) below(c, &p->scale, 1u << 31);
     if (fields & TURN) codec_u32(c, &p->turn);
     if (fields & EPOCH) {
-        codec_u64(c, &p->epoch);
-        codec_require(c, p->epoch <= (uint64_t)WIRE_MAX_ROUTE_COST);
-        below(c, &p->attempts, WIRE_MAX_ROUTE_UNITS + 1);
-        codec_u32(c, &p->plan);
+        codec_u64(c, &p->epoch.number);
+        codec_require(c, p->epoch.number <= (uint64_t)WIRE_MAX_ROUTE_COST);
+        below(c, &p->epoch.attempts, WIRE_MAX_ROUTE_UNITS + 1);
+        codec_u32(c, &p->epoch.plan);
     }
     if (fields & TOKEN) {
-        below(c, &p->origin, 1u << 31);
-        codec_u32(c, &p->serial);
+        below(c, &p->token.origin, 1u << 31);
+        codec_u32(c, &p->token.serial);
     }
     if (fields & MOVED) below(c, &p->moved, WIRE_MAX_ROUTE_UNITS + 1);
 }
 
 // Fields that the kind does not encode must be zero, else their values would be lost silently.
 static void require_no_other_field(codec *c, const route_part *p, const layout *l) {
-    const bool other[] = {p->side != 0, p->why != 0,        p->position != 0,                  p->source != 0, p->cost != 0,
-                          p->units != 0, p->taken_back != 0, p->origin != 0 || p->serial != 0, p->moved != 0,
-                          p->scale != 0, p->turn != 0,       p->epoch != 0 || p->plan != 0 || p->attempts != 0,
+    const bool other[] = {p->side != 0,           p->why != 0,
+                          p->token.position != 0, p->source != 0,
+                          p->cost != 0,           p->units != 0,
+                          p->taken_back != 0,     p->token.origin != 0 || p->token.serial != 0,
+                          p->moved != 0,          p->scale != 0,
+                          p->turn != 0,           p->epoch.number != 0 || p->epoch.plan != 0 || p->epoch.attempts != 0,
                           p->on_path != 0};
     for (uint32_t i = 0; i < sizeof other / sizeof *other; i++) codec_require(c, !other[i] || (l->fields & 1u << i));
     codec_require(c, p->words == 0 || l->most_words > 0);

@@ -543,10 +543,10 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     bool counts = bid || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
     if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
     if (any || counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
-    uint16_t *place = way ? &p->on_path : &p->position;
+    uint16_t *place = way ? &p->on_path : &p->token.position;
     if (token || way) *place = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
-    if (token) p->origin = random_u32(w) >> 1;
-    if (token) p->serial = random_u32(w);
+    if (token) p->token.origin = random_u32(w) >> 1;
+    if (token) p->token.serial = random_u32(w);
     if (p->kind != ROUTE_ABORT && !map) p->source = random_u32(w) >> (w->below == 0);
     bool cost = change || home || bid || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
     if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
@@ -554,9 +554,9 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     if (counts || way) p->taken_back = random_u32(w) >> 1;
     if (loads) p->scale = random_u32(w) >> 1;
     if (change) p->turn = random_u32(w);
-    if (query) p->epoch = random_u64(w) >> 8;
-    if (query) p->plan = random_u32(w);
-    if (query) p->attempts = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
+    if (query) p->epoch.number = random_u64(w) >> 8;
+    if (query) p->epoch.plan = random_u32(w);
+    if (query) p->epoch.attempts = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : way ? 63 : any || map ? 160 : 0;
     uint32_t each = p->kind == ROUTE_LABEL ? 3 : 1;

@@ -116,9 +116,7 @@ static route_part part_of(const router_message *m) {
     if (p.kind == ROUTE_ADVERT_OF_LOADS) p.scale = m->scale;
     if (others && !query) p.turn = m->turn;
     if (query) {
-        p.epoch = m->epoch;
-        p.plan = m->plan;
-        p.attempts = m->attempts;
+        p.epoch = (route_epoch){m->epoch, m->plan, m->attempts};
     }
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
@@ -127,9 +125,7 @@ static route_part part_of(const router_message *m) {
         p.on_path = m->on_path;
     }
     if (token) {
-        p.position = m->position;
-        p.origin = m->token.origin;
-        p.serial = m->token.serial;
+        p.token = (route_token){m->token.origin, m->token.serial, m->position};
     }
     return p;
 }
@@ -177,7 +173,7 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
-    m->position = part->position;
+    m->position = part->token.position;
     m->on_path = part->on_path;
     m->source = part->source;
     m->cost = part->cost;
@@ -185,10 +181,10 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->taken_back = part->taken_back;
     m->scale = part->scale;
     m->turn = part->turn;
-    m->epoch = part->epoch;
-    m->plan = part->plan;
-    m->attempts = part->attempts;
-    m->token = (router_token){part->origin, part->serial};
+    m->epoch = part->epoch.number;
+    m->plan = part->epoch.plan;
+    m->attempts = part->epoch.attempts;
+    m->token = (router_token){part->token.origin, part->token.serial};
     m->length = part->words;
     if (!cost_in_range(part->cost)) return false;
     if (part->kind == ROUTE_COMMIT) m->u.word[0] = part->moved;
