@@ -134,6 +134,8 @@ static void on_joined(run_board *b, const report_event *e) {
     snprintf(p->role, sizeof p->role, "%s", p->standby ? "standby" : e->role);
     count_stage(b, p->stage, p->standby, true);
     add_mark(b, e, p->role);
+    // Only a change of leadership is reported, and the first leader is the first member of a run.
+    if (e->member == 1 && !*b->leader) copy_peer(b->leader, e->peer);
 }
 
 static board_gone *find_gone(run_board *b, uint64_t member) {

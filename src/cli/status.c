@@ -25,7 +25,9 @@ static void print_text(const char *text) {
 static void print_place(const json *doc, const json_value *peer) {
     uint64_t first = 0, last = 0, stage = 0;
     if (json_u64(json_member(doc, peer, "stage"), &stage)) {
-        printf("stage %llu  ", (unsigned long long)stage);
+        bool leads = false;
+        json_bool(json_member(doc, peer, "leader"), &leads);
+        printf("stage %llu%s  ", (unsigned long long)stage, leads ? ", leader" : "");
         return;
     }
     bool serves = json_u64(json_member(doc, peer, "first_layer"), &first) &&

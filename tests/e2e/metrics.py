@@ -66,6 +66,7 @@ def check_run(folder):
         seen = status(address)
         expect(re.search(r"training for .*\niteration \d+ of 100000, loss [\d.]+\npeers\n", seen), seen)
         expect(seen.count(" working for ") == 7 and "lost for" in seen and "it died" in seen, seen)
+        expect(seen.count("stage 0, leader  working for ") == 1 and seen.count("leader") == 1, f"no leader: {seen}")
         expect(json.loads(status(address, "--json"))["run"]["lost"] == 1, "the document has another number")
     finally:
         run.stop()

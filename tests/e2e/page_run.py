@@ -42,6 +42,8 @@ def watch_training(browser):
     for figure in "Iteration", "Tokens a second", "Work used", "Memory":
         expect(figure in text_of(browser, "run-figures"), f"no {figure}: {text_of(browser, 'run-figures')}")
     wait(browser, lambda b: len(peers_of_stages(b)) == 4 and all(len(stage) == 2 for stage in peers_of_stages(b)))
+    leaders = browser.execute_script("return [...document.querySelectorAll('#stages .peer')].filter((p) => p.textContent.includes('leader')).length")
+    expect(leaders == 1, f"{leaders} peers are marked as the leader")
 
 
 def kill_relay(browsers, run):
