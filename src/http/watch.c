@@ -8,7 +8,7 @@
 
 enum {
     WATCH_INTERVAL_MS = 200,
-    WATCH_CLIENTS = 5,  // intervals between looks at connections without a request
+    WATCH_CLIENTS = 2,  // intervals between looks at connections without a request
 };
 
 // Under the lock of the exchange. A client that shuts down its sending side counts as gone.

@@ -7,6 +7,7 @@
 #include "format/json.h"
 #include "http_client.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,6 +98,20 @@ static void test_completions(void **state) {
     end(&w);
 }
 
+// OpenAIEmbeddings of LangChain sends token ids, and openai asks for base64 unless told otherwise.
+static void test_embeddings(void **state) {
+    (void)state;
+    world w = begin("hello", NULL);
+    check_post(w.port, "/v1/embeddings", "{\"input\":[[97,98],[99]],\"encoding_format\":\"float\"}", 200,
+               "\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[");
+    check_post(w.port, "/v1/embeddings", "{\"input\":[[97,98],[99]],\"encoding_format\":\"base64\"}", 200,
+               "{\"object\":\"embedding\",\"index\":1,\"embedding\":\"");
+    check_post(w.port, "/v1/embeddings", "{\"input\":\"ab\",\"encoding_format\":null}", 200,
+               "\"usage\":{\"prompt_tokens\":2,");
+    check_post(w.port, "/v1/embeddings", "{\"input\":[]}", 400, "\"param\":\"input\"");
+    end(&w);
+}
+
 // As lm-eval asks: the prompt's tokens and exactly one more.
 static void test_likelihood(void **state) {
     (void)state;
@@ -107,6 +122,9 @@ static void test_likelihood(void **state) {
         "\"text\":\"abh\",\"logprobs\":{\"tokens\":[\"a\",\"b\",\"h\"],\"token_logprobs\":[null,-0.5,-0.5],"
         "\"top_logprobs\":[null,{\"b\":-0.5},{\"h\":-0.5}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\"");
     assert_int_equal(w.fake->last_seed, 1234);
+    // offsets count characters, not bytes; the second byte of a character is behind it
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"\xc3\xa9z\",\"max_tokens\":1,\"logprobs\":1,\"echo\":true}",
+               200, "\"text_offset\":[0,1,1,2]");
     // also where that token is the end of the text
     fake_set_reply(w.fake, "");
     check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":1,\"logprobs\":1,\"echo\":true}", 200,
@@ -345,6 +363,77 @@ static void test_clients_that_leave(void **state) {
     service_free(&w.fake->base);
 }
 
+static int descriptors(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (readdir(directory)) count++;
+    closedir(directory);
+    return count;
+}
+
+static void wait_for_descriptors(int most) {
+    int left = 5000;
+    while (descriptors() > most && left-- > 0) usleep(1000);
+    if (descriptors() > most) fail_msg("%d descriptors are open, not %d", descriptors(), most);
+}
+
+static void close_with_reset(int fd) {
+    const struct linger off = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+    close(fd);
+}
+
+// Clients that leave inside a request or a stream keep no descriptor, also beside an older connection.
+static void test_descriptors(void **state) {
+    (void)state;
+    static const char part[] = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{";
+    world w = begin("hello", NULL);
+    int idle = http_connect(w.port);
+    check_get(w.port, "/health", 200, "ok");  // the idle connection is accepted, too
+    int before = descriptors();
+    for (size_t i = 0; i < 40; i++) {
+        int fd = http_connect(w.port);
+        assert_true(http_send(fd, part, sizeof part - 1 - (i % 4) * 20));
+        close(fd);
+    }
+    wait_for_descriptors(before);
+    fake_hold(w.fake, true);
+    for (size_t i = 0; i < 20; i++) {
+        int fd = http_connect(w.port);
+        assert_true(http_send_request(fd, "POST", "/v1/completions", "", "{\"prompt\":\"a\",\"stream\":true}"));
+        wait_for(w.fake, &w.fake->submitted, i + 1);
+        if (i % 2)
+            close_with_reset(fd);
+        else
+            close(fd);
+    }
+    wait_for(w.fake, &w.fake->cancelled, 20);
+    wait_for_descriptors(before);
+    close(idle);
+    end(&w);
+}
+
+// openai's client closes its connection at "[DONE]": its text was not cancelled.
+static void test_close_at_done(void **state) {
+    (void)state;
+    world w = begin("hello", NULL);
+    for (int i = 0; i < 10; i++) {
+        char got[4096] = "";
+        size_t length = 0;
+        int fd = http_connect(w.port);
+        assert_true(http_send_request(fd, "POST", "/v1/completions", "", "{\"prompt\":\"a\",\"stream\":true}"));
+        while (!strstr(got, "[DONE]")) {
+            ssize_t n = recv(fd, got + length, sizeof got - 1 - length, 0);
+            assert_true(n > 0);
+            got[length += (size_t)n] = 0;
+        }
+        close_with_reset(fd);
+    }
+    check_get(w.port, "/metrics", 200, "braid_http_clients_left_total 0\n");
+    assert_int_equal(fake_count(w.fake, &w.fake->cancelled), 0);
+    end(&w);
+}
+
 // A service that is not ready: the answer begins with a sign of life, and each further one is an
 // empty piece, since clients count neither comments nor other lines.
 static void test_keep_alive(void **state) {
@@ -478,6 +567,9 @@ int main(void) {
                                        cmocka_unit_test(test_keys),
                                        cmocka_unit_test(test_origins),
                                        cmocka_unit_test(test_clients_that_leave),
+                                       cmocka_unit_test(test_descriptors),
+                                       cmocka_unit_test(test_close_at_done),
+                                       cmocka_unit_test(test_embeddings),
                                        cmocka_unit_test(test_keep_alive),
                                        cmocka_unit_test(test_slow_reader),
                                        cmocka_unit_test(test_constraint),
