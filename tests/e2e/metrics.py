@@ -68,11 +68,13 @@ def check_run(folder):
         expect(re.search(r"training for .*\niteration \d+ of 100000, loss [\d.]+\npeers\n", seen), seen)
         expect(seen.count(" working for ") == 7 and "lost for" in seen and "it died" in seen, seen)
         expect(seen.count("stage 0, leader  working for ") == 1 and seen.count("leader") == 1, f"no leader: {seen}")
+        expect("training for" in status(address + "/"), "the address as a browser shows it")
         expect(json.loads(status(address, "--json"))["run"]["lost"] == 1, "the document has another number")
     finally:
         run.stop()
     expect("nothing answers" in status(address, code=1), "the run is over")
     expect("is no address" in status("here", code=2), "no address")
+    expect("https is not supported" in status("https://127.0.0.1:1", code=2), "https")
 
 
 def check_node(folder):

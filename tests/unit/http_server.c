@@ -221,6 +221,11 @@ static void test_mistakes(void **state) {
     check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"model\":\"other\"}", 404,
                "\"code\":\"model_not_found\"");
     check_post(w.port, "/v1/chat/completions", "{\"messages\":[]}", 400, "'messages' is empty");
+    check_post(w.port, "/v1/chat/completions",
+               "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tool_choice\":\"required\"}", 400,
+               "there are no 'tools'");
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"logit_bias\":{\"256\":1}}", 400,
+               "\"param\":\"logit_bias\"");
     check_post(w.port, "/v1/chat/completions", "{\"messages\":[{\"content\":\"a\"}]}", 400, "'role'");
     char *body = malloc(6000);
     memset(body, 'a', 5999);
@@ -537,8 +542,10 @@ static void test_settings(void **state) {
     braid_error error = {0};
     const http_settings bad[] = {{.service = &f->base, .host = "0.0.0.0"},
                                  {.service = &f->base, .certificate = "x"},
-                                 {.service = &f->base, .host = "not an address"}};
-    for (int i = 0; i < 3; i++) assert_int_equal(http_server_new(&bad[i], &s, &error), BRAID_CONFIG);
+                                 {.service = &f->base, .host = "not an address"},
+                                 {.service = &f->base, .origins = &(const char *){"foo"}, .origin_count = 1},
+                                 {.service = &f->base, .origins = &(const char *){"http://a/"}, .origin_count = 1}};
+    for (int i = 0; i < 5; i++) assert_int_equal(http_server_new(&bad[i], &s, &error), BRAID_CONFIG);
     const http_settings broken = {.service = &f->base, .chat_template = "{% if %}"};
     assert_int_equal(http_server_new(&broken, &s, &error), BRAID_FORMAT);
     const http_settings six = {.service = &f->base, .host = "::1"};
