@@ -24,9 +24,9 @@ if not shutil.which("chromium") or not shutil.which("chromedriver"):
 PATIENCE = 60  # seconds; a busy machine
 
 
-def start_browser(dark, width):
+def start_browser(dark, width, *more_flags):
     options = webdriver.ChromeOptions()
-    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", f"--window-size={width},800"]:
+    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", f"--window-size={width},800", *more_flags]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
