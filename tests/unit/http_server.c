@@ -68,6 +68,7 @@ static void test_state(void **state) {
     check_get(w.port, "/models", 200, "\"id\":\"fake/model:1\"");
     check_get(w.port, "/v1/models/fake%2Fmodel:1", 200, "\"object\":\"model\"");
     check_get(w.port, "/v1/models/other", 404, "model_not_found");
+    check_get(w.port, "/v1/models/org%2Fmodel:x%20y", 404, "there is no model 'org/model:x y'");
     check_get(w.port, "/v1/swarm", 200, "\"queue_limit\":1000");
     check_get(w.port, "/tokenizer_info", 200, "\"eos_token\":null");
     check_get(w.port, "/metrics", 200, "braid_http_requests_total{endpoint=\"health\",status=\"2xx\"} 1\n");
@@ -121,7 +122,8 @@ static void test_likelihood(void **state) {
         "{\"prompt\":[[97,98]],\"temperature\":0,\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}", 200,
         "\"text\":\"abh\",\"logprobs\":{\"tokens\":[\"a\",\"b\",\"h\"],\"token_logprobs\":[null,-0.5,-0.5],"
         "\"top_logprobs\":[null,{\"b\":-0.5},{\"h\":-0.5}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\"");
-    assert_int_equal(w.fake->last_seed, 1234);
+    assert_int_equal(w.fake->last_sampler.seed, 1234);
+    assert_true(w.fake->last_sampler.repetition_penalty == 1);  // so temperature 0 takes the likeliest token
     // offsets count characters, not bytes; the second byte of a character is behind it
     check_post(w.port, "/v1/completions", "{\"prompt\":\"\xc3\xa9z\",\"max_tokens\":1,\"logprobs\":1,\"echo\":true}",
                200, "\"text_offset\":[0,1,1,2]");
@@ -235,6 +237,8 @@ static void test_mistakes(void **state) {
     free(body);
     w.fake->refuse = BRAID_NETWORK;
     check_post(w.port, "/v1/completions", "{\"prompt\":\"a\"}", 503, "\"type\":\"server_error\"");
+    // openai takes a stream that is answered by plain JSON with 200 for an empty one
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"stream\":true}", 503, "\"type\":\"server_error\"");
     w.fake->refuse = BRAID_OK;
     w.fake->fail = BRAID_NETWORK;
     check_post(w.port, "/v1/completions", "{\"prompt\":\"a\"}", 503, "\"code\":\"not_ready\"");
