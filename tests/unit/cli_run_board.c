@@ -133,6 +133,22 @@ static void test_loss(void **state) {
     run_board_free(b);
 }
 
+// A process that had no link to the lost peer knows its id from the time at which it joined.
+static void test_lost_without_id(void **state) {
+    (void)state;
+    run_board *b = begin(3);
+    report_event lost = member(REPORT_EXPELLED, 3, 2), repair = member(REPORT_REPAIR, 3, 2);
+    memset(lost.peer, '0', REPORT_PEER_DIGITS);
+    memset(repair.peer, '0', REPORT_PEER_DIGITS);
+    tell(b, repair);
+    tell(b, lost);
+    expect(run_board_state(b), "\"gone\":[{\"id\":\"000000abc003\",\"state\":\"lost\"");
+    tell(b, repair);
+    expect(history(b, 0), "\"peer\":\"000000abc003\"");
+    refuse(history(b, 0), "\"peer\":\"000000000000\"");
+    run_board_free(b);
+}
+
 // A suspected peer that answers again works, and is not among the former ones.
 static void test_suspicion_ends(void **state) {
     (void)state;
@@ -284,10 +300,10 @@ static void test_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress),       cmocka_unit_test(test_leader),  cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_suspicion_ends), cmocka_unit_test(test_waits),   cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_rollback),       cmocka_unit_test(test_bounds),  cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_page),           cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_progress),        cmocka_unit_test(test_leader),         cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_lost_without_id), cmocka_unit_test(test_suspicion_ends), cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_moves),           cmocka_unit_test(test_rollback),       cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_addresses),       cmocka_unit_test(test_page),           cmocka_unit_test(test_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
