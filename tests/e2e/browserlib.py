@@ -47,6 +47,22 @@ def check_width(browser):
     assert wide <= 0, f"the page is {wide} pixels wider than the window"
 
 
+NEED_NAMES = {"button", "textbox", "spinbutton", "progressbar", "meter", "image", "region", "navigation", "DisclosureTriangle"}
+
+
+def check_names(browser):
+    """Each control, picture and region has a name that a screen reader announces."""
+    nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    seen = set()
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if node.get("ignored") or role not in NEED_NAMES:
+            continue
+        seen.add(role)
+        assert node.get("name", {}).get("value"), f"a {role} without a name: {node}"
+    assert "button" in seen or "progressbar" in seen, seen
+
+
 def check_logs(browser, address):
     errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert not errors, errors

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import time
 
-from browserlib import By, Keys, check_logs, check_width, start_browser, wait
+from browserlib import By, Keys, check_logs, check_names, check_width, start_browser, wait
 
 SERVER = str(pathlib.Path(os.environ["BRAID"]).parent / "tests" / "fake_server")
 REPLY = "A braided river splits, rejoins and finds a way round obstacles. <b>Not bold.</b> " * 3
@@ -71,12 +71,14 @@ def run(dark, width):
         wait(browser, lambda b: b.find_element(By.ID, "model").text == "fake/model:1")
         chat(browser)
         check_width(browser)
+        check_names(browser)
         browser.save_screenshot(f"chat-{width}.png")
         if width > 600:
             stop(browser)
             edit(browser)
         status(browser)
         check_width(browser)
+        check_names(browser)
         browser.save_screenshot(f"status-{width}.png")
         check_logs(browser, address)
     finally:

@@ -8,7 +8,7 @@ import signal
 import urllib.error
 import urllib.request
 
-from browserlib import By, check_logs, check_width, start_browser, wait
+from browserlib import By, check_logs, check_names, check_width, start_browser, wait
 from loadlib import Limit
 from swarmlib import ENDLESS, Braid, expect, free_ports, workplace, write_run
 
@@ -81,6 +81,7 @@ def check_swarm(folder):
         use_keyboard(browsers[0])
         for browser, name in zip(browsers, ("wide", "phone-dark")):
             check_width(browser)
+            check_names(browser)
             browser.save_screenshot(f"run-{name}.png")
             check_logs(browser, address)
     finally:
