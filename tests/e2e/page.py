@@ -1,6 +1,7 @@
 """The page in a real Chromium, over the fake service: chat with streaming, stop, edit, the state, phone width. Skipped (77)
 without chromium, chromium-driver and python3-selenium."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -56,6 +57,18 @@ def edit(browser):
     assert texts(browser)[2] == "More please"
 
 
+def system_prompt(browser):
+    browser.find_element(By.ID, "clear").click()
+    wait(browser, lambda b: not texts(b))
+    browser.find_element(By.CSS_SELECTOR, "#settings summary").click()
+    browser.find_element(By.ID, "system").send_keys("Be brief.")
+    browser.execute_script("const send = window.fetch; window.bodies = []; window.fetch = (...a) => { window.bodies.push((a[1] || {}).body || ''); return send(...a); };")
+    browser.find_element(By.ID, "question").send_keys("Why?", Keys.ENTER)
+    wait(browser, lambda b: len(texts(b)) == 2 and texts(b)[1] == REPLY.strip())
+    sent = [json.loads(body) for body in browser.execute_script("return window.bodies") if body]
+    assert sent[0]["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}], sent
+
+
 def status(browser):
     browser.find_element(By.ID, "show-status").click()
     wait(browser, lambda b: "Tokens written" in b.find_element(By.ID, "figures").text)
@@ -76,6 +89,7 @@ def run(dark, width):
         if width > 600:
             stop(browser)
             edit(browser)
+            system_prompt(browser)
         status(browser)
         check_width(browser)
         check_names(browser)
