@@ -17,19 +17,19 @@ struct client {
 };
 
 static void add(http_server *s, client *c) {
-    pthread_mutex_lock(&s->clients_lock);
-    c->next = s->clients;
+    pthread_mutex_lock(&s->clients.lock);
+    c->next = s->clients.first;
     if (c->next) c->next->previous = c;
-    s->clients = c;
-    pthread_mutex_unlock(&s->clients_lock);
+    s->clients.first = c;
+    pthread_mutex_unlock(&s->clients.lock);
 }
 
 static void drop(http_server *s, client *c) {
-    pthread_mutex_lock(&s->clients_lock);
+    pthread_mutex_lock(&s->clients.lock);
     if (c->next) c->next->previous = c->previous;
     if (c->previous) c->previous->next = c->next;
-    if (s->clients == c) s->clients = c->next;
-    pthread_mutex_unlock(&s->clients_lock);
+    if (s->clients.first == c) s->clients.first = c->next;
+    pthread_mutex_unlock(&s->clients.lock);
     free(c);
 }
 
@@ -52,10 +52,10 @@ void client_answering(http_server *s, struct MHD_Connection *connection, bool an
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     client *c = info ? info->socket_context : NULL;
     if (!c) return;
-    pthread_mutex_lock(&s->clients_lock);
+    pthread_mutex_lock(&s->clients.lock);
     c->answering = answering;
     c->ended = false;
-    pthread_mutex_unlock(&s->clients_lock);
+    pthread_mutex_unlock(&s->clients.lock);
 }
 
 // Between two looks libmicrohttpd has had time to read what a client sent before it left. The
@@ -73,8 +73,8 @@ void clients_look(http_server *s) {
     struct pollfd sockets[CLIENTS_BATCH];
     client *found[CLIENTS_BATCH];
     nfds_t count = 0;
-    pthread_mutex_lock(&s->clients_lock);
-    for (client *c = s->clients; c; c = c->next) {
+    pthread_mutex_lock(&s->clients.lock);
+    for (client *c = s->clients.first; c; c = c->next) {
         if (c->answering) continue;
         sockets[count] = (struct pollfd){.fd = c->socket, .events = POLLRDHUP};
         found[count++] = c;
@@ -83,5 +83,5 @@ void clients_look(http_server *s) {
         count = 0;
     }
     if (count > 0) look_at(sockets, found, count);
-    pthread_mutex_unlock(&s->clients_lock);
+    pthread_mutex_unlock(&s->clients.lock);
 }

@@ -155,9 +155,9 @@ void exchange_watch(exchange *x, void (*idle)(void *), void (*release)(void *), 
 
 // ---- libmicrohttpd's thread
 
-// libmicrohttpd 0.9.75 leaves a connection open whose reader returns an error: it closes its socket
-// when no other connection is older. The end of a stream is written, which fails on a socket that is
-// shut down, and then the connection closes at once.
+// libmicrohttpd 0.9.75 closes a connection after an error of its reader only when no other connection
+// is older. After the end of a stream it writes, which fails on a socket that is shut down, and then
+// the connection closes at once.
 static ssize_t cut(const exchange *x) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (!info) return MHD_CONTENT_READER_END_WITH_ERROR;

@@ -68,8 +68,10 @@ struct http_server {
     uint32_t workers;
     bool watching;
 
-    pthread_mutex_t clients_lock;
-    client *clients;  // open connections
+    struct {
+        pthread_mutex_t lock;
+        client *first;  // of the open connections
+    } clients;
 
     pthread_mutex_t trie_lock;
     struct trie *trie;  // of the vocabulary, made for the first constrained text

@@ -155,7 +155,7 @@ static http_server *server_alloc(void) {
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->trie_lock, NULL);
-    pthread_mutex_init(&s->clients_lock, NULL);
+    pthread_mutex_init(&s->clients.lock, NULL);
     pthread_cond_init(&s->work, &clock);
     pthread_cond_init(&s->dropped, &clock);
     pthread_cond_init(&s->stopped, &clock);
@@ -236,7 +236,7 @@ void http_server_free(http_server *s) {
     pthread_cond_destroy(&s->stopped);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->trie_lock);
-    pthread_mutex_destroy(&s->clients_lock);
+    pthread_mutex_destroy(&s->clients.lock);
     constraint_vocabulary_free(s);
     settings_free(s);
     free(s);
