@@ -69,6 +69,15 @@ def system_prompt(browser):
     assert sent[0]["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}], sent
 
 
+def lost_server(browser, server):
+    browser.find_element(By.ID, "show-chat").click()
+    browser.find_element(By.ID, "question").send_keys("Again?", Keys.ENTER)
+    wait(browser, lambda b: len(texts(b)) % 2 == 0 and texts(b)[-1])
+    server.kill()
+    wait(browser, lambda b: b.find_element(By.ID, "mistake").text == "the connection to the server was lost")
+    wait(browser, lambda b: b.find_element(By.ID, "state").text == "the server does not answer")
+
+
 def status(browser):
     browser.find_element(By.ID, "show-status").click()
     wait(browser, lambda b: "Tokens written" in b.find_element(By.ID, "figures").text)
@@ -95,6 +104,7 @@ def run(dark, width):
         check_names(browser)
         browser.save_screenshot(f"status-{width}.png")
         check_logs(browser, address)
+        lost_server(browser, server)
     finally:
         browser.quit()
         server.stdin.close()
