@@ -134,6 +134,8 @@ static void on_joined(run_board *b, const report_event *e) {
     snprintf(p->role, sizeof p->role, "%s", p->standby ? "standby" : e->role);
     count_stage(b, p->stage, p->standby, true);
     add_mark(b, e, p->role);
+    // Only a change of leadership is reported, and the first leader is the first member of a run.
+    if (e->member == 1 && !*b->leader) copy_peer(b->leader, e->peer);
 }
 
 static board_gone *find_gone(run_board *b, uint64_t member) {
@@ -349,10 +351,20 @@ static void take(run_board *b, const report_event *e) {
     }
 }
 
+// A process without a link to a peer reports its number with an id of zeros.
+static void name_peer(run_board *b, report_event *e) {
+    if (e->member == 0 || e->peer[strspn(e->peer, "0")] != 0) return;
+    const board_peer *p = find_member(b, e->member);
+    const board_gone *g = p ? NULL : find_gone(b, e->member);
+    if (p || g) snprintf(e->peer, sizeof e->peer, "%s", p ? p->peer : g->peer);
+}
+
 void run_board_tell(run_board *b, const report_event *event, double seconds) {
+    report_event named = *event;
     pthread_mutex_lock(&b->lock);
     b->now = seconds;
-    take(b, event);
+    name_peer(b, &named);
+    take(b, &named);
     look_at_stages(b);
     pthread_mutex_unlock(&b->lock);
 }

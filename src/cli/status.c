@@ -25,7 +25,9 @@ static void print_text(const char *text) {
 static void print_place(const json *doc, const json_value *peer) {
     uint64_t first = 0, last = 0, stage = 0;
     if (json_u64(json_member(doc, peer, "stage"), &stage)) {
-        printf("stage %llu  ", (unsigned long long)stage);
+        bool leads = false;
+        json_bool(json_member(doc, peer, "leader"), &leads);
+        printf("stage %llu%s  ", (unsigned long long)stage, leads ? ", leader" : "");
         return;
     }
     bool serves = json_u64(json_member(doc, peer, "first_layer"), &first) &&
@@ -131,8 +133,15 @@ static braid_err show(const char *address, const char *key_file, bool raw, braid
     char host[256], key[STATUS_KEY], *body = NULL;
     size_t length = 0;
     http_get_request request = {.host = host, .path = "/v1/swarm", .key = key};
+    char place[320];
+    if (strncmp(address, "https://", 8) == 0)
+        return braid_fail(error, BRAID_CONFIG,
+                          "https is not supported; give an address without TLS, or ask for "
+                          "%.200s/v1/swarm with another program",
+                          address);
     if (strncmp(address, "http://", 7) == 0) address += 7;
-    braid_err err = run_page_split(address, host, &request.port, error);
+    snprintf(place, sizeof place, "%.*s", (int)strcspn(address, "/"), address);  // as browsers show it
+    braid_err err = run_page_split(place, host, &request.port, error);
     if (!err) err = read_key(key_file, key, error);
     if (!err) err = http_get(&request, &body, &length, error);
     if (!err && raw)

@@ -46,8 +46,7 @@ static bool check_origin(exchange *x) {
     }
     if (!origin) return true;
     if (!origin_allowed(s, origin, host)) {
-        reply_error(x, 403, NULL, "wrong_origin",
-                    "web pages of this origin may not call the API; --allow-origin allows one");
+        reply_error(x, 403, NULL, "wrong_origin", "web pages of this origin may not call the API; --origin allows one");
         return false;
     }
     exchange_header_set(x, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);

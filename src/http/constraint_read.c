@@ -115,6 +115,8 @@ void constraint_read_tools(grammar **out, const http_server *s, body *b, prompt_
     const json_value *choice = body_member(b, b->root, "tool_choice");
     const char *word = json_string(choice), *name = NULL;
     if (chat->tools && chat->tools->count == 0) chat->tools = NULL;
+    if (!chat->tools && choice && (!word || (strcmp(word, "auto") != 0 && strcmp(word, "none") != 0)))
+        body_mistake(b, "tool_choice", "'tool_choice' forces a call, and there are no 'tools'");
     if (!chat->tools || (word && strcmp(word, "none") == 0)) {
         chat->tools = NULL;
         return;

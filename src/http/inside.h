@@ -27,6 +27,7 @@ typedef struct key_state {
 } key_state;
 
 struct trie;
+typedef struct client client;
 
 typedef struct route_table {
     const route *at;
@@ -67,6 +68,11 @@ struct http_server {
     uint32_t workers;
     bool watching;
 
+    struct {
+        pthread_mutex_t lock;
+        client *first;  // of the open connections
+    } clients;
+
     pthread_mutex_t trie_lock;
     struct trie *trie;  // of the vocabulary, made for the first constrained text
 
@@ -91,6 +97,15 @@ void server_continue(exchange *x);
 bool server_enqueue(http_server *s, exchange *x, uint32_t most);
 bool server_is_stopping(http_server *s);
 void *worker_main(void *server);
+
+// ---- clients.c
+// For each connection that begins or ends.
+void clients_notify(void *server, struct MHD_Connection *connection, void **context,
+                    enum MHD_ConnectionNotificationCode code);
+// Whether the connection has a whole request without the end of its answer.
+void client_answering(http_server *s, struct MHD_Connection *connection, bool answering);
+// Closes connections that ended in the middle of a request.
+void clients_look(http_server *s);
 
 // ---- watch.c
 void *watch_main(void *server);

@@ -63,6 +63,8 @@ bool endpoint_find(exchange *x) {
         exchange_header_set(x, MHD_HTTP_HEADER_ALLOW, other->method);
         reply_error(x, 405, NULL, "method_not_allowed", "%s needs the method %s, not %s", x->path, other->method,
                     x->method);
+    } else if (n == 0) {
+        reply_error(x, 404, NULL, "not_found", "the address has more than %d characters", EXCHANGE_MAX_PATH - 1);
     } else {
         reply_error(x, 404, NULL, "not_found", "there is no %.200s here; docs/api.md lists the addresses", x->path);
     }

@@ -8,7 +8,7 @@
 static const double most_temperature = 100, most_penalty = 100;
 
 void sampling_begin(sampling *s, http_server *server) {
-    *s = (sampling){.settings = {.sampler = sampler_defaults()}};
+    *s = (sampling){.settings = {.sampler = sampler_defaults()}, .vocab = server->model->config->vocab};
     sampler_settings *to = &s->settings.sampler;
     to->seed = server_random(server) >> 1;
     const char *config = server->model->generation_config;
@@ -75,6 +75,10 @@ static void read_biases(sampling *s, body *b, const json_value *object) {
             return;
         }
         to->bias = (float)bias;
+        if (to->token >= s->vocab) {
+            body_mistake(b, "logit_bias", "'logit_bias' names token %u; the model has %u tokens", to->token, s->vocab);
+            return;
+        }
         s->settings.sampler.bias_count++;
     }
     s->settings.sampler.biases = s->biases;

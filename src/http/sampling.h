@@ -10,6 +10,7 @@ typedef struct sampling {
     generation_settings settings;  // points into this struct and into the body
     sampler_bias *biases;          // owned
     const char *stops[SAMPLING_MAX_STOPS];
+    uint32_t vocab;  // tokens of the model
 } sampling;
 
 // The defaults of the model (generation_config), else temperature 1, and a seed from chance.

@@ -58,6 +58,7 @@ static bool refuse_early(exchange *x, struct MHD_Connection *c) {
 
 static void dispatch(exchange *x) {
     x->complete = true;
+    client_answering(x->server, x->connection, true);
     if (!endpoint_find(x) || !access_allows(x)) return;
     if (!x->server->service && !x->route->always) {
         reply_error(x, 404, NULL, "no_model", "this process shows a training run and serves no model");
@@ -95,10 +96,11 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
 }
 
 static void on_closed(void *server, struct MHD_Connection *c, void **context, enum MHD_RequestTerminationCode code) {
-    (void)c, (void)code;
+    (void)code;
     http_server *s = server;
     exchange *x = *context;
     if (!x) return;
+    client_answering(s, c, false);
     metrics_request(&s->metrics, x);
     *context = NULL;
     exchange_closed(x);
@@ -124,7 +126,8 @@ static braid_err start_daemon(http_server *s, const http_settings *settings, int
                                  MHD_OPTION_LISTEN_SOCKET, (MHD_socket)listener, MHD_OPTION_CONNECTION_LIMIT,
                                  connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_CONNECTION_SECONDS,
                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
-                                 MHD_OPTION_NOTIFY_COMPLETED, on_closed, s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+                                 MHD_OPTION_NOTIFY_COMPLETED, on_closed, s, MHD_OPTION_NOTIFY_CONNECTION,
+                                 clients_notify, s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     if (s->daemon) return BRAID_OK;
     close(listener);
     return braid_fail(error, s->certificate ? BRAID_CONFIG : BRAID_IO,
@@ -152,6 +155,7 @@ static http_server *server_alloc(void) {
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->trie_lock, NULL);
+    pthread_mutex_init(&s->clients.lock, NULL);
     pthread_cond_init(&s->work, &clock);
     pthread_cond_init(&s->dropped, &clock);
     pthread_cond_init(&s->stopped, &clock);
@@ -232,6 +236,7 @@ void http_server_free(http_server *s) {
     pthread_cond_destroy(&s->stopped);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->trie_lock);
+    pthread_mutex_destroy(&s->clients.lock);
     constraint_vocabulary_free(s);
     settings_free(s);
     free(s);

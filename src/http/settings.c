@@ -58,13 +58,25 @@ static braid_err copy_keys(http_server *s, const http_settings *settings, braid_
     return BRAID_OK;
 }
 
+// "*", or a scheme and a host without a path, as browsers write an origin (RFC 6454, section 6.2).
+static bool is_origin(const char *text) {
+    const char *host = strstr(text, "://");
+    return strcmp(text, "*") == 0 || (host && host > text && host[3] && !strchr(host + 3, '/'));
+}
+
 static braid_err copy_origins(http_server *s, const http_settings *settings, braid_error *error) {
     if (settings->origin_count > HTTP_MAX_ORIGINS)
         return braid_fail(error, BRAID_CONFIG, "there are more than %d origins", HTTP_MAX_ORIGINS);
     s->origins = calloc(settings->origin_count + 1, sizeof *s->origins);
     if (!s->origins) return braid_fail(error, BRAID_MEMORY, "no memory for the origins");
     for (; s->origin_count < settings->origin_count; s->origin_count++) {
-        s->origins[s->origin_count] = strdup(settings->origins[s->origin_count]);
+        const char *text = settings->origins[s->origin_count];
+        if (!is_origin(text))
+            return braid_fail(error, BRAID_CONFIG,
+                              "the origin '%.100s' is none: write https://HOST or https://HOST:PORT without a path, or "
+                              "* for all",
+                              text);
+        s->origins[s->origin_count] = strdup(text);
         if (!s->origins[s->origin_count]) return braid_fail(error, BRAID_MEMORY, "no memory for the origins");
     }
     return BRAID_OK;

@@ -1,11 +1,15 @@
 // libmicrohttpd does not look at the socket of a suspended connection. This thread does, so that the
-// text of a client that left is cancelled, and it writes signs of life into quiet streams.
+// text of a client that left is cancelled. It writes signs of life into quiet streams, and it closes
+// connections that ended in the middle of a request.
 #include "http/inside.h"
 
 #include <poll.h>
 #include <time.h>
 
-enum { WATCH_INTERVAL_MS = 200 };
+enum {
+    WATCH_INTERVAL_MS = 200,
+    WATCH_CLIENTS = 2,  // intervals between looks at connections without a request
+};
 
 // Under the lock of the exchange. A client that shuts down its sending side counts as gone.
 static bool has_left(const exchange *x) {
@@ -59,6 +63,7 @@ static void look(http_server *s) {
 void *watch_main(void *server) {
     http_server *s = server;
     struct timespec until;
+    unsigned looks = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->stopping) {
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -69,6 +74,7 @@ void *watch_main(void *server) {
         if (s->stopping) break;
         pthread_mutex_unlock(&s->lock);
         look(s);
+        if (++looks % WATCH_CLIENTS == 0) clients_look(s);
         pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);

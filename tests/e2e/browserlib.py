@@ -24,9 +24,9 @@ if not shutil.which("chromium") or not shutil.which("chromedriver"):
 PATIENCE = 60  # seconds; a busy machine
 
 
-def start_browser(dark, width):
+def start_browser(dark, width, *more_flags):
     options = webdriver.ChromeOptions()
-    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", f"--window-size={width},800"]:
+    for flag in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", f"--window-size={width},800", *more_flags]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
@@ -45,6 +45,22 @@ def wait(browser, condition):
 def check_width(browser):
     wide = browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide <= 0, f"the page is {wide} pixels wider than the window"
+
+
+NEED_NAMES = {"button", "textbox", "spinbutton", "progressbar", "meter", "image", "region", "navigation", "DisclosureTriangle"}
+
+
+def check_names(browser):
+    """Each control, picture and region has a name that a screen reader announces."""
+    nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    seen = set()
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if node.get("ignored") or role not in NEED_NAMES:
+            continue
+        seen.add(role)
+        assert node.get("name", {}).get("value"), f"a {role} without a name: {node}"
+    assert "button" in seen or "progressbar" in seen, seen
 
 
 def check_logs(browser, address):

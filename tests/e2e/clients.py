@@ -154,7 +154,7 @@ def langchain(address):
 
 
 def hugging_face(address):
-    for base in [address, address + "/v1", address + "/v1/"]:
+    for base in [address, address + "/", address + "/v1", address + "/v1/", address + "/v1/chat/completions"]:
         client = huggingface_hub.InferenceClient(base_url=base)  # names the model "dummy"
         assert client.chat_completion(messages=ASK).choices[0].message.content == HELLO
         stream = client.chat_completion(messages=ASK, stream=True)

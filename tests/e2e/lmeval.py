@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import urllib.request
 
 SOURCE = pathlib.Path(os.environ["SOURCE"])
 PYTHON = SOURCE / "build" / "clients" / "bin" / "python"
@@ -44,11 +45,22 @@ def differences(seen, expected):
             yield f"{name}: {a!r}, not {b!r}"
 
 
+def check_special_tokens(address):
+    """Texts of special tokens in a plain prompt are those tokens, as llama-cpp-python reads them."""
+    body = json.dumps({"prompt": "<|im_end|>", "max_tokens": 1}).encode()
+    for path, read in (("/tokenize", lambda answer: answer["count"]), ("/v1/completions", lambda answer: answer["usage"]["prompt_tokens"])):
+        with urllib.request.urlopen(urllib.request.Request(address + path, body)) as answer:
+            count = read(json.load(answer))
+        if count != 1:
+            raise SystemExit(f"FAILED: {path} reads <|im_end|> as {count} tokens")
+
+
 def main():
     expected = json.loads((SOURCE / "tests" / "e2e" / "lmeval" / "expected.json").read_text(encoding="ascii"))
     server = subprocess.Popen([os.environ["BRAID"], "serve", str(MODELS[0]), "--port", "0", "--exact", "--name", "model"], stdout=subprocess.PIPE, text=True)
     try:
         address = server.stdout.readline().split()[-1]
+        check_special_tokens(address)
         arguments = {"base_url": address + "/v1/completions", "model": "model", "tokenizer_backend": "remote", "num_concurrent": 2, "max_length": 2048}
         seen = evaluate("local-completions", arguments)
     finally:

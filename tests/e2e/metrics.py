@@ -9,6 +9,7 @@ import subprocess
 import urllib.request
 
 from loadlib import Limit
+from modellib import make_model
 from swarmlib import ENDLESS, PROGRAM, Braid, expect, workplace, write_run
 
 BRAID = os.path.abspath(PROGRAM)
@@ -66,11 +67,14 @@ def check_run(folder):
         seen = status(address)
         expect(re.search(r"training for .*\niteration \d+ of 100000, loss [\d.]+\npeers\n", seen), seen)
         expect(seen.count(" working for ") == 7 and "lost for" in seen and "it died" in seen, seen)
+        expect(seen.count("stage 0, leader  working for ") == 1 and seen.count("leader") == 1, f"no leader: {seen}")
+        expect("training for" in status(address + "/"), "the address as a browser shows it")
         expect(json.loads(status(address, "--json"))["run"]["lost"] == 1, "the document has another number")
     finally:
         run.stop()
     expect("nothing answers" in status(address, code=1), "the run is over")
     expect("is no address" in status("here", code=2), "no address")
+    expect("https is not supported" in status("https://127.0.0.1:1", code=2), "https")
 
 
 def check_node(folder):
@@ -87,19 +91,6 @@ def check_node(folder):
     finally:
         for peer in [*relays, leader]:
             peer.stop()
-
-
-def make_model(folder):
-    words = os.path.join(folder, "words.txt")
-    with open(words, "w", encoding="ascii") as file:
-        file.write("the river bends round every stone that lies in its way\n" * 400)
-    run, saved = os.path.join(folder, "small.yaml"), os.path.join(folder, "saved")
-    with open(run, "w", encoding="ascii") as file:
-        file.write(f"seed: 7\nstages: [0, 3]\nmodel: {{dim: 64, layers: 3, heads: 4, context: 128}}\ndata: {{text: {words}, holdout: 0.1}}\n")
-        file.write("train: {iterations: 1, microbatches: 2, sequences: 2}\n")
-    subprocess.run([BRAID, "train", "--solo", run, "--save", saved, "--threads", "1"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([BRAID, "convert", saved, saved + ".gguf", "--to", "f32"], check=True, stdout=subprocess.DEVNULL)
-    return saved + ".gguf"
 
 
 def check_serving(folder):

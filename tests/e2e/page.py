@@ -1,12 +1,13 @@
 """The page in a real Chromium, over the fake service: chat with streaming, stop, edit, the state, phone width. Skipped (77)
 without chromium, chromium-driver and python3-selenium."""
 
+import json
 import os
 import pathlib
 import subprocess
 import time
 
-from browserlib import By, Keys, check_logs, check_width, start_browser, wait
+from browserlib import By, Keys, check_logs, check_names, check_width, start_browser, wait
 
 SERVER = str(pathlib.Path(os.environ["BRAID"]).parent / "tests" / "fake_server")
 REPLY = "A braided river splits, rejoins and finds a way round obstacles. <b>Not bold.</b> " * 3
@@ -56,6 +57,27 @@ def edit(browser):
     assert texts(browser)[2] == "More please"
 
 
+def system_prompt(browser):
+    browser.find_element(By.ID, "clear").click()
+    wait(browser, lambda b: not texts(b))
+    browser.find_element(By.CSS_SELECTOR, "#settings summary").click()
+    browser.find_element(By.ID, "system").send_keys("Be brief.")
+    browser.execute_script("const send = window.fetch; window.bodies = []; window.fetch = (...a) => { window.bodies.push((a[1] || {}).body || ''); return send(...a); };")
+    browser.find_element(By.ID, "question").send_keys("Why?", Keys.ENTER)
+    wait(browser, lambda b: len(texts(b)) == 2 and texts(b)[1] == REPLY.strip())
+    sent = [json.loads(body) for body in browser.execute_script("return window.bodies") if body]
+    assert sent[0]["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}], sent
+
+
+def lost_server(browser, server):
+    browser.find_element(By.ID, "show-chat").click()
+    browser.find_element(By.ID, "question").send_keys("Again?", Keys.ENTER)
+    wait(browser, lambda b: len(texts(b)) % 2 == 0 and texts(b)[-1])
+    server.kill()
+    wait(browser, lambda b: b.find_element(By.ID, "mistake").text == "the connection to the server was lost")
+    wait(browser, lambda b: b.find_element(By.ID, "state").text == "the server does not answer")
+
+
 def status(browser):
     browser.find_element(By.ID, "show-status").click()
     wait(browser, lambda b: "Tokens written" in b.find_element(By.ID, "figures").text)
@@ -71,14 +93,18 @@ def run(dark, width):
         wait(browser, lambda b: b.find_element(By.ID, "model").text == "fake/model:1")
         chat(browser)
         check_width(browser)
+        check_names(browser)
         browser.save_screenshot(f"chat-{width}.png")
         if width > 600:
             stop(browser)
             edit(browser)
+            system_prompt(browser)
         status(browser)
         check_width(browser)
+        check_names(browser)
         browser.save_screenshot(f"status-{width}.png")
         check_logs(browser, address)
+        lost_server(browser, server)
     finally:
         browser.quit()
         server.stdin.close()

@@ -8,7 +8,7 @@ import signal
 import urllib.error
 import urllib.request
 
-from browserlib import By, check_logs, check_width, start_browser, wait
+from browserlib import By, check_logs, check_names, check_width, start_browser, wait
 from loadlib import Limit
 from swarmlib import ENDLESS, Braid, expect, free_ports, workplace, write_run
 
@@ -42,6 +42,8 @@ def watch_training(browser):
     for figure in "Iteration", "Tokens a second", "Work used", "Memory":
         expect(figure in text_of(browser, "run-figures"), f"no {figure}: {text_of(browser, 'run-figures')}")
     wait(browser, lambda b: len(peers_of_stages(b)) == 4 and all(len(stage) == 2 for stage in peers_of_stages(b)))
+    leaders = browser.execute_script("return [...document.querySelectorAll('#stages .peer')].filter((p) => p.textContent.includes('leader')).length")
+    expect(leaders == 1, f"{leaders} peers are marked as the leader")
 
 
 def kill_relay(browsers, run):
@@ -79,6 +81,7 @@ def check_swarm(folder):
         use_keyboard(browsers[0])
         for browser, name in zip(browsers, ("wide", "phone-dark")):
             check_width(browser)
+            check_names(browser)
             browser.save_screenshot(f"run-{name}.png")
             check_logs(browser, address)
     finally:

@@ -44,7 +44,7 @@ typedef struct fake_service {
     unsigned step_us;  // pause before each token
     bool stopping;
     size_t submitted, cancelled;
-    uint64_t last_seed;
+    sampler_settings last_sampler;
     size_t last_prompt;
 } fake_service;
 
@@ -215,7 +215,7 @@ static braid_err fake_submit(service *s, const service_text *text, const service
     j->tokens = malloc(text->count * sizeof *j->tokens);
     memcpy(j->tokens, text->tokens, text->count * sizeof *j->tokens);
     stop_filter_new(text->settings.stops, text->settings.stop_count, &j->stops, NULL);
-    f->last_seed = text->settings.sampler.seed;
+    f->last_sampler = text->settings.sampler;
     f->last_prompt = text->count;
     f->submitted++;
     f->running++;

@@ -88,6 +88,22 @@ static void test_progress(void **state) {
     run_board_free(b);
 }
 
+static void test_leader(void **state) {
+    (void)state;
+    run_board *b = begin(3);
+    report_event leads = member(REPORT_LEADER, 2, 1);
+    expect(run_board_state(b), "\"member\":1,\"stage\":0,\"role\":\"data\",\"leader\":true");
+    tell(b, leads);
+    expect(run_board_state(b), "\"member\":1,\"stage\":0,\"role\":\"data\",\"leader\":false");
+    expect(run_board_state(b), "\"member\":2,\"stage\":1,\"role\":\"relay\",\"leader\":true");
+    run_board_free(b);
+    b = run_board_new();  // of a peer that joined after another leader was elected
+    tell(b, leads);
+    tell(b, member(REPORT_JOINED, 1, 0));
+    expect(run_board_state(b), "\"member\":1,\"stage\":0,\"role\":\"data\",\"leader\":false");
+    run_board_free(b);
+}
+
 // A lost peer leaves the map, its stage is empty, and the run says what it waits for.
 static void test_loss(void **state) {
     (void)state;
@@ -114,6 +130,22 @@ static void test_loss(void **state) {
     tell(b, member(REPORT_JOINED, 4, 2));
     assert_true(run_board_ready(b, blocker));
     expect(run_board_metrics(b), "braid_run_peers{stage=\"2\"} 1\n");
+    run_board_free(b);
+}
+
+// A process that had no link to the lost peer knows its id from the time at which it joined.
+static void test_lost_without_id(void **state) {
+    (void)state;
+    run_board *b = begin(3);
+    report_event lost = member(REPORT_EXPELLED, 3, 2), repair = member(REPORT_REPAIR, 3, 2);
+    memset(lost.peer, '0', REPORT_PEER_DIGITS);
+    memset(repair.peer, '0', REPORT_PEER_DIGITS);
+    tell(b, repair);
+    tell(b, lost);
+    expect(run_board_state(b), "\"gone\":[{\"id\":\"000000abc003\",\"state\":\"lost\"");
+    tell(b, repair);
+    expect(history(b, 0), "\"peer\":\"000000abc003\"");
+    refuse(history(b, 0), "\"peer\":\"000000000000\"");
     run_board_free(b);
 }
 
@@ -268,10 +300,10 @@ static void test_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress), cmocka_unit_test(test_loss),      cmocka_unit_test(test_suspicion_ends),
-        cmocka_unit_test(test_waits),    cmocka_unit_test(test_moves),     cmocka_unit_test(test_rollback),
-        cmocka_unit_test(test_bounds),   cmocka_unit_test(test_addresses), cmocka_unit_test(test_page),
-        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_progress),        cmocka_unit_test(test_leader),         cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_lost_without_id), cmocka_unit_test(test_suspicion_ends), cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_moves),           cmocka_unit_test(test_rollback),       cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_addresses),       cmocka_unit_test(test_page),           cmocka_unit_test(test_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "format/json.h"
 #include "http_client.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,6 +68,7 @@ static void test_state(void **state) {
     check_get(w.port, "/models", 200, "\"id\":\"fake/model:1\"");
     check_get(w.port, "/v1/models/fake%2Fmodel:1", 200, "\"object\":\"model\"");
     check_get(w.port, "/v1/models/other", 404, "model_not_found");
+    check_get(w.port, "/v1/models/org%2Fmodel:x%20y", 404, "there is no model 'org/model:x y'");
     check_get(w.port, "/v1/swarm", 200, "\"queue_limit\":1000");
     check_get(w.port, "/tokenizer_info", 200, "\"eos_token\":null");
     check_get(w.port, "/metrics", 200, "braid_http_requests_total{endpoint=\"health\",status=\"2xx\"} 1\n");
@@ -97,6 +99,20 @@ static void test_completions(void **state) {
     end(&w);
 }
 
+// OpenAIEmbeddings of LangChain sends token ids, and openai asks for base64 unless told otherwise.
+static void test_embeddings(void **state) {
+    (void)state;
+    world w = begin("hello", NULL);
+    check_post(w.port, "/v1/embeddings", "{\"input\":[[97,98],[99]],\"encoding_format\":\"float\"}", 200,
+               "\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[");
+    check_post(w.port, "/v1/embeddings", "{\"input\":[[97,98],[99]],\"encoding_format\":\"base64\"}", 200,
+               "{\"object\":\"embedding\",\"index\":1,\"embedding\":\"");
+    check_post(w.port, "/v1/embeddings", "{\"input\":\"ab\",\"encoding_format\":null}", 200,
+               "\"usage\":{\"prompt_tokens\":2,");
+    check_post(w.port, "/v1/embeddings", "{\"input\":[]}", 400, "\"param\":\"input\"");
+    end(&w);
+}
+
 // As lm-eval asks: the prompt's tokens and exactly one more.
 static void test_likelihood(void **state) {
     (void)state;
@@ -106,7 +122,11 @@ static void test_likelihood(void **state) {
         "{\"prompt\":[[97,98]],\"temperature\":0,\"max_tokens\":1,\"logprobs\":1,\"seed\":1234,\"echo\":true}", 200,
         "\"text\":\"abh\",\"logprobs\":{\"tokens\":[\"a\",\"b\",\"h\"],\"token_logprobs\":[null,-0.5,-0.5],"
         "\"top_logprobs\":[null,{\"b\":-0.5},{\"h\":-0.5}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\"");
-    assert_int_equal(w.fake->last_seed, 1234);
+    assert_int_equal(w.fake->last_sampler.seed, 1234);
+    assert_true(w.fake->last_sampler.repetition_penalty == 1);  // so temperature 0 takes the likeliest token
+    // offsets count characters, not bytes; the second byte of a character is behind it
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"\xc3\xa9z\",\"max_tokens\":1,\"logprobs\":1,\"echo\":true}",
+               200, "\"text_offset\":[0,1,1,2]");
     // also where that token is the end of the text
     fake_set_reply(w.fake, "");
     check_post(w.port, "/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":1,\"logprobs\":1,\"echo\":true}", 200,
@@ -203,6 +223,11 @@ static void test_mistakes(void **state) {
     check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"model\":\"other\"}", 404,
                "\"code\":\"model_not_found\"");
     check_post(w.port, "/v1/chat/completions", "{\"messages\":[]}", 400, "'messages' is empty");
+    check_post(w.port, "/v1/chat/completions",
+               "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tool_choice\":\"required\"}", 400,
+               "there are no 'tools'");
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"logit_bias\":{\"256\":1}}", 400,
+               "\"param\":\"logit_bias\"");
     check_post(w.port, "/v1/chat/completions", "{\"messages\":[{\"content\":\"a\"}]}", 400, "'role'");
     char *body = malloc(6000);
     memset(body, 'a', 5999);
@@ -212,6 +237,8 @@ static void test_mistakes(void **state) {
     free(body);
     w.fake->refuse = BRAID_NETWORK;
     check_post(w.port, "/v1/completions", "{\"prompt\":\"a\"}", 503, "\"type\":\"server_error\"");
+    // openai takes a stream that is answered by plain JSON with 200 for an empty one
+    check_post(w.port, "/v1/completions", "{\"prompt\":\"a\",\"stream\":true}", 503, "\"type\":\"server_error\"");
     w.fake->refuse = BRAID_OK;
     w.fake->fail = BRAID_NETWORK;
     check_post(w.port, "/v1/completions", "{\"prompt\":\"a\"}", 503, "\"code\":\"not_ready\"");
@@ -345,6 +372,81 @@ static void test_clients_that_leave(void **state) {
     service_free(&w.fake->base);
 }
 
+static int descriptors(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (readdir(directory)) count++;
+    closedir(directory);
+    return count;
+}
+
+static void wait_for_descriptors(int most) {
+    int left = 5000;
+    while (descriptors() > most && left-- > 0) usleep(1000);
+    if (descriptors() > most) fail_msg("%d descriptors are open, not %d", descriptors(), most);
+}
+
+static void close_with_reset(int fd) {
+    const struct linger off = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+    close(fd);
+}
+
+// Clients that leave inside a request or a stream keep no descriptor, also beside an older connection.
+static void test_descriptors(void **state) {
+    (void)state;
+    static const char part[] = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{";
+    char reply[1001];
+    memset(reply, 'x', 1000);
+    reply[1000] = 0;
+    world w = begin(reply, NULL);
+    w.fake->step_us = 100;
+    int idle = http_connect(w.port);
+    check_get(w.port, "/health", 200, "ok");  // the idle connection is accepted, too
+    int before = descriptors();
+    for (size_t i = 0; i < 40; i++) {
+        int fd = http_connect(w.port);
+        assert_true(http_send(fd, part, sizeof part - 1 - (i % 4) * 20));
+        close(fd);
+    }
+    wait_for_descriptors(before);
+    for (size_t i = 0; i < 20; i++) {
+        char first;
+        int fd = http_connect(w.port);
+        fake_hold(w.fake, false);
+        assert_true(http_send_request(fd, "POST", "/v1/completions", "",
+                                      "{\"prompt\":\"a\",\"stream\":true,\"max_tokens\":1000}"));
+        assert_int_equal(recv(fd, &first, 1, 0), 1);
+        fake_hold(w.fake, true);  // nothing is written when the client leaves
+        close_with_reset(fd);
+    }
+    wait_for(w.fake, &w.fake->cancelled, 20);
+    wait_for_descriptors(before);
+    close(idle);
+    end(&w);
+}
+
+// openai's client closes its connection at "[DONE]": its text was not cancelled.
+static void test_close_at_done(void **state) {
+    (void)state;
+    world w = begin("hello", NULL);
+    for (int i = 0; i < 10; i++) {
+        char got[4096] = "";
+        size_t length = 0;
+        int fd = http_connect(w.port);
+        assert_true(http_send_request(fd, "POST", "/v1/completions", "", "{\"prompt\":\"a\",\"stream\":true}"));
+        while (!strstr(got, "[DONE]")) {
+            ssize_t n = recv(fd, got + length, sizeof got - 1 - length, 0);
+            assert_true(n > 0);
+            got[length += (size_t)n] = 0;
+        }
+        close_with_reset(fd);
+    }
+    check_get(w.port, "/metrics", 200, "braid_http_clients_left_total 0\n");
+    assert_int_equal(fake_count(w.fake, &w.fake->cancelled), 0);
+    end(&w);
+}
+
 // A service that is not ready: the answer begins with a sign of life, and each further one is an
 // empty piece, since clients count neither comments nor other lines.
 static void test_keep_alive(void **state) {
@@ -444,8 +546,10 @@ static void test_settings(void **state) {
     braid_error error = {0};
     const http_settings bad[] = {{.service = &f->base, .host = "0.0.0.0"},
                                  {.service = &f->base, .certificate = "x"},
-                                 {.service = &f->base, .host = "not an address"}};
-    for (int i = 0; i < 3; i++) assert_int_equal(http_server_new(&bad[i], &s, &error), BRAID_CONFIG);
+                                 {.service = &f->base, .host = "not an address"},
+                                 {.service = &f->base, .origins = &(const char *){"foo"}, .origin_count = 1},
+                                 {.service = &f->base, .origins = &(const char *){"http://a/"}, .origin_count = 1}};
+    for (int i = 0; i < 5; i++) assert_int_equal(http_server_new(&bad[i], &s, &error), BRAID_CONFIG);
     const http_settings broken = {.service = &f->base, .chat_template = "{% if %}"};
     assert_int_equal(http_server_new(&broken, &s, &error), BRAID_FORMAT);
     const http_settings six = {.service = &f->base, .host = "::1"};
@@ -478,6 +582,9 @@ int main(void) {
                                        cmocka_unit_test(test_keys),
                                        cmocka_unit_test(test_origins),
                                        cmocka_unit_test(test_clients_that_leave),
+                                       cmocka_unit_test(test_descriptors),
+                                       cmocka_unit_test(test_close_at_done),
+                                       cmocka_unit_test(test_embeddings),
                                        cmocka_unit_test(test_keep_alive),
                                        cmocka_unit_test(test_slow_reader),
                                        cmocka_unit_test(test_constraint),

@@ -137,7 +137,8 @@ async function answer() {
     await receive(controller, reply);
     $("said").textContent = "Model: " + reply.content;
   } catch (e) {
-    if (e.name !== "AbortError") showMistake(e.message);
+    // browsers report a lost connection as a TypeError with a text of their own
+    if (e.name !== "AbortError") showMistake(e.name === "TypeError" ? "the connection to the server was lost" : e.message);
     else reply.note = "stopped";
     $("said").textContent = "";
   }
