@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
+from delaylib import quick, start_forwarders
 from linelib import address
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -52,9 +53,13 @@ def write_text(url, on_piece, body):
 
 class Swarm:
     """The API node in place 0 of `lines`, and a peer for each of `spans`, (first, end), in the places after it. A peer keeps its
-    identity when it is started again."""
+    identity when it is started again. `delay`: of each hop, in seconds, and `slowness` as in delaylib.listen."""
 
-    def __init__(self, program, model, spans, lines, flags=()):
+    def __init__(self, program, model, spans, lines, flags=(), delay=None, slowness=quick):
+        self.ports = ["--listen", "{}:4711"] if delay is None else ["--listen", "127.0.0.1:4712", "--public-address", "{}:4711"]
+        for place in range(len(spans) + 1 if delay is not None else 0):
+            process = lines.place[place].pid
+            start_forwarders([((address(place), 4711), 4712)], delay, lambda process=process: enter_namespace(process), slowness)
         self.program, self.model, self.spans, self.lines = program, model, spans, lines
         self.directory = tempfile.TemporaryDirectory()
         self.lock, self.ends, self.processes, self.peers = threading.Lock(), False, {}, {}
@@ -75,9 +80,9 @@ class Swarm:
         raise SystemExit(f"braid serve ended without '{pattern}'")
 
     def _start(self, place, *arguments):
-        port = address(place) + ":4711"
+        ports = [part.format(address(place)) for part in self.ports]
         identity = os.path.join(self.directory.name, f"{place}.key")
-        command = [*self.lines.inside(place), self.program, *arguments, "--listen", port, "--identity", identity]
+        command = [*self.lines.inside(place), self.program, *arguments, *ports, "--identity", identity]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
 
     def start_peer(self, peer):
