@@ -38,7 +38,10 @@ static braid_err find_reference(const serving_bench *b, memory *m, double known_
     braid_err err = serving_optimum_find(&m->p, (uint32_t)b->seconds, &o, error);
     if (err || !o.ran) return err;
     rows->programs++;
-    rows->proven += o.proven;
+    if (o.proven) {
+        rows->proven++;
+        figures_add(&rows->optimal, known_us / o.mean_us);
+    }
     if (o.bound_us > *reference) *reference = o.bound_us;
     return BRAID_OK;
 }

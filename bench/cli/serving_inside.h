@@ -21,6 +21,7 @@ typedef struct serving_row {
 typedef struct serving_rows {
     serving_row row[SERVING_SYSTEMS];
     uint32_t programs, proven;
+    figures_sample optimal;  // ratio of braid to each proven optimum
 } serving_rows;
 
 void serving_print_swarm(uint64_t seed, const placement_problem *p, const placement_figures *f, double reference);

@@ -30,6 +30,7 @@ static void print_json_row(const serving_bench *b, const serving_rows *rows, int
     figures_put_sample(&o, "ratio", &r->ratio);
     json_out_u64(&o, "programs", rows->programs);
     json_out_u64(&o, "proven", rows->proven);
+    figures_put_sample(&o, "braid_over_proven", &rows->optimal);
     figures_print_line(&o);
 }
 
@@ -51,9 +52,15 @@ void serving_print_routing(const serving_bench *b, const serving_rows *rows) {
         printf("%" PRIu64 " random swarms of %" PRIu64 " to %" PRIu64 " peers from seed %" PRIu64 ", %" PRIu64
                " layers; %" PRIu64 " steps of search\n",
                b->seeds, least, most, b->first, b->layers, b->effort);
-        if (rows->programs > 0)
-            printf("%u integer programs with a limit of %" PRIu64 " s, %u solved to the end\n", rows->programs,
-                   b->seconds, rows->proven);
+        if (rows->programs > 0) {
+            printf("%u integer programs with a limit of %" PRIu64
+                   " s, %u solved to the end; braid over these optima: mean",
+                   rows->programs, b->seconds, rows->proven);
+            figures_print_mean(&rows->optimal, 7, 4);
+            printf("worst");
+            figures_print_worst(&rows->optimal, 7, 4);
+            printf("\n");
+        }
         printf("%-10s | %8s %6s | %8s %5s | %-23s\n", "", "sessions", "swarms", "a token", "", "over the bound");
         printf("%-10s | %8s %6s | %8s %5s | %7s %7s %7s\n", "", "served %", "whole", "ms", "hops", "mean", "worst",
                "<= 1.03");

@@ -159,6 +159,14 @@ def wait_gone(processes):
     check("children end", not any(os.path.exists(f"/proc/{process}") for process in processes))
 
 
+def wait_free(server):
+    limit, seen = time.monotonic() + PATIENCE, state(server)
+    while (seen["sessions"] or seen["free_tokens"] < seen["cache_tokens"]) and time.monotonic() < limit:
+        time.sleep(0.05)
+        seen = state(server)
+    check("all room is free again", seen["sessions"] == 0 and seen["free_tokens"] == seen["cache_tokens"], seen)
+
+
 def test_clients():
     """Clients that leave, and prompts that are too long, leave nothing behind."""
     server = Server("--peers", "3", "--copies", "1")
@@ -166,14 +174,26 @@ def test_clients():
     same(server, "before", 7)
     server.stream("the ", 8, leave=3)
     check("a prompt beyond the context", status_of(lambda: server.stream("x" * 500, 9)) == 400)
-    limit, seen = time.monotonic() + PATIENCE, state(server)
-    while (seen["sessions"] or seen["free_tokens"] < seen["cache_tokens"]) and time.monotonic() < limit:
-        time.sleep(0.05)
-        seen = state(server)
-    check("all room is free again", seen["sessions"] == 0 and seen["free_tokens"] == seen["cache_tokens"], seen)
+    wait_free(server)
     same(server, "after", 9)
     server.api.end(signal.SIGKILL)
     wait_gone(server.process.values())
+
+
+def test_full_caches():
+    """More texts at once than the peers' keys and values have room for: all are written, and all room is free afterwards."""
+    texts = 8
+    server = Server("--peers", "3", "--max-memory", "1200K", "--parallel", str(texts), "--draft", "off")
+    server.wait_peers({1, 2, 3})
+    room = state(server)["cache_tokens"]
+    check("less room than the texts need", 0 < room < texts * TOKENS, room)
+    writers = [threading.Thread(target=same, args=(server, f"text {seed} of many", seed)) for seed in range(20, 20 + texts)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    wait_free(server)
+    check("an orderly end", server.api.end() == 0)
 
 
 def test_drafts():
@@ -266,6 +286,7 @@ def main():
     test_children()
     test_drafts()
     test_clients()
+    test_full_caches()
     test_joiners()
     sys.exit(f"{failures} of them failed" if failures else 0)
 
