@@ -11,9 +11,10 @@
 #include <time.h>
 
 enum {
-    HEAD_ROWS = 32,       // logits in memory at once are those of so many rows
-    RATE_SECONDS = 10,    // of service_status.tokens_per_second
-    UNREADY_SECONDS = 5,  // without a ready executor, until new texts are refused
+    HEAD_ROWS = 32,          // logits in memory at once are those of so many rows
+    RATE_SECONDS = 10,       // of service_status.tokens_per_second
+    UNREADY_SECONDS = 5,     // without a ready executor, until new texts are refused
+    LESS_ROOM_SECONDS = 60,  // until texts that are longer than the room of the executor are refused
 };
 
 typedef enum job_state {
@@ -85,6 +86,10 @@ typedef struct scheduler {
     uint64_t orders;
     service_status status;  // the counters
     time_t unready_since;   // as the thread saw it; 0: the executor is ready
+    // The longest text that the executor had room for within LESS_ROOM_SECONDS, and when: a peer that
+    // restarts brings its room back. 0: it was not ready yet. Written by the thread.
+    uint32_t longest;
+    time_t longest_at;
     struct {
         uint64_t drawn[RATE_SECONDS + 1];
         time_t second;  // of the last element that was written
@@ -111,12 +116,15 @@ typedef struct scheduler {
 // --- scheduler.c
 // Takes a text out of its place or of the queue, calls `ended` and forgets it.
 void scheduler_finish(scheduler *s, service_job *job, service_end end, const braid_error *error);
+// True if the executor never has room for so many tokens of one text.
+bool scheduler_too_long(const scheduler *s, size_t tokens, braid_error *error);
 void scheduler_note_drawn(scheduler *s, uint32_t tokens);
 uint64_t scheduler_now_ns(void);
 
 // --- places.c
 void places_enqueue(scheduler *s, service_job *job);
-// Gives places to the first texts of the queue, as far as there is room.
+// Gives places to the first texts of the queue, as far as there is room. Ends a first text that is longer
+// than the executor's room.
 void places_admit(scheduler *s);
 // `job` has no room: takes the place of the text that got one last, which goes back into the queue.
 // If there is no other text, `job` is blocked.

@@ -144,6 +144,10 @@ static void note_room(scheduler *s) {
         s->unready_since = 0;
     else if (s->unready_since == 0)
         s->unready_since = second_now();
+    if (room.ready && (room.session_tokens >= s->longest || second_now() - s->longest_at > LESS_ROOM_SECONDS)) {
+        s->longest = room.session_tokens;
+        s->longest_at = second_now();
+    }
     s->status.ready = room.ready;
     snprintf(s->status.blocker, sizeof s->status.blocker, "%s", room.blocker);
     s->status.cache_bytes = room.cache_bytes;
@@ -233,13 +237,26 @@ static void on_changed(void *context) {
 
 // --- submission
 
-static braid_err check_tokens(const scheduler *s, const service_text *t, braid_error *error) {
+bool scheduler_too_long(const scheduler *s, size_t tokens, braid_error *error) {
+    if (s->longest == 0 || tokens <= s->longest) return false;
+    braid_fail(error, BRAID_LIMIT,
+               "a text of %zu tokens is too long: the peers' memory has room for %u tokens of one text; give a shorter "
+               "prompt, or the peers more memory (--max-memory)",
+               tokens, s->longest);
+    return true;
+}
+
+static braid_err check_tokens(scheduler *s, const service_text *t, braid_error *error) {
     uint32_t vocab = s->model->config->vocab;
     if (t->count == 0) return braid_fail(error, BRAID_ARGUMENT, "the prompt is empty: give at least one token");
     if (t->count > s->model->context)
         return braid_fail(error, BRAID_LIMIT,
                           "the prompt has %zu tokens, this service has room for %u: give a shorter prompt", t->count,
                           s->model->context);
+    pthread_mutex_lock(&s->lock);
+    bool too_long = scheduler_too_long(s, t->count, error);
+    pthread_mutex_unlock(&s->lock);
+    if (too_long) return error->code;
     for (size_t i = 0; i < t->count; i++)
         if (t->tokens[i] >= vocab)
             return braid_fail(error, BRAID_ARGUMENT, "token %u is not in the model's vocabulary of %u tokens",
@@ -247,7 +264,7 @@ static braid_err check_tokens(const scheduler *s, const service_text *t, braid_e
     return BRAID_OK;
 }
 
-static braid_err check_text(const scheduler *s, const service_text *t, braid_error *error) {
+static braid_err check_text(scheduler *s, const service_text *t, braid_error *error) {
     if (t->settings.shift)
         return braid_fail(error, BRAID_CONFIG, "a service ends a text when the context is full; it cannot shift it");
     return check_tokens(s, t, error);
@@ -262,7 +279,15 @@ static braid_err take_adapter(const scheduler *s, const char *name, adapter_vers
                       s->model->name, s->model->adapters ? " and its adapters" : "");
 }
 
-static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
+// A text ends where the executor has no more room for it, as at the end of the context.
+static uint32_t context_now(scheduler *s) {
+    pthread_mutex_lock(&s->lock);
+    uint32_t longest = s->longest;
+    pthread_mutex_unlock(&s->lock);
+    return longest > 0 && longest < s->model->context ? longest : s->model->context;
+}
+
+static braid_err job_new(scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
                          braid_error *error) {
     const service_model *m = s->model;
     service_job *job = calloc(1, sizeof *job);
@@ -278,7 +303,8 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     job->accepted = draft_rate_first();
     job->top_logprobs = t->settings.top_logprobs;
     braid_err err = take_adapter(s, t->model, &job->adapter, error);
-    if (!err) err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
+    if (!err)
+        err = generation_new_apart(m->config->vocab, context_now(s), m->tokenizer, &t->settings, &job->text, error);
     if (!err) err = generation_prompt(job->text, t->tokens, t->count, error);
     if (!err && t->embed && !(job->sum = calloc(m->config->dim, sizeof *job->sum)))
         err = braid_fail(error, BRAID_MEMORY, "no memory for a text");

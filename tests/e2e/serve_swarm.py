@@ -74,9 +74,9 @@ def prepare():
     os.chdir("models")
     with open("words.txt", "w") as f:
         f.write("the river bends round every stone that lies in its way\n" * 400)
-    for name, seed in ("saved", 7), ("other", 8):
+    for name, seed, context in ("saved", 7, 128), ("other", 8, 128), ("long", 9, 512):
         with open(f"{name}.yaml", "w") as f:
-            f.write(RUN.replace("seed: 7", f"seed: {seed}"))
+            f.write(RUN.replace("seed: 7", f"seed: {seed}").replace("context: 128", f"context: {context}"))
         subprocess.run([BRAID, "train", "--solo", f"{name}.yaml", "--save", name, "--threads", "1"], check=True,
                        stdout=subprocess.DEVNULL)
         subprocess.run([BRAID, "convert", name, f"{name}.gguf", "--to", "f32"], check=True, stdout=subprocess.DEVNULL)
@@ -88,8 +88,8 @@ def generate(prompt, seed):
 
 
 class Server:
-    def __init__(self, *flags):
-        self.api = Process("serve", "saved.gguf", "--port", "0", "--threads", "1", *flags)
+    def __init__(self, *flags, model="saved.gguf"):
+        self.api = Process("serve", model, "--port", "0", "--threads", "1", *flags)
         self.url = self.api.wait(r"(http://\S+)").group(1)
         self.ticket = self.api.wait(r"--join (serve1\.\S+)").group(1)
         self.process = {}
@@ -196,6 +196,24 @@ def test_full_caches():
     check("an orderly end", server.api.end() == 0)
 
 
+def test_too_long_for_the_peers():
+    """Peers without room for the model's whole context: longer prompts are refused, and a text ends where the room does."""
+    server = Server("--peers", "3", "--max-memory", "1200K", "--draft", "off", model="long.gguf")
+    server.wait_peers({1, 2, 3})
+    while not state(server)["ready"]:
+        time.sleep(0.05)
+    room = state(server)["cache_tokens"]
+    check("less room than the context", 256 <= room < 500, room)
+    check("a prompt beyond the room", status_of(lambda: server.stream("x" * 500, 1)) == 400)
+    text = {"model": server.json("/v1/models")["data"][0]["id"], "prompt": "the ", "max_tokens": 500, "ignore_eos": True}
+    with server.open("/v1/completions", text) as answer:
+        seen = json.load(answer)
+    check("a text ends where the room does", room <= seen["usage"]["total_tokens"] <= room + 1, (room, seen["usage"]))
+    check("the reason of the end", seen["choices"][0]["finish_reason"] == "length", seen["choices"][0]["finish_reason"])
+    wait_free(server)
+    check("an orderly end", server.api.end() == 0)
+
+
 def test_drafts():
     """Drafts change no text, also if spans die; each kind of drafts, and layers at the API node."""
     for flags in ("--draft", "off"), ("--draft", "saved.gguf", "--own-layers", "1"):
@@ -287,6 +305,7 @@ def main():
     test_drafts()
     test_clients()
     test_full_caches()
+    test_too_long_for_the_peers()
     test_joiners()
     sys.exit(f"{failures} of them failed" if failures else 0)
 
