@@ -85,11 +85,13 @@ typedef struct scheduler {
     uint32_t waiting;  // texts without a place: incoming and queue
     uint64_t orders;
     service_status status;  // the counters
-    time_t unready_since;   // as the thread saw it; 0: the executor is ready
-    // The longest text that the executor had room for within LESS_ROOM_SECONDS, and when: a peer that
-    // restarts brings its room back. 0: it was not ready yet. Written by the thread.
-    uint32_t longest;
-    time_t longest_at;
+    // As the thread saw it. `longest`: the most tokens of one text for which the executor had room within
+    // LESS_ROOM_SECONDS, because a peer that restarts brings its room back; 0: it was never ready.
+    struct {
+        time_t unready_since;  // 0: the executor is ready
+        uint32_t longest;
+        time_t longest_at;
+    } seen;
     struct {
         uint64_t drawn[RATE_SECONDS + 1];
         time_t second;  // of the last element that was written
@@ -116,15 +118,17 @@ typedef struct scheduler {
 // --- scheduler.c
 // Takes a text out of its place or of the queue, calls `ended` and forgets it.
 void scheduler_finish(scheduler *s, service_job *job, service_end end, const braid_error *error);
-// True if the executor never has room for so many tokens of one text.
-bool scheduler_too_long(const scheduler *s, size_t tokens, braid_error *error);
-void scheduler_note_drawn(scheduler *s, uint32_t tokens);
+
+// --- rate.c
+time_t scheduler_second(void);
 uint64_t scheduler_now_ns(void);
+void scheduler_note_drawn(scheduler *s, uint32_t tokens);
+// Tokens a second in the last RATE_SECONDS whole seconds. Under lock.
+double scheduler_rate(scheduler *s);
 
 // --- places.c
 void places_enqueue(scheduler *s, service_job *job);
-// Gives places to the first texts of the queue, as far as there is room. Ends a first text that is longer
-// than the executor's room.
+// Gives places to the first texts of the queue, as far as there is room.
 void places_admit(scheduler *s);
 // `job` has no room: takes the place of the text that got one last, which goes back into the queue.
 // If there is no other text, `job` is blocked.

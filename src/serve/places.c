@@ -69,14 +69,7 @@ static bool has_room(const scheduler *s, const service_job *job) {
     return needed <= room.free_tokens;
 }
 
-static void end_too_long(scheduler *s) {
-    braid_error error;
-    while (s->queue && scheduler_too_long(s, job_tokens(s->queue), &error))
-        scheduler_finish(s, s->queue, SERVICE_FAILED, &error);
-}
-
 void places_admit(scheduler *s) {
-    end_too_long(s);
     while (!s->hold && s->queue && s->running_count < s->parallel && has_room(s, s->queue)) {
         service_job *job = s->queue;
         size_t count;

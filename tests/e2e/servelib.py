@@ -1,4 +1,4 @@
-"""A serving swarm whose processes are in network namespaces of their own (linelib), and texts from its API."""
+"""A serving swarm with its processes in network namespaces (linelib), and texts from its API."""
 
 import ctypes
 import json
