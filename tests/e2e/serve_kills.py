@@ -2,6 +2,7 @@
 """tools/serve-kills, short: six peers in network namespaces hold two copies of three spans, and one or two are killed about every
 60 tokens. 0 of 24 texts are lost or changed."""
 import os
+import shutil
 import subprocess
 import sys
 
@@ -19,6 +20,9 @@ train: {iterations: 3, microbatches: 2, sequences: 2}
 def main():
     enter()
     braid = os.environ["BRAID"]
+    shutil.rmtree("models", ignore_errors=True)  # of an earlier run
+    os.mkdir("models")
+    os.chdir("models")
     with open("words.txt", "w", encoding="ascii") as file:
         file.write("the river bends round every stone that lies in its way\n" * 400)
     with open("saved.yaml", "w", encoding="ascii") as file:
