@@ -30,7 +30,7 @@ def main():
     for command in (["train", "--solo", "saved.yaml", "--save", "saved", "--threads", "1"], ["convert", "saved", "saved.gguf", "--to", "f32"]):
         subprocess.run([braid, *command], check=True, stdout=subprocess.DEVNULL)
     tool = os.path.join(os.environ["SOURCE"], "tools", "serve-kills")
-    sys.exit(subprocess.run([tool, "saved.gguf", "3", "--sessions", "24", "--back", "0.2"], check=False).returncode)
+    sys.exit(subprocess.run([tool, "saved.gguf", "3", "--sessions", "24", "--back", "0.5"], check=False).returncode)
 
 
 main()
