@@ -159,6 +159,11 @@ def wait_gone(processes):
     check("children end", not any(os.path.exists(f"/proc/{process}") for process in processes))
 
 
+def wait_ready(server):
+    while not state(server)["ready"]:
+        time.sleep(0.05)
+
+
 def wait_free(server):
     limit, seen = time.monotonic() + PATIENCE, state(server)
     while (seen["sessions"] or seen["free_tokens"] < seen["cache_tokens"]) and time.monotonic() < limit:
@@ -185,6 +190,7 @@ def test_full_caches():
     texts = 8
     server = Server("--peers", "3", "--max-memory", "1200K", "--parallel", str(texts), "--draft", "off")
     server.wait_peers({1, 2, 3})
+    wait_ready(server)
     room = state(server)["cache_tokens"]
     check("less room than the texts need", 0 < room < texts * TOKENS, room)
     writers = [threading.Thread(target=same, args=(server, f"text {seed} of many", seed)) for seed in range(20, 20 + texts)]
@@ -200,8 +206,7 @@ def test_too_long_for_the_peers():
     """Peers without room for the model's whole context: longer prompts are refused, and a text ends where the room does."""
     server = Server("--peers", "3", "--max-memory", "1200K", "--draft", "off", model="long.gguf")
     server.wait_peers({1, 2, 3})
-    while not state(server)["ready"]:
-        time.sleep(0.05)
+    wait_ready(server)
     room = state(server)["cache_tokens"]
     check("less room than the context", 256 <= room < 500, room)
     check("a prompt beyond the room", status_of(lambda: server.stream("x" * 500, 1)) == 400)
