@@ -21,12 +21,15 @@ typedef struct serving_row {
 typedef struct serving_rows {
     serving_row row[SERVING_SYSTEMS];
     uint32_t programs, proven;
+    figures_sample optimal;  // ratio of braid to each proven optimum
 } serving_rows;
 
 void serving_print_swarm(uint64_t seed, const placement_problem *p, const placement_figures *f, double reference);
 void serving_print_routing(const serving_bench *b, const serving_rows *rows);
 void serving_print_cases_head(const serving_bench *b);
-void serving_print_case(const serving_bench *b, const serving_n2 *c, const placement_figures *f);
+// figures and plans of the shown systems
+void serving_print_case(const serving_bench *b, const serving_n2 *c, const placement_figures *f,
+                        const placement_plan *plan);
 void serving_print_scale_head(const serving_bench *b);
 void serving_print_scale(const serving_bench *b, uint64_t seed, const serving_scale *s);
 

@@ -30,6 +30,7 @@ static void print_json_row(const serving_bench *b, const serving_rows *rows, int
     figures_put_sample(&o, "ratio", &r->ratio);
     json_out_u64(&o, "programs", rows->programs);
     json_out_u64(&o, "proven", rows->proven);
+    figures_put_sample(&o, "braid_over_proven", &rows->optimal);
     figures_print_line(&o);
 }
 
@@ -51,9 +52,15 @@ void serving_print_routing(const serving_bench *b, const serving_rows *rows) {
         printf("%" PRIu64 " random swarms of %" PRIu64 " to %" PRIu64 " peers from seed %" PRIu64 ", %" PRIu64
                " layers; %" PRIu64 " steps of search\n",
                b->seeds, least, most, b->first, b->layers, b->effort);
-        if (rows->programs > 0)
-            printf("%u integer programs with a limit of %" PRIu64 " s, %u solved to the end\n", rows->programs,
-                   b->seconds, rows->proven);
+        if (rows->programs > 0) {
+            printf("%u integer programs with a limit of %" PRIu64
+                   " s, %u solved to the end; braid over these optima: mean",
+                   rows->programs, b->seconds, rows->proven);
+            figures_print_mean(&rows->optimal, 7, 4);
+            printf("worst");
+            figures_print_worst(&rows->optimal, 7, 4);
+            printf("\n");
+        }
         printf("%-10s | %8s %6s | %8s %5s | %-23s\n", "", "sessions", "swarms", "a token", "", "over the bound");
         printf("%-10s | %8s %6s | %8s %5s | %7s %7s %7s\n", "", "served %", "whole", "ms", "hops", "mean", "worst",
                "<= 1.03");
@@ -76,7 +83,17 @@ void serving_print_cases_head(const serving_bench *b) {
     printf("\n");
 }
 
-static void print_json_case(const serving_n2 *c, const placement_figures *f, int s) {
+// The spans of the only session's path, as "PEER:FIRST:END PEER:FIRST:END ...".
+static void put_path(json_out *o, const placement_path *path) {
+    char text[PLACEMENT_MAX_HOPS * 12 + 1] = "";
+    size_t length = 0;
+    for (uint32_t h = 0; h < path->hops; h++)
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%u:%u:%u", h > 0 ? " " : "",
+                                   path->visit[h].peer, path->visit[h].begin, path->visit[h].end);
+    json_out_string(o, "path", text);
+}
+
+static void print_json_case(const serving_n2 *c, const placement_figures *f, const placement_plan *plan, int s) {
     json_out o = {0};
     json_out_open(&o, NULL, '{');
     json_out_string(&o, "experiment", "table2");
@@ -91,11 +108,13 @@ static void print_json_case(const serving_n2 *c, const placement_figures *f, int
     json_out_double(&o, "steps_per_second", figures_part(1e6, f[s].mean_us));
     json_out_double(&o, "tokens_per_second", figures_part(1e6 * c->batch, f[s].mean_us));
     json_out_double(&o, "spans", f[s].hops);
+    put_path(&o, &plan[s].path[0]);
     figures_print_line(&o);
 }
 
-void serving_print_case(const serving_bench *b, const serving_n2 *c, const placement_figures *f) {
-    for (int s = 0; b->json && s < SERVING_SHOWN; s++) print_json_case(c, f, s);
+void serving_print_case(const serving_bench *b, const serving_n2 *c, const placement_figures *f,
+                        const placement_plan *plan) {
+    for (int s = 0; b->json && s < SERVING_SHOWN; s++) print_json_case(c, f, plan, s);
     if (b->json) return;
     printf("%-9s %-12s %-8s %5u %7u |", c->small_shares ? "10 layers" : "all", serving_model_name(c->model),
            c->slow_link ? "< 10 ms" : "< 5 ms", c->batch, c->context);

@@ -36,7 +36,12 @@ void serving_helix(const placement_problem *p, uint32_t effort, uint64_t seed, p
 
 // ---- Nesa's Table 2 (n2)
 
-typedef enum serving_model { SERVING_LLAMA_3_8B, SERVING_MIXTRAL_8X7B, SERVING_MODELS } serving_model;
+typedef enum serving_model {
+    SERVING_LLAMA_3_8B,
+    SERVING_MIXTRAL_8X7B,
+    SERVING_SMOLLM2_135M,
+    SERVING_MODELS
+} serving_model;
 
 typedef struct serving_n2 {
     serving_model model;

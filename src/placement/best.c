@@ -84,6 +84,20 @@ static void remove_part(const placement_problem *p, placement_plan *plan, rng *r
     hold_used(p, plan);
 }
 
+// Routes sessions over the layers that are held: those that visited peer i, and a part of the others.
+static void reroute_some(const placement_problem *p, placement_plan *plan, uint32_t i, rng *r, placement_work *w) {
+    uint32_t some = 1 + p->sessions / 4, start = (uint32_t)rng_below(r, p->sessions);
+    for (uint32_t k = 0; k < p->sessions; k++) {
+        uint32_t s = (start + k) % p->sessions;
+        if (k < some || visits(&plan->path[s], i)) placement_remove(plan, s);
+    }
+    for (uint32_t s = 0; s < p->sessions; s++) {
+        placement_path path;
+        if (plan->path[s].hops > 0) continue;
+        if (placement_route(p, plan, s, PLACEMENT_MARGINAL, false, w, &path)) placement_add(plan, s, &path);
+    }
+}
+
 // Gives one peer another range at random, or moves one of its ends, and routes all sessions over the
 // layers that are held.
 static void shift_peer(const placement_problem *p, placement_plan *plan, rng *r, placement_work *w) {
@@ -103,10 +117,9 @@ static void shift_peer(const placement_problem *p, placement_plan *plan, rng *r,
         if (kind == 2 || kind == 3) end = end + step < p->layers ? end + step : p->layers;
     }
     if (end > p->layers || end <= begin || end - begin > most) return;
-    for (uint32_t s = 0; s < p->sessions; s++) placement_remove(plan, s);
     plan->begin[i] = (uint8_t)begin;
     plan->end[i] = (uint8_t)end;
-    placement_route_all(p, plan, 1, w);
+    reroute_some(p, plan, i, r, w);
     hold_used(p, plan);
 }
 

@@ -70,7 +70,7 @@ typedef struct executor_step {
 enum { EXECUTOR_MAX_TOKENS = 256 };  // of one step
 
 typedef struct executor_room {
-    uint32_t session_tokens;            // the longest session
+    uint32_t session_tokens;            // the longest session; if not ready: the model's context
     uint32_t free_tokens;               // that can be read before FULL, if no session ends
     uint32_t page_tokens;               // room is given to sessions in pages of this many tokens
     uint64_t cache_bytes, cache_limit;  // keys and values: in use by sessions and the prefix cache, and the most

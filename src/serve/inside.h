@@ -11,9 +11,10 @@
 #include <time.h>
 
 enum {
-    HEAD_ROWS = 32,       // logits in memory at once are those of so many rows
-    RATE_SECONDS = 10,    // of service_status.tokens_per_second
-    UNREADY_SECONDS = 5,  // without a ready executor, until new texts are refused
+    HEAD_ROWS = 32,          // logits in memory at once are those of so many rows
+    RATE_SECONDS = 10,       // of service_status.tokens_per_second
+    UNREADY_SECONDS = 5,     // without a ready executor, until new texts are refused
+    LESS_ROOM_SECONDS = 60,  // until texts that are longer than the room of the executor are refused
 };
 
 typedef enum job_state {
@@ -84,7 +85,13 @@ typedef struct scheduler {
     uint32_t waiting;  // texts without a place: incoming and queue
     uint64_t orders;
     service_status status;  // the counters
-    time_t unready_since;   // as the thread saw it; 0: the executor is ready
+    // As the thread saw it. `longest`: the most tokens of one text for which the executor had room within
+    // LESS_ROOM_SECONDS, because a peer that restarts brings its room back; 0: it was never ready.
+    struct {
+        time_t unready_since;  // 0: the executor is ready
+        uint32_t longest;
+        time_t longest_at;
+    } seen;
     struct {
         uint64_t drawn[RATE_SECONDS + 1];
         time_t second;  // of the last element that was written
@@ -111,8 +118,13 @@ typedef struct scheduler {
 // --- scheduler.c
 // Takes a text out of its place or of the queue, calls `ended` and forgets it.
 void scheduler_finish(scheduler *s, service_job *job, service_end end, const braid_error *error);
-void scheduler_note_drawn(scheduler *s, uint32_t tokens);
+
+// --- rate.c
+time_t scheduler_second(void);
 uint64_t scheduler_now_ns(void);
+void scheduler_note_drawn(scheduler *s, uint32_t tokens);
+// Tokens a second in the last RATE_SECONDS whole seconds. Under lock.
+double scheduler_rate(scheduler *s);
 
 // --- places.c
 void places_enqueue(scheduler *s, service_job *job);

@@ -81,44 +81,6 @@ static void cancel_all(scheduler *s) {
     while (s->queue) scheduler_finish(s, s->queue, SERVICE_CANCELLED, NULL);
 }
 
-// --- speed
-
-static time_t second_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec;
-}
-
-uint64_t scheduler_now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-// Forgets what is older than the time of the rate. Under lock.
-static void advance_rate(scheduler *s) {
-    time_t now = second_now();
-    if (now - s->rate.second > RATE_SECONDS) s->rate.second = now - RATE_SECONDS - 1;
-    while (s->rate.second < now) s->rate.drawn[++s->rate.second % (RATE_SECONDS + 1)] = 0;
-}
-
-void scheduler_note_drawn(scheduler *s, uint32_t tokens) {
-    pthread_mutex_lock(&s->lock);
-    advance_rate(s);
-    s->rate.drawn[s->rate.second % (RATE_SECONDS + 1)] += tokens;
-    s->status.drawn_tokens += tokens;
-    pthread_mutex_unlock(&s->lock);
-}
-
-// Of the last whole seconds.
-static double rate(scheduler *s) {
-    uint64_t sum = 0;
-    advance_rate(s);
-    for (int i = 0; i <= RATE_SECONDS; i++) sum += s->rate.drawn[i];
-    sum -= s->rate.drawn[s->rate.second % (RATE_SECONDS + 1)];
-    return (double)sum / RATE_SECONDS;
-}
-
 // --- the thread
 
 typedef struct taken {
@@ -141,9 +103,14 @@ static void note_room(scheduler *s) {
     executor_room_of(s->executor, &room);
     pthread_mutex_lock(&s->lock);
     if (room.ready)
-        s->unready_since = 0;
-    else if (s->unready_since == 0)
-        s->unready_since = second_now();
+        s->seen.unready_since = 0;
+    else if (s->seen.unready_since == 0)
+        s->seen.unready_since = scheduler_second();
+    if (room.ready &&
+        (room.session_tokens >= s->seen.longest || scheduler_second() - s->seen.longest_at > LESS_ROOM_SECONDS)) {
+        s->seen.longest = room.session_tokens;
+        s->seen.longest_at = scheduler_second();
+    }
     s->status.ready = room.ready;
     snprintf(s->status.blocker, sizeof s->status.blocker, "%s", room.blocker);
     s->status.cache_bytes = room.cache_bytes;
@@ -160,6 +127,22 @@ static void begin_again(scheduler *s) {
     }
 }
 
+// True if the executor never has room for so many tokens of one text.
+static bool too_long(const scheduler *s, size_t tokens, braid_error *error) {
+    if (s->seen.longest == 0 || tokens <= s->seen.longest) return false;
+    braid_fail(error, BRAID_LIMIT,
+               "a text of %zu tokens is too long: the peers' memory has room for %u tokens of one text; give a shorter "
+               "prompt, or the peers more memory (--max-memory)",
+               tokens, s->seen.longest);
+    return true;
+}
+
+// Texts that came before the executor was ready, or that were longer than it has room for now.
+static void end_too_long(scheduler *s) {
+    braid_error error;
+    while (s->queue && too_long(s, job_tokens(s->queue), &error)) scheduler_finish(s, s->queue, SERVICE_FAILED, &error);
+}
+
 static void iterate(scheduler *s, const taken *t) {
     for (service_job *job = t->incoming, *next; job; job = next) {
         next = job->next;
@@ -170,6 +153,7 @@ static void iterate(scheduler *s, const taken *t) {
     if (t->lost) begin_again(s);
     if (t->cancel) cancel_marked(s);
     if (t->closing) cancel_all(s);
+    end_too_long(s);
     places_admit(s);
     steps_submit(s);
     note_room(s);
@@ -233,13 +217,17 @@ static void on_changed(void *context) {
 
 // --- submission
 
-static braid_err check_tokens(const scheduler *s, const service_text *t, braid_error *error) {
+static braid_err check_tokens(scheduler *s, const service_text *t, braid_error *error) {
     uint32_t vocab = s->model->config->vocab;
     if (t->count == 0) return braid_fail(error, BRAID_ARGUMENT, "the prompt is empty: give at least one token");
     if (t->count > s->model->context)
         return braid_fail(error, BRAID_LIMIT,
                           "the prompt has %zu tokens, this service has room for %u: give a shorter prompt", t->count,
                           s->model->context);
+    pthread_mutex_lock(&s->lock);
+    bool refused = too_long(s, t->count, error);
+    pthread_mutex_unlock(&s->lock);
+    if (refused) return error->code;
     for (size_t i = 0; i < t->count; i++)
         if (t->tokens[i] >= vocab)
             return braid_fail(error, BRAID_ARGUMENT, "token %u is not in the model's vocabulary of %u tokens",
@@ -247,7 +235,7 @@ static braid_err check_tokens(const scheduler *s, const service_text *t, braid_e
     return BRAID_OK;
 }
 
-static braid_err check_text(const scheduler *s, const service_text *t, braid_error *error) {
+static braid_err check_text(scheduler *s, const service_text *t, braid_error *error) {
     if (t->settings.shift)
         return braid_fail(error, BRAID_CONFIG, "a service ends a text when the context is full; it cannot shift it");
     return check_tokens(s, t, error);
@@ -262,7 +250,15 @@ static braid_err take_adapter(const scheduler *s, const char *name, adapter_vers
                       s->model->name, s->model->adapters ? " and its adapters" : "");
 }
 
-static braid_err job_new(const scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
+// A text ends where the executor has no more room for it, as at the end of the context.
+static uint32_t context_now(scheduler *s) {
+    pthread_mutex_lock(&s->lock);
+    uint32_t longest = s->seen.longest;
+    pthread_mutex_unlock(&s->lock);
+    return longest > 0 && longest < s->model->context ? longest : s->model->context;
+}
+
+static braid_err job_new(scheduler *s, const service_text *t, const service_listener *listener, service_job **out,
                          braid_error *error) {
     const service_model *m = s->model;
     service_job *job = calloc(1, sizeof *job);
@@ -278,7 +274,8 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
     job->accepted = draft_rate_first();
     job->top_logprobs = t->settings.top_logprobs;
     braid_err err = take_adapter(s, t->model, &job->adapter, error);
-    if (!err) err = generation_new_apart(m->config->vocab, m->context, m->tokenizer, &t->settings, &job->text, error);
+    if (!err)
+        err = generation_new_apart(m->config->vocab, context_now(s), m->tokenizer, &t->settings, &job->text, error);
     if (!err) err = generation_prompt(job->text, t->tokens, t->count, error);
     if (!err && t->embed && !(job->sum = calloc(m->config->dim, sizeof *job->sum)))
         err = braid_fail(error, BRAID_MEMORY, "no memory for a text");
@@ -293,7 +290,7 @@ static braid_err job_new(const scheduler *s, const service_text *t, const servic
 
 // Under lock. A short interruption delays new texts; a longer one refuses them.
 static braid_err check_queue(const scheduler *s, braid_error *error) {
-    if (s->unready_since > 0 && second_now() - s->unready_since > UNREADY_SECONDS)
+    if (s->seen.unready_since > 0 && scheduler_second() - s->seen.unready_since > UNREADY_SECONDS)
         return braid_fail(error, BRAID_NETWORK, "%s", s->status.blocker);
     if (s->draining || s->closing) return braid_fail(error, BRAID_BUSY, "this service is ending");
     if (s->waiting >= s->queue_limit)
@@ -361,7 +358,7 @@ static void status(service *base, service_status *out) {
     out->queued = s->waiting;
     out->queue_limit = s->queue_limit;
     out->memory_limit = s->memory_limit;
-    out->tokens_per_second = rate(s);
+    out->tokens_per_second = scheduler_rate(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -470,7 +467,7 @@ braid_err scheduler_new(const scheduler_settings *p, service **out, braid_error 
     s->memory_limit = p->memory_limit;
     s->released = p->released;
     s->released_context = p->context;
-    s->rate.second = second_now();
+    s->rate.second = scheduler_second();
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     executor_listen(s->executor, &(executor_listener){s, on_result, on_changed});

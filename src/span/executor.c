@@ -25,6 +25,7 @@ typedef struct chain_session {
     uint64_t number;
     uint32_t home, end, got;  // rows [home, end) of the read, at least the last one; so many are there
     uint32_t rows;            // of them, those that the result has
+    uint32_t tokens;          // that it needs room for
     float *x;                 // [end - home, dim]
     uint64_t waits_ns;        // since when it has no path, 0: it has one
 } chain_session;
@@ -98,8 +99,9 @@ static void do_begin(chain *c, const order *o) {
     for (uint32_t i = 0; i < SPAN_OWN && !s; i++)
         if (!c->session[i].used) s = &c->session[i];
     uint64_t room = (uint64_t)o->count + EXECUTOR_AHEAD_TOKENS;
-    if (room > c->context) room = c->context;
-    if (s) *s = (chain_session){.used = true, .number = o->session, .waits_ns = clock_now_ns()};
+    if (room > c->room.session_tokens) room = c->room.session_tokens;  // written by this thread alone
+    if (room < o->count) room = o->count;
+    if (s) *s = (chain_session){.used = true, .number = o->session, .tokens = o->count, .waits_ns = clock_now_ns()};
     if (s && span_peer_open(c->peer, o->session, (uint32_t)room)) return;
     if (s) *s = (chain_session){0};
     refuse(c, o->session);
@@ -112,7 +114,7 @@ static void do_read(chain *c, const order *o) {
     uint32_t rows = o->rows > 0 ? o->rows : 1;
     s->x = malloc(rows * c->dim * sizeof *s->x);
     s->reading = true;
-    s->end = o->first + o->count;
+    s->end = s->tokens = o->first + o->count;
     s->rows = o->rows;
     s->home = s->end - rows;
     s->got = 0;
@@ -142,6 +144,22 @@ static order *take_orders(chain *c) {
     return list;
 }
 
+static void say_why_it_waits(chain *c, const chain_session *s, braid_error *error) {
+    span_room room;
+    char blocker[SPAN_MAX_NOTE];
+    span_peer_room(c->peer, &room);
+    span_peer_blocker(&room, blocker);
+    if (*blocker)
+        braid_fail(error, BRAID_NETWORK, "%s", blocker);
+    else if (s->tokens > room.longest)
+        braid_fail(error, BRAID_LIMIT,
+                   "a text of %u tokens is too long: the peers' memory has room for %u tokens of one text; give the "
+                   "peers more (--max-memory)",
+                   s->tokens, room.longest);
+    else
+        braid_fail(error, BRAID_NETWORK, "no peers with all layers can reach each other");
+}
+
 // Texts without a path or without room. The protocol's notifications come inside its steps, where
 // no session may be ended.
 static void end_stuck(chain *c) {
@@ -154,12 +172,7 @@ static void end_stuck(chain *c) {
             end_session(c, s, s->began ? EXECUTOR_LOST : EXECUTOR_FULL, NULL);
         } else if (s->waits_ns && now - s->waits_ns > patience) {
             braid_error error;
-            span_room room;
-            char blocker[SPAN_MAX_NOTE];
-            span_peer_room(c->peer, &room);
-            span_peer_blocker(&room, blocker);
-            braid_fail(&error, BRAID_NETWORK, "%s",
-                       *blocker ? blocker : "no peers with all layers can reach each other");
+            say_why_it_waits(c, s, &error);
             end_session(c, s, EXECUTOR_FAILED, &error);
         }
     }
@@ -171,7 +184,7 @@ static void look(chain *c) {
     span_peer_room(c->peer, &room);
     span_peer_blocker(&room, blocker);
     char *swarm = span_peer_status(c->peer);
-    executor_room now = {.session_tokens = c->context < room.tokens ? c->context : room.tokens,
+    executor_room now = {.session_tokens = c->context < room.longest ? c->context : room.longest,
                          .free_tokens = room.free_tokens,
                          .page_tokens = 1,
                          .ready = !*blocker};

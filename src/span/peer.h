@@ -83,6 +83,7 @@ void span_peer_end(span_peer *p, uint64_t number);
 typedef struct span_room {
     uint32_t lacks_begin, lacks_end;  // the first layers that no usable peer holds; equal: none
     uint32_t tokens, free_tokens;     // room for keys and values, in all layers
+    uint32_t longest;                 // most tokens of one session: a layer of it is on one peer
     uint32_t peers;                   // with layers
     uint32_t other_kernels;           // peers with layers and another kernel class
     uint64_t longest_repair_ns;

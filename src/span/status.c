@@ -12,7 +12,7 @@ static bool is_usable(const span_peer *p, const session_known *k) {
 }
 
 typedef struct layer_room {
-    uint32_t all, free;
+    uint32_t all, free, largest;  // largest: of one peer
 } layer_room;
 
 static uint32_t add_to(uint32_t sum, uint32_t more) { return sum > UINT32_MAX - more ? UINT32_MAX : sum + more; }
@@ -29,6 +29,7 @@ static void add_rooms(const span_peer *p, const session_view *view, layer_room *
         for (uint32_t l = c->layer_begin; l < c->layer_end && l < p->model.layers; l++) {
             rooms[l].all = add_to(rooms[l].all, c->cache_tokens);
             rooms[l].free = add_to(rooms[l].free, c->free_tokens);
+            if (c->cache_tokens > rooms[l].largest) rooms[l].largest = c->cache_tokens;
         }
     }
 }
@@ -46,10 +47,11 @@ void span_peer_room(span_peer *p, span_room *out) {
     out->lacks_begin = out->lacks_end = first;
     while (out->lacks_end < layers && rooms[out->lacks_end].all == 0) out->lacks_end++;
     if (first < layers) return;
-    out->tokens = out->free_tokens = UINT32_MAX;
+    out->tokens = out->free_tokens = out->longest = UINT32_MAX;
     for (uint32_t l = 0; l < layers; l++) {
         if (rooms[l].all < out->tokens) out->tokens = rooms[l].all;
         if (rooms[l].free < out->free_tokens) out->free_tokens = rooms[l].free;
+        if (rooms[l].largest < out->longest) out->longest = rooms[l].largest;
     }
 }
 

@@ -19,7 +19,7 @@ assert found["braid"]["served"] == found["braid"]["sessions"] == 40, rows
 for system, row in found.items():
     assert row["ratio"]["count"] == 0 or row["ratio"]["mean"] >= found["braid"]["ratio"]["mean"] > 0.999, rows
 code, rows, complaint = bench("--part", "table2", "--effort", "20", "--json")
-assert code == 0 and len(rows.splitlines()) == 108, complaint
+assert code == 0 and len(rows.splitlines()) == 144, complaint
 fast = [r for r in map(json.loads, rows.splitlines()) if r["system"] == "braid"]
 assert all(r["served"] == 1 and r["steps_per_second"] > 0 for r in fast), rows
 code, table, complaint = bench("--seeds", "1", "--peers", "6", "--effort", "5", "--details")

@@ -74,9 +74,9 @@ def prepare():
     os.chdir("models")
     with open("words.txt", "w") as f:
         f.write("the river bends round every stone that lies in its way\n" * 400)
-    for name, seed in ("saved", 7), ("other", 8):
+    for name, seed, context in ("saved", 7, 128), ("other", 8, 128), ("long", 9, 512):
         with open(f"{name}.yaml", "w") as f:
-            f.write(RUN.replace("seed: 7", f"seed: {seed}"))
+            f.write(RUN.replace("seed: 7", f"seed: {seed}").replace("context: 128", f"context: {context}"))
         subprocess.run([BRAID, "train", "--solo", f"{name}.yaml", "--save", name, "--threads", "1"], check=True,
                        stdout=subprocess.DEVNULL)
         subprocess.run([BRAID, "convert", name, f"{name}.gguf", "--to", "f32"], check=True, stdout=subprocess.DEVNULL)
@@ -88,8 +88,8 @@ def generate(prompt, seed):
 
 
 class Server:
-    def __init__(self, *flags):
-        self.api = Process("serve", "saved.gguf", "--port", "0", "--threads", "1", *flags)
+    def __init__(self, *flags, model="saved.gguf"):
+        self.api = Process("serve", model, "--port", "0", "--threads", "1", *flags)
         self.url = self.api.wait(r"(http://\S+)").group(1)
         self.ticket = self.api.wait(r"--join (serve1\.\S+)").group(1)
         self.process = {}
@@ -159,6 +159,19 @@ def wait_gone(processes):
     check("children end", not any(os.path.exists(f"/proc/{process}") for process in processes))
 
 
+def wait_ready(server):
+    while not state(server)["ready"]:
+        time.sleep(0.05)
+
+
+def wait_free(server):
+    limit, seen = time.monotonic() + PATIENCE, state(server)
+    while (seen["sessions"] or seen["free_tokens"] < seen["cache_tokens"]) and time.monotonic() < limit:
+        time.sleep(0.05)
+        seen = state(server)
+    check("all room is free again", seen["sessions"] == 0 and seen["free_tokens"] == seen["cache_tokens"], seen)
+
+
 def test_clients():
     """Clients that leave, and prompts that are too long, leave nothing behind."""
     server = Server("--peers", "3", "--copies", "1")
@@ -166,14 +179,44 @@ def test_clients():
     same(server, "before", 7)
     server.stream("the ", 8, leave=3)
     check("a prompt beyond the context", status_of(lambda: server.stream("x" * 500, 9)) == 400)
-    limit, seen = time.monotonic() + PATIENCE, state(server)
-    while (seen["sessions"] or seen["free_tokens"] < seen["cache_tokens"]) and time.monotonic() < limit:
-        time.sleep(0.05)
-        seen = state(server)
-    check("all room is free again", seen["sessions"] == 0 and seen["free_tokens"] == seen["cache_tokens"], seen)
+    wait_free(server)
     same(server, "after", 9)
     server.api.end(signal.SIGKILL)
     wait_gone(server.process.values())
+
+
+def test_full_caches():
+    """More texts at once than the peers' keys and values have room for: all are written, and all room is free afterwards."""
+    texts = 8
+    server = Server("--peers", "3", "--max-memory", "1200K", "--parallel", str(texts), "--draft", "off")
+    server.wait_peers({1, 2, 3})
+    wait_ready(server)
+    room = state(server)["cache_tokens"]
+    check("less room than the texts need", 0 < room < texts * TOKENS, room)
+    writers = [threading.Thread(target=same, args=(server, f"text {seed} of many", seed)) for seed in range(20, 20 + texts)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    wait_free(server)
+    check("an orderly end", server.api.end() == 0)
+
+
+def test_too_long_for_the_peers():
+    """Peers without room for the model's whole context: longer prompts are refused, and a text ends where the room does."""
+    server = Server("--peers", "3", "--max-memory", "1200K", "--draft", "off", model="long.gguf")
+    server.wait_peers({1, 2, 3})
+    wait_ready(server)
+    room = state(server)["cache_tokens"]
+    check("less room than the context", 256 <= room < 500, room)
+    check("a prompt beyond the room", status_of(lambda: server.stream("x" * 500, 1)) == 400)
+    text = {"model": server.json("/v1/models")["data"][0]["id"], "prompt": "the ", "max_tokens": 500, "ignore_eos": True}
+    with server.open("/v1/completions", text) as answer:
+        seen = json.load(answer)
+    check("a text ends where the room does", room <= seen["usage"]["total_tokens"] <= room + 1, (room, seen["usage"]))
+    check("the reason of the end", seen["choices"][0]["finish_reason"] == "length", seen["choices"][0]["finish_reason"])
+    wait_free(server)
+    check("an orderly end", server.api.end() == 0)
 
 
 def test_drafts():
@@ -266,6 +309,8 @@ def main():
     test_children()
     test_drafts()
     test_clients()
+    test_full_caches()
+    test_too_long_for_the_peers()
     test_joiners()
     sys.exit(f"{failures} of them failed" if failures else 0)
 
