@@ -12,10 +12,21 @@ const char *kind_name(value_kind kind) {
     return names[kind];
 }
 
+// A message may have text of the template, whose control characters a terminal would obey.
+static void hide_controls(char *text) {
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        if (*at == '\n' || *at == '\t') *at = ' ';
+        bool wide = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        if (wide) at[1] = '?';
+        if (*at < 0x20 || *at == 0x7f || wide) *at = '?';
+    }
+}
+
 static value fail_with(vm *v, braid_err code, const char *format, va_list list) {
     if (!v->err) {
         char text[400];
         vsnprintf(text, sizeof text, format, list);
+        hide_controls(text);
         v->err = braid_fail(v->error, code, "chat template, line %u: %s", (unsigned)v->line, text);
     }
     return (value){.kind = VALUE_NONE};

@@ -90,6 +90,7 @@ void conversation_free(conversation *c) {
 // ---- messages
 
 static void drop_first(conversation *c, size_t count) {
+    if (count == 0) return;
     for (size_t i = 0; i < count; i++) free(c->messages[i].text);
     c->count -= count;
     memmove(c->messages, c->messages + count, c->count * sizeof *c->messages);

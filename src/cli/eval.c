@@ -6,6 +6,7 @@
 #include "eval/choices.h"
 #include "eval/perplexity.h"
 #include "format/json.h"
+#include "format/text_check.h"
 
 #include <errno.h>
 #include <math.h>
@@ -73,6 +74,10 @@ static braid_err read_text(const char *path, char **text, size_t *length, braid_
     }
     if (!err && ferror(file)) err = braid_fail(error, BRAID_IO, "cannot read the text %s: %s", path, strerror(errno));
     fclose(file);
+    if (!err && *length == 0) err = braid_fail(error, BRAID_FORMAT, "the text %s is empty", path);
+    char why[TEXT_WHY];
+    if (!err && !text_check_bytes((const uint8_t *)*text, *length, path, why))
+        err = braid_fail(error, BRAID_FORMAT, "the text %s %s", path, why);
     return err;
 }
 

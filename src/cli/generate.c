@@ -4,6 +4,7 @@
 #include "cli/generator.h"
 #include "cli/options.h"
 #include "cli/terminal_text.h"
+#include "format/text_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +50,11 @@ static braid_err read_file(const char *path, char **text, size_t *length, braid_
     fclose(file);
     if (!*text) return braid_fail(error, BRAID_MEMORY, "no memory for the prompt %s", path);
     if (failed) return braid_fail(error, BRAID_IO, "cannot read the prompt %s: %s", path, strerror(errno));
-    return *length > MOST ? braid_fail(error, BRAID_LIMIT, "the prompt %s is longer than 64 MiB", path) : BRAID_OK;
+    if (*length > MOST) return braid_fail(error, BRAID_LIMIT, "the prompt %s is longer than 64 MiB", path);
+    char why[TEXT_WHY];
+    return text_check_bytes((const uint8_t *)*text, *length, path, why)
+               ? BRAID_OK
+               : braid_fail(error, BRAID_FORMAT, "the prompt %s %s", path, why);
 }
 
 // Tokens of the prompt. Without any, the text begins as the model's texts do.

@@ -373,9 +373,11 @@ static void read_document(reader *r, model_config *c) {
         // A file's text may hold control characters.
         if (type && type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")])
             type = "no name";
-        if (!r->err)
-            r->err = braid_fail(r->error, BRAID_FORMAT, "%.200s: 'model_type' is %.60s, which braid does not compute",
-                                r->origin, type ? type : "missing");
+        if (r->err) return;
+        r->err = type ? braid_fail(r->error, BRAID_FORMAT,
+                                   "%.200s: 'model_type' is %.60s, which braid does not compute", r->origin, type)
+                      : braid_fail(r->error, BRAID_FORMAT,
+                                   "%.200s: 'model_type' is missing, so the architecture is not known", r->origin);
         return;
     }
     need_absent(r, "quantization_config");

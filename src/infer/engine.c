@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_PER_TASK = 8 };
+enum {
+    ROWS_PER_TASK = 8,
+    RELEASE_ROWS = 64  // rows of a chunk after which the embedding's memory is given back
+};
 
 uint32_t engine_context(const engine *e) { return e->context; }
 tensor_pool *engine_pool(const engine *e) { return e->pool; }
@@ -363,9 +366,12 @@ static void embed(const engine *e, uint32_t token, uint32_t position, float *x) 
 }
 
 static void embed_chunk(const engine *e, const chunk *c, float *x) {
+    const weight_matrix *w = &e->embedding.w;
     for (uint32_t i = 0; i < c->parts; i++)
         for (uint32_t r = 0; r < c->part[i].rows; r++, x += e->config.dim)
             embed(e, c->part[i].tokens[r], c->part[i].first + r, x);
+    if (e->release && c->rows >= RELEASE_ROWS)
+        e->release(e->release_context, w->data, weight_bytes(w->type, w->rows, w->cols));
 }
 
 // x[rows, dim] is replaced by its norm, with rows <= scratch.rows.

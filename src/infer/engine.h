@@ -33,8 +33,8 @@ typedef struct engine_source {
     const model_config *config;
     const model_file_tensor *(*find)(const void *context, const char *name);
     const void *context;
-    // NULL, or called for bytes of a tensor that the engine has a copy of; it may still read them
-    // later.
+    // NULL, or called for bytes of a tensor that the engine has a copy of, or of the embedding after
+    // many of its rows were read, until the engine is freed. It may still read them later.
     void (*release)(const void *context, const void *at, size_t bytes);
 } engine_source;
 

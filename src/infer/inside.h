@@ -101,6 +101,10 @@ struct engine {
     size_t width;          // of a head
     engine_block *blocks;  // [layer_end - layer_begin]
     engine_matrix embedding, head;
+    // Of the source, for the embedding: the system maps more than the rows that are read. NULL if
+    // products read it in place.
+    void (*release)(const void *context, const void *at, size_t bytes);
+    const void *release_context;
     engine_norm norm;
     const float *positions;  // [context, dim] or NULL
     void **owned;            // regions with converted tensors

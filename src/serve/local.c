@@ -23,7 +23,7 @@ static void free_local(void *context) {
 
 static void release(const void *context, const void *at, size_t bytes) {
     local_service *l = (local_service *)(uintptr_t)context;
-    l->released += bytes;
+    if (!l->engine) l->released += bytes;  // later calls are for the embedding, of which there is no copy
     model_file_release(l->file, at, bytes);
 }
 

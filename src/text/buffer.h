@@ -12,10 +12,16 @@ typedef struct buffer {
     char *at;
     size_t count, capacity;
     bool failed;
+    bool full;    // failed because of `most`
+    size_t most;  // about the largest count, 0: no limit; memory from before may hold more
 } buffer;
 
 static inline bool buffer_room(buffer *b, size_t more) {
     if (b->capacity - b->count >= more) return true;
+    if (b->most > 0 && (more > b->most || b->count > b->most - more)) {
+        b->failed = b->full = true;
+        return false;
+    }
     size_t capacity = b->capacity * 2 < b->count + more ? b->count + more + 64 : b->capacity * 2;
     char *at = realloc(b->at, capacity);
     if (!at) {

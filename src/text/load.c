@@ -163,12 +163,17 @@ static bool find_named(const tokenizer *t, const json *d, const char *name, uint
     return true;
 }
 
-static void read_stops(tokenizer *t, const json *d, const json_value *v) {
+static braid_err read_stops(tokenizer *t, const json *d, const char *directory, const char *name, braid_error *error) {
+    const json_value *v = json_member(d, json_root(d), "eos_token_id");
     const json_value *item = v && v->kind == JSON_ARRAY ? json_first(d, v) : v;
     for (; item && t->stop_count < TOKENIZER_MAX_STOPS; item = v->kind == JSON_ARRAY ? json_next(d, item) : NULL) {
         uint64_t id;
         if (json_u64(item, &id) && id < TOKENIZER_MAX_IDS) t->stops[t->stop_count++] = (uint32_t)id;
+        if (item->kind != JSON_NUMBER && item->kind != JSON_NULL)
+            return braid_fail(error, BRAID_FORMAT,
+                              "%.150s/%s: 'eos_token_id' is neither a token's id nor a list of ids", directory, name);
     }
+    return BRAID_OK;
 }
 
 enum { SIDE_FILE_BYTES = 16 << 20, PATH_BYTES = 4096 };
@@ -206,7 +211,7 @@ static braid_err read_beside(tokenizer *t, const char *directory, braid_error *e
     for (int i = 0; i < 2 && !err && !stopped; i++) {
         err = open_beside(directory, stops[i], &d, error);
         if (err || !d) continue;
-        read_stops(t, d, json_member(d, json_root(d), "eos_token_id"));
+        err = read_stops(t, d, directory, stops[i], error);
         stopped = true;
         json_free(d);
     }

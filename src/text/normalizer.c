@@ -290,7 +290,17 @@ static void strip_nonspacing(rewriting *r) {
     }
 }
 
+// A file's normalizers may replace a character by many, again and again. The largest growth of a
+// character by Unicode's tables is 18.
+enum { MOST_GROWTH = 64, SHORT_TEXT = 1 << 16 };
+
+static size_t most_after(size_t length) {
+    size_t most = length > SIZE_MAX / MOST_GROWTH - SHORT_TEXT ? SIZE_MAX : MOST_GROWTH * length + SHORT_TEXT;
+    return most < TOKENIZER_MAX_INPUT_BYTES ? most : TOKENIZER_MAX_INPUT_BYTES;
+}
+
 braid_err normalize(tokenizer_encoder *e, const char **text, size_t *length, size_t *zero) {
+    const size_t given = *length, most = most_after(given);
     unsigned turn = 0;
     for (uint32_t i = 0; i < e->t->normals; i++) {
         normal_step steps[4];
@@ -299,7 +309,7 @@ braid_err normalize(tokenizer_encoder *e, const char **text, size_t *length, siz
             if (leaves_alone(&steps[k], *text, *length)) continue;
             buffer *out = &e->normal[turn];
             turn = 1 - turn;
-            out->count = 0;
+            *out = (buffer){.at = out->at, .capacity = out->capacity, .most = most + 1};
             rewriting r = {.text = *text, .length = *length, .zero = *zero, .out = out};
             braid_err err = BRAID_OK;
             if (steps[k].kind == NORMAL_STRIP_ACCENTS && steps[k].left)
@@ -307,12 +317,13 @@ braid_err normalize(tokenizer_encoder *e, const char **text, size_t *length, siz
             else
                 err = one_step(e, &steps[k], &r);
             if (err) return err;
+            if (out->full || out->count > most)
+                return braid_fail(e->error, BRAID_LIMIT,
+                                  "the tokenizer's normalizers make more than %zu bytes of a text of %zu", most, given);
             if (out->failed || !buffer_room(out, 1)) return text_no_memory(e->error);
             *text = out->at;
             *length = out->count;
             *zero = r.kept;
-            if (*length > TOKENIZER_MAX_INPUT_BYTES)
-                return braid_fail(e->error, BRAID_LIMIT, "the normalized text is too long");
         }
     }
     return BRAID_OK;

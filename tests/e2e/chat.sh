@@ -45,6 +45,8 @@ check "three answers" 3 "$(wc -l <output)"
 expect 2 "--show-prompt needs --once" "$BRAID" chat model --show-prompt
 expect 1 "cannot open the chat template nothing" "$BRAID" chat model --once a --template nothing
 expect 1 "the variables of a chat: not valid JSON" "$BRAID" chat model --once a --variables '{'
+printf '{{ raise_exception("no \\x1b[31m\\nred") }}' >bad.jinja
+expect 1 "the template refuses these messages: no ?[31m red" "$BRAID" chat model --once a --template bad.jinja
 printf '{%% include "x" %%}' >bad.jinja
 expect 1 "chat template, line 1: the tag 'include' is not supported" "$BRAID" chat model --once a --template bad.jinja
 printf 'a\n{{ raise_exception("no " ~ messages[0].role) }}' >bad.jinja

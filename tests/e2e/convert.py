@@ -182,7 +182,11 @@ def check_bad_directories():
     bad_directory("shape", change_weights(lambda s: s.update({"model.norm.weight": [65]})),
                   "the tensor 'model.norm.weight' has the shape [65], config.json says [64]")
     bad_directory("arch", change_config(model_type="mamba"), "'model_type' is mamba, which braid does not compute")
+    bad_directory("untyped", change_config(model_type=7), "'model_type' is missing, so the architecture is not known")
     bad_directory("quantized", change_config(quantization_config={"quant_method": "awq"}), "'quantization_config' says awq")
+    shutil.copytree("model", "ends")
+    write_json("ends/generation_config.json", {"eos_token_id": ["x"]})
+    run("inspect", "ends", code=1, text="ends/generation_config.json: 'eos_token_id' is neither a token's id nor a list of ids")
     shutil.copytree("model", "small")
     shapes = {n: ([200, 64] if "embed" in n else s) for n, s in tensors().items()}
     write_json("small/config.json", {**CONFIG, "vocab_size": 200})

@@ -38,6 +38,8 @@ expect 1 "cannot open nothing" "$BRAID" eval model --choices nothing
 expect 1 "--choices needs a model with a tokenizer" "$BRAID" eval saved --choices stones.jsonl
 expect 1 "a window of 8 tokens with a stride of 8" "$BRAID" eval model --text text --window 8 --stride 8
 expect 1 "a window of 64 tokens is longer than the context of 32" "$BRAID" eval model --text text --window 64
+gzip -c words.txt >packed && expect 1 "the text packed is gzip-compressed; decompress it" "$BRAID" eval model --text packed
+: >none && expect 1 "the text none is empty" "$BRAID" eval model --text none
 printf 'x' >short
 expect 1 "fewer than two tokens" "$BRAID" eval model --text short
 printf '{"query": "q", "choices": ["a", "b"], "gold": 7}\n' >bad.jsonl

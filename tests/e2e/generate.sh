@@ -45,6 +45,8 @@ expect 1 "nowhere" "$BRAID" generate nowhere
 expect 2 "MODEL is missing" "$BRAID" generate
 expect 2 "give --prompt or --prompt-file, not both" "$BRAID" generate saved --prompt a --prompt-file prompt.txt
 expect 1 "cannot open the prompt nothing" "$BRAID" generate saved --prompt-file nothing
+gzip -c words.txt >packed
+expect 1 "the prompt packed is gzip-compressed" "$BRAID" generate saved --prompt-file packed
 expect 2 "--min-p: 2 is too large: at most 1" "$BRAID" generate saved --min-p 2
 expect 2 "--repeat-penalty: 0 is too small" "$BRAID" generate saved --repeat-penalty 0
 expect 2 "--stop: the value is empty" "$BRAID" generate saved --stop ''

@@ -331,6 +331,41 @@ static void test_a_model_without_a_tensor_is_refused(void **state) {
     bench_close(&b);
 }
 
+// --- memory of the file
+
+static unsigned embedding_releases;
+
+static void count_release(const void *context, const void *at, size_t bytes) {
+    (void)bytes;
+    const model_file_tensor *t = tiny_find(context, "model.embed_tokens.weight");
+    embedding_releases += t && at == t->weights.data;
+}
+
+// How often the embedding's memory is given back by a text of `count` tokens.
+static unsigned releases(bool tied, weight_type type, bool exact, uint32_t count) {
+    bench b;
+    model_config c = llama_config();
+    c.tied = tied;
+    bench_open(&b, &c, type, 1, (engine_settings){0});
+    engine_free(b.e);
+    b.source.release = count_release;
+    engine_settings settings = {.pool = b.pool, .exact = exact};
+    assert_int_equal(engine_new(&b.source, &settings, &b.e, NULL), BRAID_OK);
+    embedding_releases = 0;
+    free(read_pieces(&b, count, count));
+    bench_close(&b);
+    return embedding_releases;
+}
+
+static void test_the_memory_of_an_embedding_is_given_back(void **state) {
+    (void)state;
+    assert_int_equal(releases(true, WEIGHT_Q8_0, false, 600), 3);  // chunks
+    assert_int_equal(releases(true, WEIGHT_Q8_0, false, 8), 0);
+    assert_int_equal(releases(true, WEIGHT_Q8_0, true, 600), 0);  // products read it
+    assert_int_equal(releases(true, WEIGHT_F32, false, 600), 0);
+    assert_int_equal(releases(false, WEIGHT_F32, false, 600), 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_and_threads_change_no_bit),
@@ -341,6 +376,7 @@ int main(void) {
         cmocka_unit_test(test_the_decoder_agrees),
         cmocka_unit_test(test_mistakes_are_refused_before_anything_is_read),
         cmocka_unit_test(test_a_model_without_a_tensor_is_refused),
+        cmocka_unit_test(test_the_memory_of_an_embedding_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

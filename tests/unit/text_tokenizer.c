@@ -44,7 +44,7 @@ static void unsupported_parts_are_named(void **state) {
         {"{" MODEL ", \"decoder\": {\"type\": \"CTC\"}}", "decoder 'CTC' is not supported"},
         {"{" MODEL ", \"post_processor\": {\"type\": \"X\"}}", "post-processor 'X' is not supported"},
         {"{" MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": "
-                   "\"Isolated\"}}",
+         "\"Isolated\"}}",
          "\\w"},
         {"{\"model\": {\"type\": \"Magic\"}}", "model type \"Magic\" is not supported"},
         {"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1, \"vocab\": {}, \"merges\": []}}", "dropout"},
@@ -66,6 +66,32 @@ static void unsupported_parts_are_named(void **state) {
         if (!strstr(error.text, files[i][1]) || strncmp(error.text, "tokenizer.json", 14) != 0)
             fail_msg("%s: '%s' lacks '%s'", files[i][0], error.text, files[i][1]);
     }
+}
+
+#define GROW "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaa\"}"
+
+static braid_err encode_grown(const char *steps, size_t length) {
+    char file[2000], text[4000];
+    snprintf(file, sizeof file, "{" MODEL ", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [%s]}}", steps);
+    tokenizer *t = parse(file);
+    tokenizer_encoder *e = tokenizer_encoder_new(t);
+    tokenizer_ids ids = {0};
+    braid_error error = {0};
+    memset(text, 'a', length);
+    braid_err err = tokenizer_encode(e, text, length, 0, &ids, &error);
+    if (err) assert_non_null(strstr(error.text, "normalizers make more than"));
+    tokenizer_ids_free(&ids);
+    tokenizer_encoder_free(e);
+    tokenizer_free(t);
+    return err;
+}
+
+static void normalizers_may_not_grow_a_text_without_limit(void **state) {
+    (void)state;
+    assert_int_equal(encode_grown(GROW, 4000), BRAID_OK);
+    assert_int_equal(encode_grown(GROW ", " GROW, 100), BRAID_OK);  // short texts may
+    assert_int_equal(encode_grown(GROW ", " GROW, 4000), BRAID_LIMIT);
+    assert_int_equal(encode_grown(GROW ", " GROW ", " GROW ", " GROW ", " GROW ", " GROW, 4000), BRAID_LIMIT);
 }
 
 // The id of an added token in the file is ignored when the text is new: it gets the number of tokens, which a hole makes the id of another.
@@ -187,7 +213,8 @@ static void gguf_spm(void **state) {
 // As llama.cpp: the file's end token, then others by their texts.
 static void gguf_stops(void **state) {
     (void)state;
-    static const tokenizer_text tokens[] = {{"<|endoftext|>", 13}, {"a", 1}, {"<|im_end|>", 10}, {"<|im_start|>", 12}, {"<reponame>", 10}};
+    static const tokenizer_text tokens[] = {
+        {"<|endoftext|>", 13}, {"a", 1}, {"<|im_end|>", 10}, {"<|im_start|>", 12}, {"<reponame>", 10}};
     static const tokenizer_text merges[] = {{"a a", 3}};
     static const int32_t types[] = {3, 1, 3, 3, 3};
     tokenizer_vocabulary v = bare("gpt2", tokens, 5);
@@ -256,11 +283,14 @@ static void training_is_deterministic(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unsupported_parts_are_named),     cmocka_unit_test(added_tokens_count_on),
-        cmocka_unit_test(ends_come_from_the_files_beside), cmocka_unit_test(gguf_spm),
-        cmocka_unit_test(gguf_stops),
-        cmocka_unit_test(gguf_names_are_refused),          cmocka_unit_test(gguf_stops),
-        cmocka_unit_test(training_is_deterministic)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(unsupported_parts_are_named),
+                                       cmocka_unit_test(normalizers_may_not_grow_a_text_without_limit),
+                                       cmocka_unit_test(added_tokens_count_on),
+                                       cmocka_unit_test(ends_come_from_the_files_beside),
+                                       cmocka_unit_test(gguf_spm),
+                                       cmocka_unit_test(gguf_stops),
+                                       cmocka_unit_test(gguf_names_are_refused),
+                                       cmocka_unit_test(gguf_stops),
+                                       cmocka_unit_test(training_is_deterministic)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
