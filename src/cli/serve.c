@@ -270,7 +270,7 @@ static int parse_and_run(int argc, char **argv, serve_flags *flags) {
          .help = "bearer keys, one a line: LABEL SECRET [concurrent=N] [per-minute=N]",
          .fallback = "none is asked for"},
         {"without-key", OPTION_SWITCH, &flags->without_key,
-         .help = "let everybody who reaches another --host than this machine use the model"},
+         .help = "let every client use the model, also when --host is not this machine"},
         {"certificate", OPTION_TEXT, &flags->certificate, .unit = "FILE", .help = "certificate chain (PEM) for https",
          .fallback = "http"},
         {"private-key", OPTION_TEXT, &flags->private_key, .unit = "FILE", .help = "its private key (PEM)",
