@@ -2,7 +2,7 @@
 #ifndef BRAID_CLI_BENCH_STEP_INSIDE_H
 #define BRAID_CLI_BENCH_STEP_INSIDE_H
 
-#include "protocol/job.h"
+#include "braid/job.h"
 #include "tensor/gemm.h"
 #include "train/run.h"
 

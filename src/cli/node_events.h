@@ -4,7 +4,7 @@
 
 #include "base/id.h"
 #include "cli/report.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "train/run.h"
 
 #include <stdbool.h>

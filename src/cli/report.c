@@ -128,14 +128,14 @@ static void remember(report *r, const report_event *e) {
 
 // ---- lines ----
 
-enum { WHO_TEXT = 32 };
+enum { PEER_TEXT = 32 };
 
 // "peer 1a2b3c4d", or its number if the id is not known (empty or all zeros).
-static const char *who(const report_event *e, char text[WHO_TEXT]) {
+static const char *peer_text(const report_event *e, char text[PEER_TEXT]) {
     if (e->peer[strspn(e->peer, "0")] != 0)
-        snprintf(text, WHO_TEXT, "peer %.8s", e->peer);
+        snprintf(text, PEER_TEXT, "peer %.8s", e->peer);
     else
-        snprintf(text, WHO_TEXT, "member %llu", (unsigned long long)e->member);
+        snprintf(text, PEER_TEXT, "member %llu", (unsigned long long)e->member);
     return text;
 }
 
@@ -160,10 +160,10 @@ static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
 }
 
 static void member_line(const report_event *e, char line[REPORT_LINE]) {
-    char peer[WHO_TEXT];
+    char peer[PEER_TEXT];
     bool joined = e->kind == REPORT_JOINED;
     const char *role = strcmp(e->role, "shadow") == 0 ? "standby" : e->role, *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
-    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", role, *role ? " " : "", who(e, peer), what,
+    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", role, *role ? " " : "", peer_text(e, peer), what,
              (unsigned long long)e->stage, *e->reason ? " (" : "", e->reason, *e->reason ? ")" : "");
 }
 
@@ -260,9 +260,9 @@ static void rolled_back_line(const report_event *e, char line[REPORT_LINE]) {
 }
 
 static void rare_line(const report_event *e, char line[REPORT_LINE]) {
-    char peer[WHO_TEXT];
+    char peer[PEER_TEXT];
     unsigned long long stage = e->stage, process = e->process;
-    who(e, peer);
+    peer_text(e, peer);
     switch (e->kind) {
     case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
     case REPORT_PROMOTED: snprintf(line, REPORT_LINE, "standby replica %s takes over stage %llu, which has lost its last peer", peer, stage); break;
@@ -286,9 +286,9 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
 }
 
 static void awaited_line(const report_event *e, char line[REPORT_LINE]) {
-    char peer[WHO_TEXT], time[QUANTITY_TEXT];
+    char peer[PEER_TEXT], time[QUANTITY_TEXT];
     unsigned long long microbatches = e->microbatches;
-    who(e, peer);
+    peer_text(e, peer);
     quantity_duration_text(e->seconds, time);
     if (e->kind == REPORT_UNFINISHED)
         snprintf(line, REPORT_LINE, "%s has not returned, and iteration %llu cannot complete without its text: the run ends with the weights of the iteration before", peer, (unsigned long long)e->iteration + 1);
@@ -302,7 +302,7 @@ static void awaited_line(const report_event *e, char line[REPORT_LINE]) {
 }
 
 static bool compose_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char peer[WHO_TEXT];
+    char peer[PEER_TEXT];
     switch (e->kind) {
     case REPORT_STARTED: started_line(e, line); return true;
     case REPORT_ITERATION: iteration_line(e, line); return true;
@@ -312,14 +312,14 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
     case REPORT_REPAIR:
         snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: %s died %s%s",
                  (unsigned long long)e->microbatch, (unsigned long long)e->iteration, (unsigned long long)e->stage,
-                 who(e, peer), strcmp(e->phase, "committed") == 0 ? "when it was " : "in ",
+                 peer_text(e, peer), strcmp(e->phase, "committed") == 0 ? "when it was " : "in ",
                  *e->phase ? e->phase : "an unknown phase");
         return true;
     case REPORT_JOINED:
     case REPORT_LEFT:
     case REPORT_EXPELLED: member_line(e, line); return true;
     case REPORT_TAKEOVER:
-        snprintf(line, REPORT_LINE, "%s takes over %llu microbatch%s of each iteration: %s data peer is gone", who(e, peer), (unsigned long long)e->microbatches,
+        snprintf(line, REPORT_LINE, "%s takes over %llu microbatch%s of each iteration: %s data peer is gone", peer_text(e, peer), (unsigned long long)e->microbatches,
                  e->microbatches == 1 ? "" : "es", e->microbatches == 1 ? "its" : "their");
         return true;
     case REPORT_AWAITED:

@@ -64,18 +64,18 @@ void report_flows_hops(const report *r, const report_flow *flow, size_t flows, c
             if (flow[j].to == flow[i].to) units += flow[j].units;
             first &= j >= i || flow[j].to != flow[i].to;
         }
-        char who[REPORT_PEER_TEXT], cost[REPORT_PEER_TEXT];
+        char name[REPORT_PEER_TEXT], cost[REPORT_PEER_TEXT];
         if (!first) continue;
         cost_text((double)flow[i].cost_us, cost);
         length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%llu to %s (%s)", length > 0 ? ", " : "",
-                                   (unsigned long long)units, report_flows_name(r, flow[i].to, who), cost);
+                                   (unsigned long long)units, report_flows_name(r, flow[i].to, name), cost);
     }
 }
 
 void report_flows_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char hops[REPORT_LINE], who[REPORT_PEER_TEXT];
+    char hops[REPORT_LINE], name[REPORT_PEER_TEXT];
     report_flows_hops(r, e->flow, e->flows, hops);
-    snprintf(line, REPORT_LINE, "routing: %s of stage %llu sends %.1800s", report_flows_name(r, e->member, who),
+    snprintf(line, REPORT_LINE, "routing: %s of stage %llu sends %.1800s", report_flows_name(r, e->member, name),
              (unsigned long long)e->stage, *hops ? hops : "nothing");
 }
 

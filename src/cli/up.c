@@ -4,7 +4,7 @@
 #include "cli/options.h"
 #include "cli/up_swarm.h"
 #include "node/stop.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -172,15 +172,15 @@ static void watch(swarm *s) {
 // Prints the kills and the last line. Returns whether the run is complete.
 static bool swarm_conclude(swarm *s) {
     if (s->progress.started) orders_tell(s);
-    bool nobody = s->finish.event.kind != REPORT_END;
+    bool unreported = s->finish.event.kind != REPORT_END;
     // stopped in the first iteration: there are no new weights
-    if (nobody && s->finish.draining && !s->finish.failed && s->progress.iteration == s->progress.first) {
+    if (unreported && s->finish.draining && !s->finish.failed && s->progress.iteration == s->progress.first) {
         s->finish.event = (report_event){.kind = REPORT_END, .loss = NAN, .iteration = s->progress.iteration};
-        nobody = false;
+        unreported = false;
     }
-    if (nobody) s->finish.event = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->progress.iteration};
-    if (nobody && !*s->finish.why) snprintf(s->finish.why, sizeof s->finish.why, "all processes ended and none reported the final weights; resume from the newest checkpoint (--resume)");
-    if (s->finish.failed || nobody) {
+    if (unreported) s->finish.event = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->progress.iteration};
+    if (unreported && !*s->finish.why) snprintf(s->finish.why, sizeof s->finish.why, "all processes ended and none reported the final weights; resume from the newest checkpoint (--resume)");
+    if (s->finish.failed || unreported) {
         s->finish.event.failed = true;
         snprintf(s->finish.event.text, sizeof s->finish.event.text, "%s", s->finish.why);
     }

@@ -75,16 +75,16 @@ static void repairs_text(const loss *l, char *text, size_t room) {
 }
 
 static void loss_line(const loss *l, char *text, size_t room) {
-    char who[32], where[48] = "", how[96], taken[96] = "", repairs[256] = "no repairs";
-    if (*l->peer) snprintf(who, sizeof who, "peer %.8s", l->peer);
-    else snprintf(who, sizeof who, "member %llu", (unsigned long long)l->member);
+    char name[32], where[48] = "", how[96], taken[96] = "", repairs[256] = "no repairs";
+    if (*l->peer) snprintf(name, sizeof name, "peer %.8s", l->peer);
+    else snprintf(name, sizeof name, "member %llu", (unsigned long long)l->member);
     if (l->placed) snprintf(where, sizeof where, " of stage %llu", (unsigned long long)l->stage);
     if (l->killed) snprintf(how, sizeof how, "killed%s%s", *l->killed_in ? " in " : "", l->killed_in);
     else snprintf(how, sizeof how, "lost%s%s", *l->reason ? ", " : "", l->reason);
     if (l->taken > 0)
         snprintf(taken, sizeof taken, "; its %llu microbatch%s of each iteration %s taken over", (unsigned long long)l->taken, l->taken == 1 ? "" : "es", l->taken == 1 ? "was" : "were");
     if (l->repairs > 0) repairs_text(l, repairs, sizeof repairs);
-    snprintf(text, room, "  %s%s: %s%s; %s", who, where, how, taken, repairs);
+    snprintf(text, room, "  %s%s: %s%s; %s", name, where, how, taken, repairs);
 }
 
 void losses_tell(const swarm *s) {

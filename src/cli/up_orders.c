@@ -85,11 +85,11 @@ static const char *const waits_words[] = {
 
 // The order in the user's notation.
 static void chaos_text(const action *a, char *text, size_t room) {
-    static const char *const who[] = {[CHILD_LEADER] = "leader", [CHILD_DATA] = "data", [CHILD_RELAY] = "any"};
+    static const char *const role_name[] = {[CHILD_LEADER] = "leader", [CHILD_DATA] = "data", [CHILD_RELAY] = "any"};
     if (a->kind == ACTION_SPAWN)
         snprintf(text, room, "--chaos: another %s at iteration %llu", a->role == CHILD_DATA ? "data peer" : "relay", (unsigned long long)a->iteration);
     else
-        snprintf(text, room, "--chaos: %s@iteration:%llu/%s:%u", who[a->role], (unsigned long long)a->iteration, fault_point_name(a->at.point), a->at.count);
+        snprintf(text, room, "--chaos: %s@iteration:%llu/%s:%u", role_name[a->role], (unsigned long long)a->iteration, fault_point_name(a->at.point), a->at.count);
 }
 
 static void why_text(const action *a, char *text, size_t room) {

@@ -16,16 +16,16 @@ void swarm_way_on(const swarm *s, char *text, size_t room) {
 }
 
 // "relays of stage 1 died 8 times in 21 s, ..."
-static void record_text(const restart_record *r, const char *who, const child *last, char *text, size_t room) {
+static void record_text(const restart_record *r, const char *name, const child *last, char *text, size_t room) {
     double seconds = (double)(r->last_ms - r->first_ms) / 1e3;
-    snprintf(text, room, "%s died %u times in %.0f s, each within %d s or before any work was done; the last, %s, %.280s", who, r->deaths, seconds, RESTART_HEALTHY_MS / 1000,
+    snprintf(text, room, "%s died %u times in %.0f s, each within %d s or before any work was done; the last, %s, %.280s", name, r->deaths, seconds, RESTART_HEALTHY_MS / 1000,
              last ? last->name : "one", last && *last->cause ? last->cause : "died");
 }
 
-static void give_up(swarm *s, const restart_record *r, const char *who, const child *last) {
+static void give_up(swarm *s, const restart_record *r, const char *name, const child *last) {
     char text[sizeof s->finish.why], way_on[256];
     swarm_way_on(s, way_on, sizeof way_on);
-    record_text(r, who, last, text, sizeof text);
+    record_text(r, name, last, text, sizeof text);
     strncat(text, way_on, sizeof text - strlen(text) - 1);
     swarm_fail(s, text);
 }
@@ -97,7 +97,7 @@ static void end_without(swarm *s, uint32_t number) {
 }
 
 static void stage_look(swarm *s, uint32_t number) {
-    char who[48];
+    char name[48];
     if (stage_works(s, number, NULL)) {
         s->stage.bereft_ms[number] = s->stage.lost_ms[number] = 0;
         return;
@@ -109,8 +109,8 @@ static void stage_look(swarm *s, uint32_t number) {
     }
     if (s->progress.iteration >= s->settings.iterations || some_are_coming(s, number)) return;
     if (s->stage.bereft_ms[number] == 0) stage_bereft(s, number);
-    snprintf(who, sizeof who, "relays of stage %u", number);
-    if (restart_is_hopeless(&s->stage.deaths[number])) give_up(s, &s->stage.deaths[number], who, s->stage.last_dead[number]);
+    snprintf(name, sizeof name, "relays of stage %u", number);
+    if (restart_is_hopeless(&s->stage.deaths[number])) give_up(s, &s->stage.deaths[number], name, s->stage.last_dead[number]);
     if (s->finish.ending || uv_now(&s->loop) < s->stage.bereft_ms[number]) return;
     s->stage.bereft_ms[number] = 0;
     restart_stage(s, number);

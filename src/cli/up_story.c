@@ -94,9 +94,9 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
 }
 
 // After a failed run the other processes have no work left, and might not notice for a while.
-static void end_others(const swarm *s, const child *who) {
+static void end_others(const swarm *s, const child *except) {
     for (uint32_t i = 0; i < s->child_count; i++)
-        if (s->children[i] != who) child_kill(s->children[i]);
+        if (s->children[i] != except) child_kill(s->children[i]);
 }
 
 // All members end by themselves when the log reports the divergence. The first leader writes the

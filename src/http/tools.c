@@ -14,8 +14,6 @@ tools_style tools_style_of(const char *chat_template) {
     return TOOLS_BARE;
 }
 
-const char *tools_marker(tools_style style) { return markers[style]; }
-
 static size_t skip_space(const char *text, size_t at, size_t length) {
     while (at < length && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r')) at++;
     return at;

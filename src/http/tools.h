@@ -21,7 +21,6 @@ typedef struct tools_call {
 } tools_call;
 
 tools_style tools_style_of(const char *chat_template);
-const char *tools_marker(tools_style style);  // the text before a call, "" for bare ones
 // Bytes at the beginning of the text so far that are certainly no call and no beginning of one.
 size_t tools_visible(tools_style style, const char *text, size_t length);
 // Reads the calls of a whole text; `calls` has room for TOOLS_MAX_CALLS. Returns how many there are;

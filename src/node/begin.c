@@ -3,6 +3,7 @@
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/plan.h"
+#include "protocol/core/faults.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_claim.h"
 #include "train/kernel_class.h"
@@ -82,7 +83,6 @@ static void core_config(node *n, peer_config *config) {
         .share = (uint16_t)n->config.share,
         .has_checkpoint = n->config.resume != NULL,
         .upload_percent = (uint8_t)n->config.upload_percent,
-        .carried_percent = (uint8_t)n->config.carried_percent,
         .carries_nothing = n->config.carries_nothing,
     };
     if (n->data) config->text = train_data_hash(n->data);
@@ -125,6 +125,7 @@ static braid_err begin_core(node *n, braid_error *error) {
             n->memory.bytes >> 20);
     }
     n->core = peer_init(n->memory.start, &n->plan, &config, clock_now_ns());
+    peer_inject(n->core, (peer_faults){.carried_percent = (uint8_t)n->config.carried_percent});
     log_file_recall(n->start.log_file, recall, n);
     if (n->error.code) return braid_fail(error, n->error.code, "%s", n->error.text);
     log_file *file = n->start.log_file;

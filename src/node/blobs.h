@@ -9,7 +9,7 @@
 #define BRAID_NODE_BLOBS_H
 
 #include "base/err.h"
-#include "protocol/job.h"
+#include "braid/job.h"
 
 #include <stdint.h>
 

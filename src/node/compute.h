@@ -3,7 +3,7 @@
 #define BRAID_NODE_COMPUTE_H
 
 #include "base/err.h"
-#include "protocol/job.h"
+#include "braid/job.h"
 
 #include <stdbool.h>
 #include <uv.h>
@@ -16,7 +16,7 @@ typedef void (*compute_run_fn)(void *context, const job *work, job_result *resul
 typedef void (*compute_done_fn)(void *context, const job *work, const job_result *result);
 
 braid_err compute_new(uv_loop_t *loop, compute_run_fn run, compute_done_fn done, void *context, compute **out, braid_error *error);
-// At most one job is under way (rule 3 of protocol/peer.h).
+// At most one job is under way (rule 3 of braid/peer.h).
 void compute_post(compute *c, const job *work);
 bool compute_busy(const compute *c);
 // Waits for the running job, drops its answer and ends the thread. The loop must run once more for

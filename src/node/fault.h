@@ -4,7 +4,7 @@
 #define BRAID_NODE_FAULT_H
 
 #include "base/err.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
 
 #include <stdbool.h>
 #include <stdint.h>

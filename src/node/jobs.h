@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "node/blobs.h"
-#include "protocol/job.h"
+#include "braid/job.h"
 #include "tensor/pool.h"
 #include "train/data.h"
 #include "train/run.h"

@@ -209,7 +209,7 @@ static void compare_start(node *n, const net_run *told) {
 
 static void on_description(void *context, const braid_id *id, const net_run *told) {
     node *n = context;
-    static const braid_id nobody;
+    static const braid_id no_peer;
     const braid_id self = identity_id(n->config.identity);
     (void)id;
     if (n->phase == NODE_RUNNING && (n->start.by_log || n->leader.lost_ns)) compare_start(n, told);
@@ -221,7 +221,7 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
         return;
     }
     // The answer may name this peer itself as the leader, from before its restart.
-    if (!id_equal(&told->leader, &nobody) && !id_equal(&told->leader, &self) && told->leader_address && *told->leader_address) {
+    if (!id_equal(&told->leader, &no_peer) && !id_equal(&told->leader, &self) && told->leader_address && *told->leader_address) {
         n->config.leader.leader = told->leader;
         snprintf(n->config.leader.address, sizeof n->config.leader.address, "%s", told->leader_address);
     }

@@ -3,7 +3,7 @@
 #ifndef BRAID_NODE_MEASURE_H
 #define BRAID_NODE_MEASURE_H
 
-#include "protocol/job.h"
+#include "braid/job.h"
 
 #include <stdbool.h>
 #include <stdint.h>

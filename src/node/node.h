@@ -12,7 +12,7 @@
 #include "node/fault.h"
 #include "node/measure.h"
 #include "node/ticket.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "train/run.h"
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #define BRAID_NODE_PLAN_H
 
 #include "base/err.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "train/run.h"
 #include "train/split.h"
 #include "train/worker.h"

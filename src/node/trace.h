@@ -2,7 +2,7 @@
 #ifndef BRAID_NODE_TRACE_H
 #define BRAID_NODE_TRACE_H
 
-#include "protocol/peer.h"
+#include "braid/peer.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
 #define BRAID_SERVE_ADAPTERS_H
 
 #include "infer/adapters.h"
-#include "serve/executor.h"
+#include "braid/executor.h"
 #include "weights/model_file.h"
 
 enum { ADAPTERS_MOST = 64 };

@@ -4,7 +4,7 @@
 #define BRAID_SERVE_EXECUTOR_LOCAL_H
 
 #include "infer/engine.h"
-#include "serve/executor.h"
+#include "braid/executor.h"
 
 // The engine is borrowed until executor_free, and limits its cache by engine_limit_cache before this
 // call. `model`: name or hash of the weights, part of the keys of the prefix cache. Texts have up to

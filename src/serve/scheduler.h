@@ -7,7 +7,7 @@
 #define BRAID_SERVE_SCHEDULER_H
 
 #include "serve/adapters.h"
-#include "serve/executor.h"
+#include "braid/executor.h"
 #include "serve/service.h"
 
 enum {

@@ -3,7 +3,7 @@
 #ifndef BRAID_SIM_BLOBS_H
 #define BRAID_SIM_BLOBS_H
 
-#include "protocol/job.h"
+#include "braid/job.h"
 
 #include <stdbool.h>
 #include <stdint.h>

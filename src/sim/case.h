@@ -2,7 +2,7 @@
 #ifndef BRAID_SIM_CASE_H
 #define BRAID_SIM_CASE_H
 
-#include "protocol/job.h"
+#include "braid/job.h"
 #include "wire/message.h"
 
 #include <stdbool.h>

@@ -162,9 +162,9 @@ static void note_waiting(sim_checker *k, const message *msg) {
     if (k->waiting_iteration != msg->iteration + 1) k->waiting = (message_set){{0}};
     k->waiting_iteration = msg->iteration + 1;
     if (msg->kind == MESSAGE_TRACE && msg->u.trace.phase == TRACE_ACCEPTED) bitset_remove(k->waiting.words, of->m);
-    bool nobody = msg->kind == MESSAGE_TRACE && msg->u.trace.phase == TRACE_FORWARD_DONE && msg->u.trace.next == 0;
+    bool no_next = msg->kind == MESSAGE_TRACE && msg->u.trace.phase == TRACE_FORWARD_DONE && msg->u.trace.next == 0;
     bool full = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_FORWARD && msg->u.deny.reason == DENY_FULL;
-    if (nobody || full) bitset_add(k->waiting.words, of->m);
+    if (no_next || full) bitset_add(k->waiting.words, of->m);
 }
 
 static bool is_waiting(const sim_checker *k, const message *msg, uint32_t m) {

@@ -255,8 +255,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : kind == MEMBER_RELAY ? "r" : "s", index % 1000);
     n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters, .store_entries = s->c->store_entries,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
-                              .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant),
-                              .carried_percent = s->c->net.carried_percent};
+                              .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random)};
     if (host) n->config.host = *host;
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     if (store_of != SIM_MAX_NODES && s->node[store_of].returns) memcpy(n->config.address, s->node[store_of].config.address, sizeof n->config.address);
@@ -270,6 +269,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     n->memory = memory_new(n->memory_bytes);
     n->peer = peer_init(n->memory, &s->run, &n->config, s->now);
     BRAID_ASSERT(n->peer);
+    peer_inject(n->peer, (peer_faults){.mutants = sim_mutant_of_core(s->c->mutant), .carried_percent = s->c->net.carried_percent});
     n->alive = true;
     if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
     for (uint32_t i = index; id && i-- > 0;)

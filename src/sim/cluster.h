@@ -3,7 +3,7 @@
 #ifndef BRAID_SIM_CLUSTER_H
 #define BRAID_SIM_CLUSTER_H
 
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "sim/case.h"
 #include "sim/model.h"
 #include "sim/reference.h"

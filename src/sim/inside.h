@@ -4,7 +4,8 @@
 #define BRAID_SIM_INSIDE_H
 
 #include "base/rng.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
+#include "protocol/core/faults.h"
 #include "sim/blobs.h"
 #include "sim/cluster.h"
 #include "sim/queue.h"
@@ -326,7 +327,7 @@ void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from);
 void sim_save_drop(sim_cluster *s, uint32_t node);
 
 // --- mutant.c
-// peer_config.mutants; 0: the simulator makes the mistake itself
+// peer_faults.mutants; 0: the simulator makes the mistake itself
 uint64_t sim_mutant_of_core(sim_mutant mutant);
 // True: the job is not run, and `result` claims that it was.
 bool sim_mutant_skips_job(sim_cluster *s, uint32_t node, const job *work, job_result *result);

@@ -4,7 +4,7 @@
 #define BRAID_SIM_MODEL_H
 
 #include "base/err.h"
-#include "protocol/job.h"
+#include "braid/job.h"
 #include "train/worker.h"
 #include "wire/limits.h"
 

@@ -7,14 +7,15 @@
 
 static const double MINUTE_NS = 60e9;
 
-static uint16_t stage_of(const scenario *s, uint32_t i) { return s->peer[i].data ? 0 : s->peer[i].stage; }
-
 static uint64_t least(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 static uint64_t computing_ns(const scenario *s, uint32_t index, uint16_t stage) {
     return scenario_cost_ns(s, index, stage, WORK_FORWARD) + scenario_cost_ns(s, index, stage, WORK_BACKWARD);
 }
 
+// The cost of one unit between two peers, in microseconds, as routers measure it on idle lines:
+// computing at both ends, the round trip, and the tensor over the slowest of both lines and the
+// pair.
 static int64_t cost_between(const scenario *s, uint32_t from, uint16_t stage, uint32_t to, uint16_t next) {
     scenario_link there, back;
     scenario_link_of(s, from, to, &there);
@@ -23,10 +24,6 @@ static int64_t cost_between(const scenario *s, uint32_t from, uint16_t stage, ui
     ns += computing_ns(s, from, stage) + computing_ns(s, to, next);
     uint64_t bps = least(there.bps, least(s->machine[s->peer[from].machine].up_bps, s->machine[s->peer[to].machine].down_bps));
     return (int64_t)(ns / 2000 + (bps == 0 ? 0 : s->activation_bytes * 8 * 1000000 / bps));
-}
-
-int64_t sim_routes_cost(const scenario *s, uint32_t from, uint32_t to) {
-    return cost_between(s, from, stage_of(s, from), to, stage_of(s, to));
 }
 
 // The flow at the end of a run in the form that the planner takes.

@@ -18,11 +18,6 @@ typedef struct sim_routes {
     double route_messages, route_bytes;  // routing messages sent by each peer in a minute
 } sim_routes;
 
-// The cost of one unit between two peers, in microseconds, as routers measure it on idle lines:
-// computing at both ends, the round trip, and the tensor over the slowest of both lines and the
-// pair.
-int64_t sim_routes_cost(const scenario *s, uint32_t from, uint32_t to);
-
 // `report` is a report of `s`, at its end or after an iteration.
 braid_err sim_routes_look(const scenario *s, const sim_swarm_report *report, sim_routes *out, braid_error *error);
 

@@ -1,9 +1,9 @@
-// The executor (serve/executor.h) that sends rows through a chain of peers. It has a thread of its
+// The executor (braid/executor.h) that sends rows through a chain of peers. It has a thread of its
 // own with the API node's links.
 #ifndef BRAID_SPAN_EXECUTOR_H
 #define BRAID_SPAN_EXECUTOR_H
 
-#include "serve/executor.h"
+#include "braid/executor.h"
 #include "span/peer.h"
 
 enum {

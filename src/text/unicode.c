@@ -163,17 +163,5 @@ void utf8_repair(const char *text, size_t length, buffer *out) {
     }
 }
 
-size_t utf8_incomplete(const char *text, size_t length) {
-    for (size_t n = 1; n <= 3 && n <= length; n++) {
-        uint8_t b = (uint8_t)text[length - n];
-        if (b < 0x80) return 0;
-        if (b < 0xc0) continue;
-        bool whole;
-        size_t fits = sequence((const uint8_t *)text + length - n, n, &whole);
-        return !whole && fits == n && b >= 0xc2 && b <= 0xf4 ? n : 0;
-    }
-    return 0;
-}
-
 uint32_t byte_char(uint8_t byte) { return byte_chars[byte]; }
 int char_byte(uint32_t c) { return c < 512 ? char_bytes[c] : -1; }

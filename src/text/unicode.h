@@ -51,8 +51,6 @@ void buffer_char(buffer *b, uint32_t c);
 size_t utf8_valid(const char *text, size_t length);
 // Copies with U+FFFD for each maximal part that is no UTF-8 (Unicode 3.9, table 3-8).
 void utf8_repair(const char *text, size_t length, buffer *out);
-// Bytes at the end that begin a character and lack its end.
-size_t utf8_incomplete(const char *text, size_t length);
 
 // GPT-2's characters for bytes: each of the 256 bytes as a printable character.
 uint32_t byte_char(uint8_t byte);

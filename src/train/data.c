@@ -314,6 +314,6 @@ void train_data_why(const train_data *data, braid_error *error) {
         return;
     }
     const text_file *file = data->file;
-    braid_fail(error, BRAID_IO, "the text%s '%s' %s not what the run began with any more: somebody changed it, or the disk fails; restore it and start this peer again",
+    braid_fail(error, BRAID_IO, "the text%s '%s' %s not what the run began with any more: the file was changed, or the disk fails; restore it and start this peer again",
                data->file_count > 1 ? "s from" : "", data->file_count > 0 ? file->path : "?", data->file_count > 1 ? "on are" : "is");
 }

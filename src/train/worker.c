@@ -279,8 +279,6 @@ bool worker_text_changed(const worker *w) { return w->text_changed; }
 uint32_t worker_blocks(const worker *w) { return w->block_count; }
 stage *worker_stage(worker *w) { return w->stage; }
 float *worker_weights(worker *w) { return w->weights; }
-float *worker_moment1(worker *w) { return w->moment1; }
-float *worker_moment2(worker *w) { return w->moment2; }
 
 uint64_t worker_version(const worker *w) {
     uint64_t lowest = w->versions[0];

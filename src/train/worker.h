@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "model/config.h"
 #include "model/stage.h"
-#include "protocol/job.h"
+#include "braid/job.h"
 #include "tensor/pool.h"
 #include "train/data.h"
 #include "train/recipe.h"
@@ -77,8 +77,6 @@ uint64_t worker_parameters(const worker *w);  // elements that are trained
 uint32_t worker_blocks(const worker *w);
 stage *worker_stage(worker *w);
 float *worker_weights(worker *w);
-float *worker_moment1(worker *w);
-float *worker_moment2(worker *w);
 uint64_t worker_version(const worker *w);  // the lowest version of any block
 
 // Access to blobs. The worker reads job->in and inputs through `read` (a peer may have sent any

@@ -1,12 +1,12 @@
 // A peer among hostile ones: whatever well-formed messages come, in whatever order, between whatever answers of its
-// host, it must not trip an assertion of its own, and its effects must keep the rules of protocol/peer.h.
+// host, it must not trip an assertion of its own, and its effects must keep the rules of braid/peer.h.
 //
 // An input is a byte that chooses the peer, then acts, each a byte and its operands (see `act`). Unless an act's top bit is
 // set, the host answers every job and makes every log entry durable before the next one. ACT_ANSWER lets the other side
 // answer something that the peer sent as an honest one would, or nearly so: without it no input gets far into a run.
 #include "peer_step.h"
 
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "wire_random.h"
 
 enum {

@@ -1,10 +1,10 @@
-// The host of the peer that fuzz_peer_step.c fuzzes: it keeps its side of protocol/peer.h and checks that the peer keeps its own.
+// The host of the peer that fuzz_peer_step.c fuzzes: it keeps its side of braid/peer.h and checks that the peer keeps its own.
 #ifndef BRAID_FUZZ_PEER_STEP_H
 #define BRAID_FUZZ_PEER_STEP_H
 
 #include "fuzz.h"
 
-#include "protocol/peer.h"
+#include "braid/peer.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,7 @@
 #include "peer_step.h"
 
+#include "protocol/core/faults.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -231,10 +233,10 @@ void host_init(host *h, uint8_t flags) {
                               .voters = 3,
                               .capacity = 2,
                               .random_seed = flags,
-                              .carried_percent = flags >= CHOOSE_CARRIED ? 50 : 0,
                               .kind = leader || flags & CHOOSE_DATA ? MEMBER_DATA : flags & CHOOSE_CHECKPOINTS ? MEMBER_SHADOW : MEMBER_RELAY,
                               .leader_address = "127.0.0.1:2",
                               .leader_id = host_name_of(leader ? SELF : 0)};
     h->now = 1000000000;
     h->p = peer_init(zeroed(peer_bytes(&h->run, &h->config)), &h->run, &h->config, h->now);
+    peer_inject(h->p, (peer_faults){.carried_percent = flags >= CHOOSE_CARRIED ? 50 : 0});
 }

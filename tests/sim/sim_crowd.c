@@ -1,7 +1,8 @@
 // A swarm with 40 relays in one stage, some of which die and restart. Training goes on, every rule
 // holds, and the routers' flow costs little more than the cheapest flow over all links. Lost and
 // stale views are noticed.
-#include "protocol/peer.h"
+#include "braid/peer.h"
+#include "protocol/core/faults.h"
 #include "sim/routes.h"
 #include "sim/scenario.h"
 #include "sim/swarm.h"

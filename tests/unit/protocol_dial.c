@@ -38,7 +38,7 @@ static uint64_t until_dialled(world *w, uint32_t number) {
     return (w->now - began) / MILLISECOND;
 }
 
-// Given two members without a link, then the newer one dials at once and the older one soon after.
+// Rule D3. Given two members, when their link falls, then the newer one dials at once and the older one soon after.
 static void newer_member_dials_first(void **state) {
     (void)state;
     world w;
@@ -53,7 +53,7 @@ static void newer_member_dials_first(void **state) {
     free(w.p);
 }
 
-// Given a peer with two addresses, when one refuses, then the other one is dialled at once; when
+// Rule V21. Given a peer with two addresses, when one refuses, then the other one is dialled at once; when
 // both have refused, then the next dial waits.
 static void second_address_follows_a_refusal_at_once(void **state) {
     (void)state;

@@ -1,6 +1,6 @@
 // A run with as many members as the protocol allows: admission at the limit, and many unknown
 // peers.
-#include "protocol/peer.h"
+#include "braid/peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

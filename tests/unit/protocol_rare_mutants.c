@@ -1,7 +1,7 @@
 // Mutations that random schedules hardly notice: each is planted in one peer here, in a situation in which it matters.
 // The same situation without the mutation shows that the rule holds.
 //
-// The mutations are those of src/protocol/peer.h; docs/protocol.md names the rules.
+// The mutations are those of src/protocol/core/faults.h; docs/protocol.md names the rules.
 #include "protocol_world.h"
 
 #include "protocol/internal.h"
@@ -9,7 +9,7 @@
 enum { NO_MUTATION = -1, OWNER = 1, RELAY = 2, NEXT_OWNER = 3, FELLOW = 4, STAGES = 2, MICROBATCHES = 4 };
 
 static void plant(world *w, int mutation) {
-    if (mutation != NO_MUTATION) w->p->config.mutants = (uint64_t)1 << mutation;
+    if (mutation != NO_MUTATION) w->p->faults.mutants = (uint64_t)1 << mutation;
 }
 
 // A relay of stage 1 with two slots, another relay of that stage, and two data peers. OWNER has all microbatches.
@@ -77,7 +77,7 @@ static void test_commit_of_an_older_owner_is_ignored(void **state) {
     assert_true(counts_for_older_owner(PEER_MUTANT_OBEYS_OLDER_OWNER));
 }
 
-// Rule: the digest in a GET names the contribution set of the requested sum.
+// Rule T4: the digest in a GET names the contribution set of the requested sum.
 // Given a relay that has counted microbatch 0 alone,
 // when the other relay of its stage asks for the part of another set,
 // then the relay refuses; it serves the part of its own set.
@@ -107,7 +107,7 @@ static void test_part_is_served_under_the_digest_of_its_set(void **state) {
     assert_true(serves_part_of(PEER_MUTANT_SAME_NAME, false));
 }
 
-// Rule: a repair takes the slot of the least advanced uncommitted microbatch.
+// Rule R8: a repair takes the slot of the least advanced uncommitted microbatch.
 // Given two slots with microbatches 1 and 2,
 // when a repair of microbatch 0 arrives,
 // then the relay evicts microbatch 2, tells its owner, and computes the repair.
@@ -132,7 +132,7 @@ static void test_repair_evicts_when_slots_are_full(void **state) {
     assert_false(evicts_for_repair(PEER_MUTANT_NO_EVICTION));
 }
 
-// Rule: a stash reports itself to its owner after TIMING_TRACE_NS without a message about it.
+// Rule M2: a stash reports itself to its owner after TIMING_TRACE_NS without a message about it.
 // Given an activation that the relay holds, and a CANCEL for it that was lost,
 // when nothing arrives about it,
 // then the relay sends TRACE, and frees the slot at the CANCEL that answers it.
@@ -165,7 +165,7 @@ static void test_stash_reports_itself_after_a_lost_cancel(void **state) {
     assert_false(frees_after_lost_cancel(PEER_MUTANT_KEEPS_LOSERS));
 }
 
-// Rule: a weight gradient is added at COMMIT, not before.
+// Rule M3: a weight gradient is added at COMMIT, not before.
 // Given a microbatch with its backward pass computed by the relay,
 // when no COMMIT has arrived, then no weight gradient is computed;
 // when COMMIT arrives, then it is computed once.
@@ -192,7 +192,7 @@ static void test_weight_gradient_is_added_at_commit(void **state) {
     free(w.p);
 }
 
-// Rule: frames of a router belong to a session, and a session ends with its link.
+// Section Routing: frames of a router belong to a session, and a session ends with its link.
 // Given a link between two routers,
 // when it fails and is established again,
 // then the relay begins another session, so a frame that was lost cannot be missed unnoticed.

@@ -8,6 +8,8 @@ static void beat(world *w, uint32_t from, bool ready) {
 }
 
 enum { OWNER = 2, HOLDER = 3, SECOND = 6, NEXT = 7 };
+// The peers of a failover: three data peers, the relay of the first stage and two of the last one.
+enum { OTHER_DATA = 1, OLD_OWNER = 2, NEW_OWNER = 3, FIRST_RELAY = 4, LAST_A = 5, LAST_B = 6 };
 
 // Time passes, with heartbeats from the members in the log.
 static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
@@ -20,7 +22,7 @@ static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
 
 // The only relay of a stage has a COMMIT and is removed. Later another relay joins, gets the state,
 // and reports it by CAN TAKE or by a heartbeat.
-static void somebody_comes(bool by_heartbeat) {
+static void replacement_joins(bool by_heartbeat) {
     world w = {.run = run_of(2, 1, 1)};
     open_world(&w, OWNER, MEMBER_DATA);
     for (uint32_t i = 1; i <= 2; i++) admit(&w, i, MEMBER_DATA, 0);
@@ -54,25 +56,24 @@ static void somebody_comes(bool by_heartbeat) {
 // TAKE or heartbeat, then it is asked at once.
 static void test_joiner_with_state_becomes_replacement_at_once(void **state) {
     (void)state;
-    somebody_comes(true);
-    somebody_comes(false);
+    replacement_joins(true);
+    replacement_joins(false);
 }
 
-// The new owner of a microbatch of data peer 2. Relay 4 is in the first stage; relays 5 (possibly
-// dead) and 6 are in the last one.
+// The new owner of a microbatch. LAST_A may be dead.
 static void inherit(world *w, bool both_live) {
     *w = (world){.run = run_of(3, 1, 1)};
-    open_world(w, 3, MEMBER_DATA);
-    for (uint32_t i = 1; i <= 3; i++) admit(w, i, MEMBER_DATA, 0);
-    admit(w, 4, MEMBER_RELAY, 1);
-    for (uint32_t i = 5; i <= 6; i++) admit(w, i, MEMBER_RELAY, 2);
-    own(w, 0, 2);
+    open_world(w, NEW_OWNER, MEMBER_DATA);
+    for (uint32_t i = OTHER_DATA; i <= NEW_OWNER; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, FIRST_RELAY, MEMBER_RELAY, 1);
+    for (uint32_t i = LAST_A; i <= LAST_B; i++) admit(w, i, MEMBER_RELAY, 2);
+    own(w, 0, OLD_OWNER);
     append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
-    for (uint32_t i = 1; i <= 6; i++)
-        if (i != 3) beat(w, i, true);
-    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 2}});
-    if (!both_live) append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 5}});
-    own(w, 0, 3);
+    for (uint32_t i = OTHER_DATA; i <= LAST_B; i++)
+        if (i != NEW_OWNER) beat(w, i, true);
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = OLD_OWNER}});
+    if (!both_live) append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = LAST_A}});
+    own(w, 0, NEW_OWNER);
 }
 
 // Rule M3. Given a gradient at the new owner and a last stage without it, when that stage is
@@ -83,26 +84,26 @@ static void test_new_owner_commits_only_members_that_computed(void **state) {
     inherit(&w, false);
     const message_set it = {.words = {1}};
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
-    deliver(&w, 1, &holdings, false);
-    deliver(&w, 6, &holdings, false);
+    deliver(&w, OTHER_DATA, &holdings, false);
+    deliver(&w, LAST_B, &holdings, false);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
-    deliver(&w, 4, &holdings, false);
-    assert_true(w.probed[4]);
-    message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[4].u.probe.nonce, .has_y = true, .has_dx = true, .forward_done = true, .backward_done = true}};
-    deliver(&w, 4, &status, false);
+    deliver(&w, FIRST_RELAY, &holdings, false);
+    assert_true(w.probed[FIRST_RELAY]);
+    message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[FIRST_RELAY].u.probe.nonce, .has_y = true, .has_dx = true, .forward_done = true, .backward_done = true}};
+    deliver(&w, FIRST_RELAY, &status, false);
     assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation continues from there, and the gradient reaches the owner
     message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_FORWARD_DONE}};
-    deliver(&w, 6, &trace, false);
-    const message_path path = {.stages = 3, .member = {3, 4, 6}};
-    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 3, .forward_to = 3, .home = true, .path = path}};
-    deliver(&w, 6, &home, true);
-    assert_int_equal(w.last_receiver[MESSAGE_BACKWARD], 6);
-    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 3, .path = path}};
-    deliver(&w, 4, &back, true);
-    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], 4);
+    deliver(&w, LAST_B, &trace, false);
+    const message_path path = {.stages = 3, .member = {NEW_OWNER, FIRST_RELAY, LAST_B}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = NEW_OWNER, .forward_to = 3, .home = true, .path = path}};
+    deliver(&w, LAST_B, &home, true);
+    assert_int_equal(w.last_receiver[MESSAGE_BACKWARD], LAST_B);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = NEW_OWNER, .path = path}};
+    deliver(&w, FIRST_RELAY, &back, true);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], FIRST_RELAY);
     trace.u.trace.phase = TRACE_BACKWARD_DONE;
-    deliver(&w, 6, &trace, false);
-    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], 6);
+    deliver(&w, LAST_B, &trace, false);
+    assert_int_equal(w.last_receiver[MESSAGE_COMMIT], LAST_B);
     free(w.p);
 }
 
@@ -114,12 +115,12 @@ static void test_new_owner_keeps_the_member_that_computed(void **state) {
     inherit(&w, true);
     const message_set it = {.words = {1}};
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
-    deliver(&w, 1, &holdings, false);
+    deliver(&w, OTHER_DATA, &holdings, false);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it};
-    deliver(&w, 5, &holdings, false);
+    deliver(&w, LAST_A, &holdings, false);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .returning = it};
-    deliver(&w, 6, &holdings, false);
-    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 6);
+    deliver(&w, LAST_B, &holdings, false);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], LAST_B);
     free(w.p);
 }
 
@@ -131,13 +132,13 @@ static void test_new_owner_waits_for_all_holdings(void **state) {
     inherit(&w, true);
     const message_set it = {.words = {1}};
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0], .held = it}};
-    deliver(&w, 6, &holdings, false);
+    deliver(&w, LAST_B, &holdings, false);
     message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_BACKWARD_DONE}};
-    deliver(&w, 5, &trace, false);
+    deliver(&w, LAST_A, &trace, false);
     assert_int_equal(w.sent[MESSAGE_CANCEL], 0);
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
-    deliver(&w, 5, &holdings, false);
-    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 6);
+    deliver(&w, LAST_A, &holdings, false);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], LAST_B);
     free(w.p);
 }
 

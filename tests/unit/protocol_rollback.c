@@ -1,12 +1,16 @@
 // Rollback at one peer, and the decisions of a leader around it.
 #include "protocol_world.h"
 
+// The peers of the tests: a relay of stage 1 and its leader; or a leader with another data peer and
+// three members that keep the state of stage 1.
+enum { LEADER = 1, RELAY = 2, OTHER_DATA = 2, KEEPER_A = 3, KEEPER_B = 4, KEEPER_C = 5 };
+
 static void open_relay(world *w) {
     w->run = run_of(2, 2, 1);
-    open_world(w, 2, MEMBER_RELAY);
-    admit(w, 1, MEMBER_DATA, 0);
-    admit(w, 2, MEMBER_RELAY, 1);
-    own(w, 0, 1);
+    open_world(w, RELAY, MEMBER_RELAY);
+    admit(w, LEADER, MEMBER_DATA, 0);
+    admit(w, RELAY, MEMBER_RELAY, 1);
+    own(w, 0, LEADER);
 }
 
 static void run_begins(world *w, uint64_t generation) { append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = generation, .lost = 1}}); }
@@ -172,7 +176,7 @@ static void dies(world *w, uint32_t number) {
     for (uint32_t i = 0; w->notifications[TELL_EXPELLED] == expelled; i++) {
         assert_true(i < 300);
         step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(number), .refused = true});
-        for (uint32_t other = 2; other <= 5; other++) beat_at(w, other, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_C; other++) beat_at(w, other, 1);
         tick(w);
     }
 }
@@ -180,7 +184,7 @@ static void dies(world *w, uint32_t number) {
 // The leader of another data peer, with a settled microbatch, and of three members that keep the
 // other stage; CLOSE is applied.
 static void lead_to_close(world *w, const member_kind kind[3]) {
-    log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = OTHER_DATA}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 5; i++)
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : kind[i - 2]), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
     w->failing_job = JOB_STATE_INIT;
@@ -188,13 +192,13 @@ static void lead_to_close(world *w, const member_kind kind[3]) {
     w->run.blocks[1] = 16;
     recall_all(w, 1, log, sizeof log / sizeof *log);
     while (!leads(w)) tick(w);
-    for (uint32_t i = 2; i <= 5; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    for (uint32_t i = 2; i <= 5; i++) {
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_C; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_C; i++) {
         beat_at(w, i, 1);
         deliver(w, i, &(message){.kind = MESSAGE_STATE, .u.state.stage = i > 2}, false);
     }
-    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {2, 3}}}};
-    deliver(w, 2, &settled, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {OTHER_DATA, KEEPER_A}}}};
+    deliver(w, OTHER_DATA, &settled, false);
     tick(w);
     assert_int_equal(w->last_record_kind, LOG_CLOSE);
 }
@@ -204,13 +208,13 @@ static void test_one_of_two_standbys_leaves(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
     lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
-    deliver(&w, 4, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
-    reports(&w, 2, 0, 1, 1);
-    reports(&w, 3, 1, 1, 1);
-    reports(&w, 5, 1, 1, 1);
+    deliver(&w, KEEPER_B, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    reports(&w, OTHER_DATA, 0, 1, 1);
+    reports(&w, KEEPER_A, 1, 1, 1);
+    reports(&w, KEEPER_C, 1, 1, 1);
     for (uint32_t i = 0; w.notifications[TELL_ITERATION] == 0; i++) {
         assert_true(i < 20);
-        for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_C; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     tick(&w);
@@ -218,25 +222,26 @@ static void test_one_of_two_standbys_leaves(void **state) {
     free(w.p);
 }
 
-// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by
-// chance the same. The other one has these, and dies while FINAL is being made of them; their
-// shadow had only the first ones, and has thrown them away. It takes their place, and nothing is
-// lost.
-static void shadow_had_an_older_round(uint8_t root) {
+// A fast run in these steps:
+// 1. KEEPER_B dies, so the stage is reduced once more, to other sums or by chance the same.
+// 2. KEEPER_A has the new sums and dies while FINAL is made of them.
+// 3. The standby, KEEPER_C, had only the first sums and has dropped them.
+// The standby is promoted, and FINAL does not use the lost sums.
+static void standby_had_an_older_round(uint8_t root) {
     world w = {.run = run_of(2, 1, 1)};
     w.run.reproducible = false;
     lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW});
-    reports(&w, 2, 0, 1, 1);
-    reports(&w, 5, 1, 1, 1);
-    dies(&w, 4);
+    reports(&w, OTHER_DATA, 0, 1, 1);
+    reports(&w, KEEPER_C, 1, 1, 1);
+    dies(&w, KEEPER_B);
     w.busy = true;
-    reports(&w, 3, 1, 2, root);
+    reports(&w, KEEPER_A, 1, 2, root);
     for (uint32_t i = 0; w.work.kind != JOB_DECIDE || w.work.id == 0; i++) {
         assert_true(i < 100);
-        for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_C; other++) beat_at(&w, other, 1);
         tick(&w);
     }
-    dies(&w, 3);
+    dies(&w, KEEPER_A);
     w.busy = false;
     do_job(&w);
     tick(&w);
@@ -249,8 +254,8 @@ static void shadow_had_an_older_round(uint8_t root) {
 // then FINAL does not depend on them.
 static void test_standby_reports_of_an_older_round_do_not_count(void **state) {
     (void)state;
-    shadow_had_an_older_round(2);
-    shadow_had_an_older_round(1);
+    standby_had_an_older_round(2);
+    standby_had_an_older_round(1);
 }
 
 // Rule G9. Given a stage with two relays and an empty one, when one relay is moved, then it joins

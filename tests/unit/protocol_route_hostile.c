@@ -1,7 +1,7 @@
 // A relay in a crowded stage among hostile members: what they say of routes, views and lines may be
 // anything that can be encoded, in any order and amid falling links. No assertion, nothing that
 // cannot be sent, no more neighbours than there may be, and no more words than were asked for.
-#include "protocol/peer.h"
+#include "braid/peer.h"
 
 #include "base/rng.h"
 

@@ -15,14 +15,14 @@
 
 enum { STAGES = 3, SLOTS = 4, SHARES = 2, START = 10 };
 
-static run_state anna, bert;  // two peers' states
+static run_state state_of_log, state_of_snapshot;  // two peers' states
 
 static int opened(void **unused) {
     (void)unused;
-    memset(&anna, 0, sizeof anna);
-    memset(&bert, 0, sizeof bert);
-    run_state_open(&anna, STAGES, SLOTS, SHARES, START);
-    run_state_open(&bert, STAGES, SLOTS, SHARES, START);
+    memset(&state_of_log, 0, sizeof state_of_log);
+    memset(&state_of_snapshot, 0, sizeof state_of_snapshot);
+    run_state_open(&state_of_log, STAGES, SLOTS, SHARES, START);
+    run_state_open(&state_of_snapshot, STAGES, SLOTS, SHARES, START);
     return 0;
 }
 
@@ -62,127 +62,140 @@ static log_entry checkpoint_entry(uint64_t index, uint64_t version) {
 
 // ---- members ------------------------------------------------------------------------------------
 
-// Given a member, when its peer comes back, then the newer MEMBER entry replaces the older one.
+// Rule L6. Given a member, when its peer restarts, then the newer MEMBER entry replaces the older one.
+// Given a stage that the run does not have, when MEMBER names it, then it has no effect.
 static void test_a_peer_is_one_member(void **unused) {
     (void)unused;
-    applied(&anna, member_entry(1, 'a', 1, MEMBER_RELAY));
-    applied(&anna, member_entry(2, 'b', 2, MEMBER_RELAY));
-    assert_true(applied(&anna, member_entry(3, 'a', 2, MEMBER_RELAY)).applied);
+    applied(&state_of_log, member_entry(1, 'a', 1, MEMBER_RELAY));
+    applied(&state_of_log, member_entry(2, 'b', 2, MEMBER_RELAY));
+    assert_true(applied(&state_of_log, member_entry(3, 'a', 2, MEMBER_RELAY)).applied);
     const braid_id a = id_of('a');
-    assert_int_equal(anna.member_count, 2);
-    assert_int_equal(run_state_member_of(&anna, &a)->id, 3);
-    assert_false(applied(&anna, member_entry(4, 'c', STAGES, MEMBER_RELAY)).applied);
-    assert_int_equal(anna.member_count, 2);
+    assert_int_equal(state_of_log.member_count, 2);
+    assert_int_equal(run_state_member_of(&state_of_log, &a)->id, 3);
+    assert_false(applied(&state_of_log, member_entry(4, 'c', STAGES, MEMBER_RELAY)).applied);
+    assert_int_equal(state_of_log.member_count, 2);
 }
 
+// Rule L6. Given a member, when EXPEL names it, then its peer is no member. When EXPEL names an unknown
+// member, then it has no effect.
 static void test_expelled_is_no_member(void **unused) {
     (void)unused;
     const braid_id a = id_of('a');
-    applied(&anna, member_entry(1, 'a', 1, MEMBER_RELAY));
-    applied(&anna, (log_entry){.index = 2, .kind = LOG_EXPEL, .u.expel.member = 1});
-    assert_null(run_state_member_of(&anna, &a));
-    applied(&anna, (log_entry){.index = 3, .kind = LOG_EXPEL, .u.expel.member = 99});
-    assert_int_equal(anna.member_count, 0);
+    applied(&state_of_log, member_entry(1, 'a', 1, MEMBER_RELAY));
+    applied(&state_of_log, (log_entry){.index = 2, .kind = LOG_EXPEL, .u.expel.member = 1});
+    assert_null(run_state_member_of(&state_of_log, &a));
+    applied(&state_of_log, (log_entry){.index = 3, .kind = LOG_EXPEL, .u.expel.member = 99});
+    assert_int_equal(state_of_log.member_count, 0);
 }
 
-// A standby is promoted once; a member that does a stage's work is not.
+// Rule B4. Given a standby, when it is promoted twice, then the second entry has no effect. Given a
+// relay, when PROMOTE names it, then it has no effect.
 static void test_promotion(void **unused) {
     (void)unused;
-    applied(&anna, member_entry(1, 'a', 1, MEMBER_SHADOW));
-    applied(&anna, member_entry(2, 'b', 1, MEMBER_RELAY));
-    assert_true(applied(&anna, (log_entry){.index = 3, .kind = LOG_PROMOTE, .u.promote.member = 1}).applied);
-    assert_false(applied(&anna, (log_entry){.index = 4, .kind = LOG_PROMOTE, .u.promote.member = 1}).applied);
-    assert_false(applied(&anna, (log_entry){.index = 5, .kind = LOG_PROMOTE, .u.promote.member = 2}).applied);
-    assert_int_equal(anna.member[0].promoted, 3);
+    applied(&state_of_log, member_entry(1, 'a', 1, MEMBER_SHADOW));
+    applied(&state_of_log, member_entry(2, 'b', 1, MEMBER_RELAY));
+    assert_true(applied(&state_of_log, (log_entry){.index = 3, .kind = LOG_PROMOTE, .u.promote.member = 1}).applied);
+    assert_false(applied(&state_of_log, (log_entry){.index = 4, .kind = LOG_PROMOTE, .u.promote.member = 1}).applied);
+    assert_false(applied(&state_of_log, (log_entry){.index = 5, .kind = LOG_PROMOTE, .u.promote.member = 2}).applied);
+    assert_int_equal(state_of_log.member[0].promoted, 3);
 }
 
 // ---- slots --------------------------------------------------------------------------------------
 
+// Rule O1. Given an owned slot, when OWNER names another member, then the owner term is the index of that
+// entry. When OWNER names the same member again, then the term stays.
 static void test_owner_and_its_epoch(void **unused) {
     (void)unused;
-    assert_int_equal(applied(&anna, owner_entry(5, 1, 3)).older, 0);
-    run_change c = applied(&anna, owner_entry(8, 1, 4));
+    assert_int_equal(applied(&state_of_log, owner_entry(5, 1, 3)).older, 0);
+    run_change c = applied(&state_of_log, owner_entry(8, 1, 4));
     assert_true(c.applied);
     assert_int_equal(c.older, 3);
-    assert_int_equal(anna.owner_term[1], 8);
-    assert_false(applied(&anna, owner_entry(9, 1, 4)).applied);  // the same owner: its epoch stays
-    assert_int_equal(anna.owner_term[1], 8);
-    assert_false(applied(&anna, owner_entry(10, SLOTS, 4)).applied);
+    assert_int_equal(state_of_log.owner_term[1], 8);
+    assert_false(applied(&state_of_log, owner_entry(9, 1, 4)).applied);  // the same owner: its epoch stays
+    assert_int_equal(state_of_log.owner_term[1], 8);
+    assert_false(applied(&state_of_log, owner_entry(10, SLOTS, 4)).applied);
 }
 
+// Rule P1. Given a peer with a shard, when SHARE gives it another one, then the first one is free. When
+// SHARE names a shard that the run does not have, then it has no effect.
 static void test_a_peer_has_one_share(void **unused) {
     (void)unused;
     log_entry entry = {.index = 2, .kind = LOG_SHARE, .u.share = {.share = 0, .peer = id_of('a')}};
-    assert_int_equal(applied(&anna, entry).freed_share, RUN_STATE_NO_SHARE);
+    assert_int_equal(applied(&state_of_log, entry).freed_share, RUN_STATE_NO_SHARE);
     entry.index = 3;
     entry.u.share.share = 1;
-    assert_int_equal(applied(&anna, entry).freed_share, 0);
-    assert_int_equal(anna.share[0].index, 0);
-    assert_int_equal(anna.share[1].index, 3);
+    assert_int_equal(applied(&state_of_log, entry).freed_share, 0);
+    assert_int_equal(state_of_log.share[0].index, 0);
+    assert_int_equal(state_of_log.share[1].index, 3);
     entry.u.share.share = SHARES;
-    assert_false(applied(&anna, entry).applied);
+    assert_false(applied(&state_of_log, entry).applied);
 }
 
 // ---- iterations ---------------------------------------------------------------------------------
 
+// Rules T4, T6. Given an iteration, when CLOSE and FINAL of it are applied, then the next one begins.
+// When an entry names another iteration, then it has no effect. When FINAL is the last one, then the
+// run is complete.
 static void test_final_ends_an_iteration(void **unused) {
     (void)unused;
-    assert_true(applied(&anna, run_entry(1, 1, START)).first);
-    assert_true(run_state_goes_on(&anna));
-    assert_false(applied(&anna, close_entry(2, START + 1, 5)).applied);  // of another iteration
-    assert_true(applied(&anna, close_entry(3, START, 5)).applied);
-    assert_true(applied(&anna, close_entry(4, START, 4)).recounted);
-    assert_false(applied(&anna, close_entry(4, START, 4)).recounted);    // read again
-    run_change c = applied(&anna, final_entry(5, START, false));
+    assert_true(applied(&state_of_log, run_entry(1, 1, START)).first);
+    assert_true(run_state_goes_on(&state_of_log));
+    assert_false(applied(&state_of_log, close_entry(2, START + 1, 5)).applied);  // of another iteration
+    assert_true(applied(&state_of_log, close_entry(3, START, 5)).applied);
+    assert_true(applied(&state_of_log, close_entry(4, START, 4)).recounted);
+    assert_false(applied(&state_of_log, close_entry(4, START, 4)).recounted);    // read again
+    run_change c = applied(&state_of_log, final_entry(5, START, false));
     assert_true(c.applied && c.was_closed);
-    assert_int_equal(anna.iteration, START + 1);
-    assert_false(anna.has_close);
-    assert_false(applied(&anna, final_entry(6, START, false)).applied);
-    assert_true(run_state_goes_on(&anna));
-    applied(&anna, final_entry(7, START + 1, true));
-    assert_true(run_state_is_complete(&anna));
-    assert_false(run_state_goes_on(&anna));
+    assert_int_equal(state_of_log.iteration, START + 1);
+    assert_false(state_of_log.has_close);
+    assert_false(applied(&state_of_log, final_entry(6, START, false)).applied);
+    assert_true(run_state_goes_on(&state_of_log));
+    applied(&state_of_log, final_entry(7, START + 1, true));
+    assert_true(run_state_is_complete(&state_of_log));
+    assert_false(run_state_goes_on(&state_of_log));
 }
 
 // ---- rollback -----------------------------------------------------------------------------------
 
-// Given checkpoints 10 and 20, when the run rolls back to 10, then what it undid has no effect, in
-// whatever order it is read.
+// Rules G4, G5. Given checkpoints 10 and 20, when the run rolls back to 10, then undone entries have no
+// effect, in any order.
 static void test_rollback_undoes(void **unused) {
     (void)unused;
     braid_hash root;
-    applied(&anna, run_entry(1, 1, START));
-    applied(&anna, checkpoint_entry(2, 10));
-    for (uint64_t i = 0; i < 10; i++) applied(&anna, final_entry(3 + i, START + i, false));
-    applied(&anna, checkpoint_entry(20, 20));
-    applied(&anna, close_entry(21, 20, 5));
-    assert_int_equal(run_state_newest_checkpoint(&anna), 20);
-    run_change c = applied(&anna, run_entry(22, 2, 10));
+    applied(&state_of_log, run_entry(1, 1, START));
+    applied(&state_of_log, checkpoint_entry(2, 10));
+    for (uint64_t i = 0; i < 10; i++) applied(&state_of_log, final_entry(3 + i, START + i, false));
+    applied(&state_of_log, checkpoint_entry(20, 20));
+    applied(&state_of_log, close_entry(21, 20, 5));
+    assert_int_equal(run_state_newest_checkpoint(&state_of_log), 20);
+    run_change c = applied(&state_of_log, run_entry(22, 2, 10));
     assert_true(c.applied && c.rolled_back && c.newer && !c.first);
-    assert_int_equal(anna.iteration, 10);
-    assert_false(anna.has_final || anna.has_close);
-    assert_int_equal(run_state_newest_checkpoint(&anna), 10);
-    assert_true(run_state_names_root(&anna, 10, 1, &root));
+    assert_int_equal(state_of_log.iteration, 10);
+    assert_false(state_of_log.has_final || state_of_log.has_close);
+    assert_int_equal(run_state_newest_checkpoint(&state_of_log), 10);
+    assert_true(run_state_names_root(&state_of_log, 10, 1, &root));
     assert_int_equal(root.bytes[0], 101);
-    assert_false(run_state_names_root(&anna, 20, 1, &root));
-    assert_true(run_state_predates(&anna, 21));
-    assert_false(run_state_predates(&anna, 22));
-    assert_false(applied(&anna, final_entry(12, 19, false)).applied);
-    assert_false(applied(&anna, checkpoint_entry(20, 20)).applied);
-    assert_false(applied(&anna, (log_entry){.index = 21, .kind = LOG_END}).applied);
-    assert_false(applied(&anna, run_entry(1, 1, START)).applied);
-    assert_int_equal(anna.run.generation, 2);
-    assert_true(applied(&anna, checkpoint_entry(30, 12)).applied);
+    assert_false(run_state_names_root(&state_of_log, 20, 1, &root));
+    assert_true(run_state_predates(&state_of_log, 21));
+    assert_false(run_state_predates(&state_of_log, 22));
+    assert_false(applied(&state_of_log, final_entry(12, 19, false)).applied);
+    assert_false(applied(&state_of_log, checkpoint_entry(20, 20)).applied);
+    assert_false(applied(&state_of_log, (log_entry){.index = 21, .kind = LOG_END}).applied);
+    assert_false(applied(&state_of_log, run_entry(1, 1, START)).applied);
+    assert_int_equal(state_of_log.run.generation, 2);
+    assert_true(applied(&state_of_log, checkpoint_entry(30, 12)).applied);
 }
 
+// Rule G1. Given as many checkpoints as the state holds, when newer ones follow, then the oldest are
+// forgotten. When one is written again, then it is the newest.
 static void test_the_newest_checkpoints_stay(void **unused) {
     (void)unused;
-    for (uint64_t i = 1; i <= RUN_STATE_CHECKPOINTS + 2; i++) applied(&anna, checkpoint_entry(i, i));
-    assert_int_equal(anna.checkpoint_count, RUN_STATE_CHECKPOINTS);
-    assert_int_equal(anna.checkpoint[0].entry.version, 3);
-    applied(&anna, checkpoint_entry(50, 4));  // written again
-    assert_int_equal(anna.checkpoint_count, RUN_STATE_CHECKPOINTS);
-    assert_int_equal(anna.checkpoint[RUN_STATE_CHECKPOINTS - 1].index, 50);
+    for (uint64_t i = 1; i <= RUN_STATE_CHECKPOINTS + 2; i++) applied(&state_of_log, checkpoint_entry(i, i));
+    assert_int_equal(state_of_log.checkpoint_count, RUN_STATE_CHECKPOINTS);
+    assert_int_equal(state_of_log.checkpoint[0].entry.version, 3);
+    applied(&state_of_log, checkpoint_entry(50, 4));  // written again
+    assert_int_equal(state_of_log.checkpoint_count, RUN_STATE_CHECKPOINTS);
+    assert_int_equal(state_of_log.checkpoint[RUN_STATE_CHECKPOINTS - 1].index, 50);
 }
 
 // ---- snapshots ----------------------------------------------------------------------------------
@@ -204,38 +217,40 @@ static log_entry random_entry(rng *r, const run_state *s, uint64_t index) {
     }
 }
 
-// Given any log, when its snapshot is applied to a new state, then both states give the same
+// Rule L4. Given any log, when its snapshot is applied to a new state, then both states give the same
 // entries.
 static void test_a_snapshot_makes_an_equal_state(void **unused) {
     for (uint64_t seed = 0; seed < 300; seed++) {
         opened(unused);
         rng r = {.state = rng_seed(seed, 1)};
         uint64_t index = 0, length = 1 + rng_below(&r, 60);
-        for (uint64_t i = 0; i < length; i++) applied(&anna, random_entry(&r, &anna, index += 1 + rng_below(&r, 3)));
+        for (uint64_t i = 0; i < length; i++) applied(&state_of_log, random_entry(&r, &state_of_log, index += 1 + rng_below(&r, 3)));
         log_entry entry, other;
-        for (uint64_t after = 0; run_state_next(&anna, after, UINT64_MAX, &entry); after = entry.index) {
+        for (uint64_t after = 0; run_state_next(&state_of_log, after, UINT64_MAX, &entry); after = entry.index) {
             assert_true(entry.index > after && entry.index <= index);
-            applied(&bert, entry);
+            applied(&state_of_snapshot, entry);
         }
-        for (uint64_t after = 0; run_state_next(&anna, after, UINT64_MAX, &entry); after = entry.index) {
-            assert_true(run_state_next(&bert, after, UINT64_MAX, &other));
+        for (uint64_t after = 0; run_state_next(&state_of_log, after, UINT64_MAX, &entry); after = entry.index) {
+            assert_true(run_state_next(&state_of_snapshot, after, UINT64_MAX, &other));
             assert_memory_equal(&entry, &other, sizeof entry);
         }
-        assert_false(run_state_next(&bert, anna.position, UINT64_MAX, &other));
-        assert_int_equal(anna.iteration, bert.iteration);
-        assert_int_equal(anna.member_count, bert.member_count);
-        assert_int_equal(anna.has_close, bert.has_close);
-        assert_int_equal(anna.fence, bert.fence);
+        assert_false(run_state_next(&state_of_snapshot, state_of_log.position, UINT64_MAX, &other));
+        assert_int_equal(state_of_log.iteration, state_of_snapshot.iteration);
+        assert_int_equal(state_of_log.member_count, state_of_snapshot.member_count);
+        assert_int_equal(state_of_log.has_close, state_of_snapshot.has_close);
+        assert_int_equal(state_of_log.fence, state_of_snapshot.fence);
     }
 }
 
+// Rule L4. Given an entry of the state, when a snapshot is read up to a position, then entries from there
+// on are not part of it.
 static void test_a_snapshot_ends_before_a_position(void **unused) {
     (void)unused;
     log_entry entry;
-    applied(&anna, member_entry(4, 'a', 1, MEMBER_RELAY));
-    assert_true(run_state_next(&anna, 3, 5, &entry));
-    assert_false(run_state_next(&anna, 4, 5, &entry));
-    assert_false(run_state_next(&anna, 0, 4, &entry));
+    applied(&state_of_log, member_entry(4, 'a', 1, MEMBER_RELAY));
+    assert_true(run_state_next(&state_of_log, 3, 5, &entry));
+    assert_false(run_state_next(&state_of_log, 4, 5, &entry));
+    assert_false(run_state_next(&state_of_log, 0, 4, &entry));
 }
 
 int main(void) {

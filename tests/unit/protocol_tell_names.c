@@ -1,5 +1,5 @@
 // The names of notifications in traces.
-#include "protocol/peer.h"
+#include "braid/peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

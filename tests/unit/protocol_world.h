@@ -2,7 +2,8 @@
 #ifndef BRAID_TESTS_PEER_WORLD_H
 #define BRAID_TESTS_PEER_WORLD_H
 
-#include "protocol/peer.h"
+#include "braid/peer.h"
+#include "protocol/core/faults.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -164,13 +165,14 @@ static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t s
 
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(w->leader > 0 ? w->leader : 1), .leader_address = "peer-1:1",
-                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->starts_run, .voters = w->voters, .carried_percent = w->carried_percent, .upload_percent = w->upload_percent, .text = w->text};
+                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->starts_run, .voters = w->voters, .upload_percent = w->upload_percent, .text = w->text};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));
     w->self = self;
     w->now = 1000 * MILLISECOND;
     w->p = peer_init(memory, &w->run, &config, w->now);
+    peer_inject(w->p, (peer_faults){.carried_percent = w->carried_percent});
 }
 
 static inline void open_world(world *w, uint32_t self, member_kind kind) {

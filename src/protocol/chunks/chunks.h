@@ -26,7 +26,7 @@ typedef struct chunk_client {
     void (*failed)(peer *p, const chunk_pull *was);                           // the pull ended without its chunks
     void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob
     void (*again)(peer *p, chunk_pull *q);      // the forwarder failed: ask once more, without one
-    void (*needless)(peer *p, chunk_pull *q);   // true if the chunks of the pull are not needed any more
+    void (*needless)(peer *p, chunk_pull *q);   // the chunks are not needed any more: ends the pull
 } chunk_client;
 
 struct chunk_pull {

@@ -115,7 +115,7 @@ bool multipath_choose(peer *p, member_id from, bool straight, multipath_choice *
         *out = (multipath_choice){way->by, until};
     }
     if (least == UINT64_MAX) return false;
-    bool forced = !straight && p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
+    bool forced = !straight && p->faults.carried_percent != 0 && rng_below(&p->random, 100) < p->faults.carried_percent;
     if (forced) *out = (multipath_choice){.by = forward_random(p, from)};
     return true;
 }

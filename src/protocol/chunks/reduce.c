@@ -317,7 +317,7 @@ static void list_candidates(peer *p, bool standbys) {
 
 // The member to ask when no live member has announced it: members of the stage in turn, or its
 // standbys if all of them died.
-static member_id somebody(peer *p, chunk_group *g) {
+static member_id some_member(peer *p, chunk_group *g) {
     chunk_aggregation *a = &p->chunks->aggregation;
     if (!a->candidates_known) {
         a->candidates = 0;
@@ -343,7 +343,7 @@ static void fetch_result(peer *p, uint32_t index) {
         }
         reduce_invalidate(p);
         g->asked_ns = p->now;
-        from = somebody(p, g);
+        from = some_member(p, g);
     }
     if (from == 0) return;
     chunk_pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
@@ -364,7 +364,8 @@ static void pull_again(peer *p, chunk_pull *q) {
     peer_wake_at(p, p->now);
 }
 
-// If an older state arrives later, the results are asked for again.
+// Ends a pull of a part or of results that this member no longer needs. If an older state arrives
+// later, the results are requested again.
 static void pull_needless(peer *p, chunk_pull *q) {
     chunk_aggregation *a = &p->chunks->aggregation;
     chunk_group *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];

@@ -105,9 +105,9 @@ static bool must_be_kept(const peer *p, const cluster_contact *c) {
 bool contact_is_named(const peer *p, const braid_id *id) { return id_equal(id, &p->config.leader_id) || id_equal(id, &p->config.named_id); }
 
 void contacts_add_named(peer *p) {
-    static const braid_id nobody;
+    static const braid_id no_id;
     if (!p->config.leader) contact_may_be_at(p, &p->config.leader_id, p->config.leader_address);
-    if (!id_equal(&p->config.named_id, &nobody)) contact_may_be_at(p, &p->config.named_id, p->config.named_address);
+    if (!id_equal(&p->config.named_id, &no_id)) contact_may_be_at(p, &p->config.named_id, p->config.named_address);
 }
 
 // Forgets a contact without a link that is no member, is not being admitted and is not sought.

@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-bool peer_breaks(const peer *p, peer_mutant rule) { return (p->config.mutants >> rule & 1) != 0; }
+void peer_inject(peer *p, peer_faults faults) { p->faults = faults; }
+
+bool peer_breaks(const peer *p, peer_mutant rule) { return (p->faults.mutants >> rule & 1) != 0; }
 
 effect *peer_effect(peer *p, effect_kind kind) {
     if (p->core.effect_count == PEER_MAX_EFFECTS) return NULL;

@@ -7,8 +7,9 @@
 #include "base/bitset.h"
 #include "base/rng.h"
 #include "protocol/core/change.h"
+#include "protocol/core/faults.h"
 #include "protocol/core/timing.h"
-#include "protocol/peer.h"
+#include "braid/peer.h"
 #include "protocol/state/run_state.h"
 #include "raft/raft.h"
 
@@ -65,6 +66,7 @@ typedef struct peer_core {
 struct peer {
     peer_run run;
     peer_config config;
+    peer_faults faults;
     uint64_t now;
     uint64_t resumed_ns;       // when this process last resumed after a pause
     rng random;

@@ -40,8 +40,8 @@
 #define TIMING_RETRY_NS (TIMING_REPEAT_NS / 10)    // retry of messages and requests that could not be sent
 #define TIMING_ASK_LOG_NS (100 * TIMING_MS)        // between two GET LOG
 #define TIMING_FIND_LEADER_NS (5 * TIMING_S)       // without a link to the leader: before other members are asked for it, and between two
-#define TIMING_UNLED_NS (10 * TIMING_S)            // without a leader for so long: the user is told,
-#define TIMING_UNLED_AGAIN_NS (120 * TIMING_S)     // ... and told again
+#define TIMING_UNLED_NS (10 * TIMING_S)            // without a leader for so long: the user is notified
+#define TIMING_UNLED_AGAIN_NS (120 * TIMING_S)     // without a leader: time between two notices
 #define TIMING_HOME_NS (60 * TIMING_S)             // the run is complete: how long a silent voter is waited for, at least
 #define TIMING_AWAITED_NS (10 * TIMING_S)          // the user asked for the end, and private data have been away for so long: it ends unfinished
 
@@ -72,7 +72,7 @@
 
 // ---- rollback -----------------------------------------------------------------------------------
 #define TIMING_LOST_NS (2 * TIMING_S)              // no member reports a stage's state for so long: the run rolls back
-#define TIMING_BACK_MOST_NS (600 * TIMING_S)       // how long a silent member that may have it is waited for, at most
+#define TIMING_BACK_MOST_NS (600 * TIMING_S)       // longest wait for a silent member that may have the state of a stage
 
 // ---- routing ------------------------------------------------------------------------------------
 #define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: the unit of the router's waiting

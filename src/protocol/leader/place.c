@@ -95,7 +95,7 @@ static uint16_t shortest_iteration(const peer *p, const route_candidate *candida
 // Chooses the joiner's stage: the one it wishes, unless another stage is empty; otherwise the stage
 // that gains most; if that is not known, the stage with the least capacity.
 bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
-    bool wished = false, nobody = false;
+    bool wished = false, empty = false;
     *stage = 0;
     bool again = from != NO_CONTACT && p->cluster->contacts[from].member != 0;  // its older membership is replaced
     if (p->cluster->member_count == WIRE_MAX_MEMBERS && !again) return false;
@@ -108,11 +108,11 @@ bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16
         rank[s] = UINT64_MAX;
         if (r.count >= WIRE_MAX_STAGE_MEMBERS) continue;
         wished |= s == join->stage;
-        nobody |= r.count == 0;
+        empty |= r.count == 0;
         rank[s] = rank_of(p, s, &r);
         if (*stage == 0 || rank[s] < rank[*stage]) *stage = s;
     }
-    if (wished && !(nobody && p->state.started)) {
+    if (wished && !(empty && p->state.started)) {
         *stage = join->stage;
         return true;
     }

@@ -54,8 +54,8 @@ static const cluster_member *member_of(const peer *p, const braid_id *id) {
 }
 
 static bool works_alone(const braid_id *host) {
-    const braid_id nobody = {{0}};
-    return id_equal(host, &nobody);
+    const braid_id no_id = {{0}};
+    return id_equal(host, &no_id);
 }
 
 // Chooses the stage with the fewest standbys, then the fewest members, but not the stage of the

@@ -211,8 +211,8 @@ void failover_lead(peer *p) {
     for (uint16_t s = 0; s < p->run.slots; s++) {
         if (member_live(p, owner[s])) continue;
         log_entry entry = {.kind = LOG_OWNER};
-        bool anybody = p->run.shares == 0 || peer_breaks(p, PEER_MUTANT_LENDS_SHARES);
-        entry.u.owner = (log_owner){.slot = s, .member = anybody ? successor(p, owner) : private_owner(p, s)};
+        bool any_peer = p->run.shares == 0 || peer_breaks(p, PEER_MUTANT_LENDS_SHARES);
+        entry.u.owner = (log_owner){.slot = s, .member = any_peer ? successor(p, owner) : private_owner(p, s)};
         if (entry.u.owner.member == 0) continue;
         if (!log_append(p, &entry)) return;
         owner[s] = entry.u.owner.member;

@@ -7,7 +7,7 @@ enum { PATIENCE = 6, MOST_FAILURES = 2 };
 static route_forwarding carrier_for(peer *p, const tensor_sending *s, member_id to, member_id planned) {
     route_forwarding d;
     if (s->failures == MOST_FAILURES) return (route_forwarding){0};
-    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_forwarding){.by = forward_random(p, to)};
+    if (p->faults.carried_percent != 0 && rng_below(&p->random, 100) < p->faults.carried_percent) return (route_forwarding){.by = forward_random(p, to)};
     return s->failed == 0 && route_forwarder_planned(p, to, planned, &d) ? d : route_forwarder(p, to, s->failed);
 }
 

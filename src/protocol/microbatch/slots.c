@@ -19,7 +19,7 @@ bool inflight_waits_for_slot(const inflight_microbatch *h) { return h->used && h
 
 // On slow links one microbatch is accepted before it has a slot. Otherwise each freed slot would
 // stay empty while the next tensor is under way. (Also in tests that force forwarded transfers.)
-uint32_t inflight_waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
+uint32_t inflight_waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->faults.carried_percent != 0) ? 1 : 0; }
 
 static bool slot_is_awaited(const peer *p) {
     EACH_INFLIGHT(p, m)

@@ -213,7 +213,7 @@ void route_view_refresh(peer *p) {
         view_config c = config_of(&p->run, p->me, p->stage, rng_next(&p->random));
         r->view = view_init(r->view_memory, &c, (int64_t)p->now);
     }
-    bool stale = p->config.view_mutant == PEER_VIEW_GROWS_STALE && p->state.iteration >= 5;
+    bool stale = p->faults.view == PEER_VIEW_GROWS_STALE && p->state.iteration >= 5;
     if (!stale) remove_candidates(p);
     if (!stale) add_candidates(p);
     for (int side = 0; side < 2; side++)
@@ -331,7 +331,7 @@ void on_view(peer *p, const message *msg) {
 
 void route_view_tick(peer *p) {
     peer_routing *r = p->routing;
-    if (r->view == NULL || p->config.view_mutant == PEER_VIEW_SLEEPS) return;
+    if (r->view == NULL || p->faults.view == PEER_VIEW_SLEEPS) return;
     if (view_deadline(r->view) <= (int64_t)p->now) {
         report_units(p);
         view_tick(r->view, (int64_t)p->now);

@@ -35,7 +35,7 @@ _Static_assert((int64_t)2 * MULTI_SOURCE_MAX_HOPS < BARRED / OVERLOADED, "a way 
 
 typedef struct multi_source_link {
     int64_t cost;
-    router_peer peer;       // target as it was added
+    router_peer peer;       // the other end, as the caller named it
     uint16_t from, to;      // places in multi_source.peer
     uint16_t units, limit;  // units on the link, and most units allowed
 } multi_source_link;

@@ -296,15 +296,6 @@ uint32_t view_message_bytes(const view_message *m) {
     return m->kind == VIEW_SAMPLE || m->kind == VIEW_PING ? bytes : bytes + 4;
 }
 
-const char *view_kind_name(view_kind kind) {
-    static const char *const names[VIEW_KIND_COUNT] = {
-#define X(name, text) [VIEW_##name] = text,
-        VIEW_KINDS(X)
-#undef X
-    };
-    return (uint32_t)kind < VIEW_KIND_COUNT ? names[kind] : "unknown";
-}
-
 uint32_t view_links(const view *v, router_side side, view_link *links, uint32_t max) {
     uint32_t n = 0;
     for (uint32_t i = 0; side != ROUTER_SAME && i < v->neighbours[side]; i++) {
@@ -315,5 +306,3 @@ uint32_t view_links(const view *v, router_side side, view_link *links, uint32_t 
     }
     return n;
 }
-
-view_coordinate view_where(const view *v) { return v->place; }

@@ -67,24 +67,17 @@ typedef struct view_config {
     uint64_t seed;
 } view_config;
 
-// clang-format off
-#define VIEW_KINDS(X)                                                               \
-    X(SAMPLE, "sample") /* some descriptors; asks for some */                       \
-    X(REPLY, "reply")   /* answer to a sample */                                    \
-    X(PING, "ping")     /* measures a link */                                       \
-    X(PONG, "pong")     /* answer, with the limit for a link on that side */        \
-    X(ASK, "ask")       /* requests a link, at this cost */                         \
-    X(YES, "yes")       /* the link exists */                                       \
-    X(NO, "no")         /* refused at that cost */                                  \
-    X(PART, "part")     /* downstream to upstream: asks to remove an unused link */ \
-    X(CUT, "cut")       /* the link is removed */
-// clang-format on
-
 typedef enum view_kind {
-#define X(name, text) VIEW_##name,
-    VIEW_KINDS(X)
-#undef X
-        VIEW_KIND_COUNT
+    VIEW_SAMPLE,  // some descriptors; asks for some
+    VIEW_REPLY,   // answer to a sample
+    VIEW_PING,    // measures a link
+    VIEW_PONG,    // answer, with the limit for a link on that side
+    VIEW_ASK,     // requests a link, at this cost
+    VIEW_YES,     // the link exists
+    VIEW_NO,      // refused at that cost
+    VIEW_PART,    // downstream to upstream: asks to remove an unused link
+    VIEW_CUT,     // the link is removed
+    VIEW_KIND_COUNT
 } view_kind;
 
 typedef struct view_message {
@@ -131,7 +124,6 @@ bool view_next(view *v, view_message *out);
 bool view_changed(view *v, view_change *out);
 
 uint32_t view_message_bytes(const view_message *message);
-const char *view_kind_name(view_kind kind);
 
 // --- What it holds
 
@@ -144,7 +136,6 @@ typedef struct view_link {
 
 // Neighbours of a side: writes at most `max` and returns their number.
 uint32_t view_links(const view *v, router_side side, view_link *links, uint32_t max);
-view_coordinate view_where(const view *v);
 // Estimated cost of a link between two coordinates.
 int64_t view_guess(const view_coordinate *a, const view_coordinate *b);
 

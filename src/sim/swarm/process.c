@@ -274,7 +274,7 @@ static void node_config(const swarm *w, uint32_t number, sim_node *n) {
     n->random.state = rng_seed(rng_seed(w->s->seed, p->name_hash), p->incarnation);
     n->config = (peer_config){.self = p->id, .kind = p->s->data ? MEMBER_DATA : MEMBER_RELAY, .leader = p->leader, .leader_id = w->peer[w->leader].id,
                               .capacity = p->s->capacity, .upload_percent = (uint8_t)(w->s->upload_percent ? w->s->upload_percent : PEER_UPLOAD_PERCENT), .random_seed = rng_next(&n->random),
-                              .carries_nothing = p->s->carries_nothing, .view_mutant = (peer_view_mutant)w->options->view_mutant};
+                              .carries_nothing = p->s->carries_nothing};
     if (!p->s->data && p->s->stage != SCENARIO_ANY_STAGE) n->config.stage = p->s->stage;
     snprintf(n->config.address, sizeof n->config.address, "peer-%u:1", number);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "peer-%u:1", w->leader);
@@ -290,6 +290,7 @@ void swarm_start(swarm *w, uint32_t number) {
     node_config(w, number, n);
     void *at = memory_new(peer_bytes(&w->core->run, &n->config), &n->memory);
     n->peer = peer_init(at, &w->core->run, &n->config, w->core->now);
+    peer_inject(n->peer, (peer_faults){.view = (peer_view_mutant)w->options->view_mutant});
     n->alive = p->alive = true;
     p->inactive = NULL;
     p->paused = p->silent = p->handling = false;

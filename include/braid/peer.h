@@ -16,12 +16,12 @@
 //  3. At most one job is outstanding; its answer always comes.
 //  4. Messages without a payload keep their order while a link lives, and so do those with one; the
 //     former may overtake the latter. A link that fell loses what it had not delivered.
-#ifndef BRAID_PEER_PEER_H
-#define BRAID_PEER_PEER_H
+#ifndef BRAID_PEER_H
+#define BRAID_PEER_H
 
 #include "base/err.h"
 #include "base/id.h"
-#include "protocol/job.h"
+#include "braid/job.h"
 #include "wire/message.h"
 
 #include <stdbool.h>
@@ -36,14 +36,14 @@ enum {
     PEER_UPLOAD_PERCENT = 25,  // usual share of a link for state transfer
 };
 
-// The part of the run's description that the protocol uses.
-// The rule for the stage of a joiner that wishes none.
+// The rule for the stage of a joiner that asks for none.
 typedef enum peer_placement {
     PLACEMENT_GAIN,      // the shortest iteration, where the leader knows the links; else as below
     PLACEMENT_CAPACITY,  // the least capacity: GWTF's rule, for comparison
     PLACEMENTS
 } peer_placement;
 
+// The part of the run's description that the protocol uses.
 typedef struct peer_run {
     braid_hash description;
     uint64_t seed, iterations;  // versions 0 .. iterations
@@ -83,51 +83,6 @@ static inline uint64_t peer_tensor_bytes(const peer_run *run, message_phase phas
     return phase == PHASE_BACKWARD && run->gradient_bytes ? run->gradient_bytes : run->activation_bytes;
 }
 
-// Mutation testing: each breaks one rule of the protocol, and the simulator must notice.
-typedef enum peer_mutant {
-    PEER_MUTANT_MOVES_ON_SUSPICION,  // a holder that was told to COMMIT is replaced before its expulsion
-    PEER_MUTANT_FREES_AT_COMMIT,     // the slot is free before the weight gradient is computed
-    PEER_MUTANT_COMPLETE_ENDS_GUARD, // no peer guards a forward after it was computed
-    PEER_MUTANT_COMMITS_TWICE,       // a second COMMIT adds a second time
-    PEER_MUTANT_SAME_NAME,           // a part is served under a name that is not its set's
-    PEER_MUTANT_NO_EVICTION,         // a repair waits for a slot and evicts none
-    PEER_MUTANT_FREES_AT_FINAL,      // slots stay taken until FINAL
-    PEER_MUTANT_REFUSES_SILENTLY,    // a COMMIT that cannot be kept is not answered
-    PEER_MUTANT_ROUTES_ACROSS_FALLS, // a link between routers that fell goes on as if nothing had been lost
-    PEER_MUTANT_ROUTES_TO_THE_GONE,  // the router is not told that a neighbour was expelled
-    PEER_MUTANT_ROUTES_TOO_MUCH,     // the router may carry more than the relay says
-    PEER_MUTANT_COMMITS_UNANSWERED,  // a new owner gives orders when one member has answered, not all
-    PEER_MUTANT_OBEYS_OLDER_OWNER,   // a COMMIT of any sender is obeyed
-    PEER_MUTANT_FORGETS_COMMITTED,   // a new owner forgets committed holders
-    PEER_MUTANT_KEEPS_ITS_NUMBER,    // a peer that restarts keeps its member id
-    PEER_MUTANT_KEEPS_ITS_SUM,       // an expelled peer keeps what it had counted
-    PEER_MUTANT_ONE_ROUND,           // another manifest bears the number of the one before
-    PEER_MUTANT_LENDS_SHARES,        // slots of private data are given to any data peer
-    PEER_MUTANT_PROMOTES_EARLY,      // a standby does the work of a stage that has others
-    PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for standbys as for members
-    PEER_MUTANT_ROUND_BEFORE_CLOSE,  // a round is adopted before the log says what it closes
-    PEER_MUTANT_KEEPS_LOSERS,        // a stash that waits does not report: a lost CANCEL is never repaired
-    PEER_MUTANT_RECORDS_ARE_TRUTH,   // a live holder that has nothing left is not replaced
-    PEER_MUTANT_OLD_RESULTS,         // in fast mode a new round keeps what the one before had added up
-    PEER_MUTANT_TRUSTS_DONORS,       // state is accepted without comparing content hashes
-    PEER_MUTANT_WAITS_FOR_THE_DEAD,  // pulls of a dead source are not repeated elsewhere
-    PEER_MUTANT_FORWARDS_ANYTHING,   // blocks that are not at its version are taken to be brought forward, too
-    PEER_MUTANT_KEEPS_LEFT_OUT,      // microbatches that CLOSE leaves out stay in the sum
-    PEER_MUTANT_DIVIDES_BY_ALL,      // N has the tokens of what is left out, too
-    PEER_MUTANT_HEARS_THE_PAST,      // messages from before a rollback count after it
-    PEER_MUTANT_KEEPS_THE_PAST,      // a rollback keeps the gradient sum
-    PEER_MUTANT_LETS_THE_LAST_GO,    // a leaving member is released even if it has the last copy
-    PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run rolls back when one member of a stage lacks the state
-    PEER_MUTANT_EVICTS_COMMITTED,    // a slot is taken from a committed microbatch
-} peer_mutant;
-
-// Mutations in the choice of neighbours (route_view.c).
-typedef enum peer_view_mutant {
-    PEER_VIEW_WORKS,
-    PEER_VIEW_SLEEPS,      // no gossip: neighbours in a large stage never change
-    PEER_VIEW_GROWS_STALE, // from iteration 5 on a view does not hear of joins and leaves
-} peer_view_mutant;
-
 typedef struct peer_config {
     braid_id self;
     char address[WIRE_MAX_ADDRESS];
@@ -149,10 +104,7 @@ typedef struct peer_config {
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
     uint8_t upload_percent;     // most of its link that state may take while the run goes on; 0 and 100: all of it
-    uint64_t mutants;           // bit i: peer_mutant i; 0 outside of tests
-    uint8_t carried_percent;    // of tensors that are forwarded however fast the link is; 0 outside of tests
     bool carries_nothing;       // relays no tensors of others
-    peer_view_mutant view_mutant;
 } peer_config;
 
 typedef enum event_kind {

@@ -1,8 +1,8 @@
 // Work that the protocol asks of its host: compute, reduction, state, decisions. The host runs jobs
 // one after another and answers each with EVENT_JOB_DONE. The simulator answers with a cost model
 // or with the same real kernels.
-#ifndef BRAID_PEER_JOB_H
-#define BRAID_PEER_JOB_H
+#ifndef BRAID_JOB_H
+#define BRAID_JOB_H
 
 #include "base/id.h"
 #include "wire/limits.h"

@@ -14,8 +14,8 @@
 // After FULL of a read the session is as before it. After FULL of begin, LOST and FAILED the session
 // is closed. No result follows executor_close, except one that is on its way: ignore results of
 // numbers that are not open.
-#ifndef BRAID_SERVE_EXECUTOR_H
-#define BRAID_SERVE_EXECUTOR_H
+#ifndef BRAID_EXECUTOR_H
+#define BRAID_EXECUTOR_H
 
 #include "base/err.h"
 #include "base/id.h"
