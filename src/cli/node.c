@@ -4,7 +4,9 @@
 #include "cli/node_events.h"
 #include "cli/node_serve.h"
 #include "cli/node_shadow.h"
+#include "cli/node_whole.h"
 #include "cli/options.h"
+#include "cli/own_child.h"
 #include "cli/report.h"
 #include "cli/report_sinks.h"
 #include "node/clock.h"
@@ -19,8 +21,8 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory, *model, *layers;
     report_sink_paths sinks;
-    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
-    uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole, bound;
+    uint64_t stop_within_ns, share, stage, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
 // Context of the callbacks.
@@ -31,6 +33,10 @@ typedef struct node_session {
     bool supervised;
     const node_flags *flags;
     const run_config *run;  // of a data peer
+    node_whole *whole;      // the members of the other stages on this machine; NULL: none
+    char ticket[512];       // of this peer
+    bool whole_told;        // ... whose common version has been told
+    uint64_t whole_version;
 } node_session;
 
 static const char examples[] =
@@ -39,6 +45,8 @@ static const char examples[] =
     "braid node --data --run RUN.yaml --join TICKET           join as a data peer, with the text\n"
     "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
+
+static const char shadow_directory[] = "/var/tmp";
 
 // In a run with an adapter a standby replica reads the model, too.
 static const char *model_for_shadow(const node_session *s) {
@@ -49,7 +57,7 @@ static const char *model_for_shadow(const node_session *s) {
 // The standby replica joins once this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
     const node_flags *f = s->flags;
-    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
+    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = model_for_shadow(s), .state_directory = f->state_directory ? f->state_directory : shadow_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
     braid_error error;
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
@@ -69,6 +77,7 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     snprintf(news.address, sizeof news.address, "%s", address);
     snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
     if (!ticket_text) own_ticket(self, address, news.ticket);
+    snprintf(s->ticket, sizeof s->ticket, "%s", news.ticket);
     report_tell(s->report, &news);
     if (s->flags->shadow) begin_shadow(s, self, ticket_text ? ticket_text : s->flags->join);
     if ((!ticket_text && !s->flags->data) || report_chosen(s->report) == REPORT_JSON) return;
@@ -78,9 +87,16 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     node_events_note(&s->events, text);
 }
 
+// A data peer has stage 0, a relay stage 1. The members join by this peer, which knows the leader.
+static void begin_whole(node_session *s, const run_config *run) {
+    uint32_t first = s->run ? 1 : 2;
+    if (first < run->stages) node_whole_start(s->whole, s->ticket, first, run->stages);
+}
+
 static void on_run_known(void *context, const run_config *run, uint64_t parameters) {
     node_session *s = context;
     node_events_run(&s->events, run, parameters);
+    if (s->whole && !node_whole_started(s->whole)) begin_whole(s, run);
 }
 
 static void on_told(void *context, const tell *t) {
@@ -89,13 +105,28 @@ static void on_told(void *context, const tell *t) {
     node_events_tell(&s->events, t, clock_now_ns());
 }
 
+static void print_advanced(uint64_t version) {
+    printf("{\"event\":\"advanced\",\"version\":%llu}\n", (unsigned long long)version);
+    fflush(stdout);
+}
+
 // For the supervisor only (cli/up_children.c): it kills a peer only if another one of the stage has
 // reached the same version.
 static void on_advanced(void *context, uint64_t version) {
     node_session *s = context;
-    if (!s->supervised) return;
-    printf("{\"event\":\"advanced\",\"version\":%llu}\n", (unsigned long long)version);
-    fflush(stdout);
+    if (s->whole && node_whole_started(s->whole)) node_whole_advanced(s->whole, version);
+    else if (s->supervised) print_advanced(version);
+}
+
+// A whole-model peer has advanced when all its stages have.
+static void tick_whole(node_session *s) {
+    uint64_t version;
+    if (s->node && node_stopped_by(s->node)) node_whole_stop(s->whole);
+    node_whole_tick(s->whole);
+    if (!s->supervised || !node_whole_ready(s->whole, &version) || (s->whole_told && version == s->whole_version)) return;
+    s->whole_told = true;
+    s->whole_version = version;
+    print_advanced(version);
 }
 
 // For the supervisor only (cli/up_measure.c).
@@ -133,6 +164,7 @@ static void on_complete(void *context, uint64_t version, const braid_hash *weigh
 static void on_tick(void *context) {
     node_session *s = context;
     node_events_tick(&s->events);
+    if (s->whole) tick_whole(s);
     report_tick(s->report);
 }
 
@@ -149,6 +181,9 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
+    if (f->whole && f->shadow) return braid_fail(error, BRAID_ARGUMENT, "--whole already keeps the state of every stage; leave out --shadow");
+    if (f->whole && f->stage) return braid_fail(error, BRAID_ARGUMENT, "--whole takes part in every stage and --stage in one; give one of them");
+    if (f->stage && *role != NODE_RELAY) return braid_fail(error, BRAID_ARGUMENT, "--stage is for relays: a data peer has stage 0; leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a standby replica; leave out --lead, --data and --shadow");
     return BRAID_OK;
 }
@@ -157,8 +192,8 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
     if (strlen(f->beside) != 2 * BRAID_ID_BYTES || !id_unhex(f->beside, BRAID_ID_BYTES, config->beside.bytes))
         return braid_fail(error, BRAID_ARGUMENT, "--beside %s: the id of a peer has 64 hexadecimal digits", f->beside);
     config->shadow = true;
-    config->state_directory = f->state_directory;
-    node_shadow_bind();
+    config->state_directory = f->state_directory ? f->state_directory : shadow_directory;
+    own_child_bind();
     return BRAID_OK;
 }
 
@@ -173,6 +208,9 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err) err = roles_check(f, &config->role, error);
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
     if (!err && f->beside) err = beside_read(f, config, error);
+    if (f->bound) own_child_bind();
+    if (f->whole || f->bound) config->state_directory = f->state_directory;
+    config->stage = f->whole && config->role == NODE_RELAY ? 1 : (uint32_t)f->stage;
     if (err || !f->run) return err;
     config->run = run;
     err = cli_load_run(f->run, f->from, run, error);
@@ -205,6 +243,17 @@ static int serving_run(const node_flags *f, const ticket *join) {
     return node_serve(&flags);
 }
 
+// After the parent's end, for the members to leave in order.
+static const uint64_t WHOLE_LEAVE_NS = UINT64_C(30000000000);
+
+static braid_err whole_make(node_session *s, const node_config *config, braid_error *error) {
+    const node_flags *f = s->flags;
+    const node_whole_config whole = {.listen = f->listen, .public_address = f->public_address, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads,
+                                     .capacity = f->capacity, .max_memory = config->max_memory, .patience_ns = f->patience_ns, .context = s, .note = on_note};
+    s->whole = node_whole_new(&whole);
+    return s->whole ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the members of the other stages");
+}
+
 static int node_session_run(const node_flags *f, node_config *config) {
     braid_error error = {0};
     identity *own = NULL;
@@ -221,6 +270,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
     braid_err err = identity_open(f, &own, &lock, &error);
     config->identity = own;
+    if (!err && f->whole) err = whole_make(&s, config, &error);
     machine here;
     machine_look(&here);
     config->files = here.files;
@@ -236,6 +286,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     s.events.stopped_by = began ? node_stopped_by(n) : NULL;
     if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());
     report_free(s.report);
+    node_whole_free(s.whole, err ? 0 : WHOLE_LEAVE_NS);
     node_free(n);
     identity_free(own);
     if (lock >= 0) close(lock);
@@ -244,7 +295,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.stop_within_ns = STOP_WITHIN_NS, .threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
+    node_flags f = {.stop_within_ns = STOP_WITHIN_NS, .threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "address to listen on", .fallback = "every address, any free port"},
@@ -263,6 +314,8 @@ int cli_node(int argc, char **argv) {
         {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
         {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
+        {"whole", OPTION_SWITCH, &f.whole, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage"},
+        {"stage", OPTION_COUNT, &f.stage, .help = "join this stage, unless another one has no peer", .max = WIRE_MAX_STAGES - 1, .fallback = "the one where this peer helps most"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: relays needed before the run starts", .max = WIRE_MAX_MEMBERS, .fallback = "one per stage"},
@@ -273,7 +326,7 @@ int cli_node(int argc, char **argv) {
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and continue from it after a restart", .fallback = "no file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "maximum number of voters, which keep the log; a majority of them must stay alive; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"shadow", OPTION_SWITCH, &f.shadow, .help = "also keep another stage's state in a second process (a standby replica), so that the run survives the loss of that stage"},
-        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: directory for that state, 12 bytes per parameter"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow and --whole: directory for the state, 12 bytes per parameter", .fallback = "/var/tmp with --shadow, memory with --whole"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: standby replicas per stage, chosen from the peers with --shadow", .max = 4},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to retry an unreachable leader; 0: no limit"},
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
@@ -285,6 +338,7 @@ int cli_node(int argc, char **argv) {
         {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write the inputs and outputs of the protocol to this file"},
         {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "report the measured costs after each iteration, for braid up --measure"},
         {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "run as the standby replica of the peer with this id on the same machine"},
+        {"bound", OPTION_SWITCH, &f.bound, .hidden = true, .help = "end with the parent process, for the members of a whole-model peer"},
         {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "read commands from standard input, and end when it closes"},
     };
     options o = {.verb = "node", .summary = "Runs one peer, which joins a run or starts one.", .examples = examples,

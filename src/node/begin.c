@@ -80,6 +80,7 @@ static void core_config(node *n, peer_config *config) {
         .store = n->start.log_store,
         .voters = (uint16_t)n->config.voters,
         .share = (uint16_t)n->config.share,
+        .stage = (uint16_t)n->config.stage,
         .has_checkpoint = n->config.resume != NULL,
         .upload_percent = (uint8_t)n->config.upload_percent,
         .carried_percent = (uint8_t)n->config.carried_percent,
@@ -107,6 +108,9 @@ static bool recall(void *context, const log_entry *record) {
 }
 
 static braid_err begin_core(node *n, braid_error *error) {
+    if (n->config.stage >= n->run.stages && n->config.stage > 0)
+        return braid_fail(error, BRAID_ARGUMENT, "there is no stage %u: the run has the stages 0 to %u, and relays work for those above 0",
+                          n->config.stage, n->run.stages - 1);
     n->plan.start_version = n->start.generation % NODE_START_VERSIONS - 1;
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;
