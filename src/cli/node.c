@@ -286,6 +286,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     s.events.stopped_by = began ? node_stopped_by(n) : NULL;
     if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());
     report_free(s.report);
+    if (s.whole && s.events.stopped_by) node_whole_stop(s.whole);
     node_whole_free(s.whole, err ? 0 : WHOLE_LEAVE_NS);
     node_free(n);
     identity_free(own);
