@@ -53,6 +53,14 @@ static void carve_sum(worker *w, carver *c) {
     w->results = w->config.alone ? sum : carve(c, w->parameters, sizeof *w->results);
 }
 
+static void carve_local(worker *w, carver *c) {
+    float **parts[] = {&w->local.weights, &w->local.moment1, &w->local.moment2, &w->local.gradient};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] = carve(c, w->parameters, sizeof(float));
+    w->local.y = carve(c, w->activation_floats, sizeof(float));
+    w->local.dx = carve(c, w->activation_floats, sizeof(float));
+    w->local.norm2 = carve(c, w->block_count, sizeof(double));
+}
+
 static void carve_all(worker *w, carver *c) {
     size_t p = w->parameters, capacity = w->config.capacity;
     w->weights = carve(c, p, sizeof *w->weights);
@@ -77,6 +85,7 @@ static void carve_all(worker *w, carver *c) {
         w->targets = carve(c, capacity * w->rows, sizeof *w->targets);
     }
     carve_sum(w, c);
+    if (w->config.recipe.local_steps > 0) carve_local(w, c);
     if (!w->adapter.parts) return;
     w->adapter.base = carve(c, stage_parameters(w->stage), sizeof(float));
     w->adapter.merged = carve(c, stage_parameters(w->stage), sizeof(float));
@@ -101,7 +110,7 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     braid_err err = stage_new(&config->model, &w->config.shape, pool, &w->stage, error);
     if (err) return err;
     // If only one microbatch is ever added, its sum replaces the stash as the stash becomes unused.
-    w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1;
+    w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1 && config->recipe.local_steps == 0;
     w->tensors = stage_tensors(w->stage);
     w->tensor_count = stage_tensor_count(w->stage);
     w->parameters = stage_parameters(w->stage);

@@ -64,6 +64,13 @@ struct worker {
     uint32_t *documents;        // [rows] of the microbatch that is drawn, with shape.documents
     uint8_t *stashes;           // [capacity * stash_bytes]
 
+    // With local steps: the weights and moments of the local steps, the gradient, the tensors of one
+    // microbatch, and the squared norm of the gradient by block.
+    struct {
+        float *weights, *moment1, *moment2, *gradient, *y, *dx;
+        double *norm2;  // [block_count]
+    } local;
+
     bool sum_shares;  // the sum overlaps the only stash; its first addition overwrites it
     bool sum_used;    // since the last JOB_SUM_CLEAR
     bool loaded;      // weights came from a checkpoint
@@ -96,6 +103,22 @@ void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, v
 braid_hash worker_root(const braid_hash *hashes, uint32_t count);
 // Hashes `values` of blocks 2 * pair and, if there is one, 2 * pair + 1 into block_hash.
 void worker_hash_pair(worker *w, size_t pair, const float *values);
+
+// The addition of one microbatch to the sum, or its removal.
+typedef struct worker_addition {
+    worker *w;
+    bool minus;
+    _Atomic(bool) overflow;
+} worker_addition;
+
+// Adds elements from `offset` to the sum, or takes them out of it. Several threads may call it for
+// disjoint ranges.
+void worker_add(worker_addition *a, size_t offset, const float *gradient, size_t count);
+// Draws the tokens of microbatch m: with local steps, of its step `step`, else of step 0.
+bool worker_draw(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets);
+// Takes the local steps from the iteration's weights, and adds the difference to the sum. The stash
+// has the gradient of the first step's microbatch.
+void worker_local_steps(const worker_call *call, void *stash, worker_addition *a);
 
 void worker_forward(const worker_call *call);
 void worker_loss(const worker_call *call);
