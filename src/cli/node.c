@@ -11,6 +11,7 @@
 #include "cli/report_sinks.h"
 #include "node/clock.h"
 #include "node/node.h"
+#include "node/plan.h"
 #include "node/stop.h"
 
 #include <stdio.h>
@@ -89,8 +90,12 @@ static void on_listening(void *context, const braid_id *self, const char *addres
 
 // A data peer has stage 0, a relay stage 1. The members join by this peer, which knows the leader.
 static void begin_whole(node_session *s, const run_config *run) {
+    const node_flags *f = s->flags;
     uint32_t first = s->run ? 1 : 2;
-    if (first < run->stages) node_whole_start(s->whole, s->ticket, first, run->stages);
+    uint64_t own, each;
+    // the same division gave this peer its own share, so it succeeds
+    if (plan_whole_memory(run, (uint32_t)f->capacity, f->max_memory, s->run != NULL, f->state_directory != NULL, &own, &each, NULL) || first >= run->stages) return;
+    node_whole_start(s->whole, s->ticket, each, first, run->stages);
 }
 
 static void on_run_known(void *context, const run_config *run, uint64_t parameters) {
@@ -210,6 +215,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err && f->beside) err = beside_read(f, config, error);
     if (f->bound) own_child_bind();
     if (f->whole || f->bound) config->state_directory = f->state_directory;
+    config->whole = f->whole;
     config->stage = f->whole && config->role == NODE_RELAY ? 1 : (uint32_t)f->stage;
     if (err || !f->run) return err;
     config->run = run;
@@ -246,10 +252,10 @@ static int serving_run(const node_flags *f, const ticket *join) {
 // After the parent's end, for the members to leave in order.
 static const uint64_t WHOLE_LEAVE_NS = UINT64_C(30000000000);
 
-static braid_err whole_make(node_session *s, const node_config *config, braid_error *error) {
+static braid_err whole_make(node_session *s, braid_error *error) {
     const node_flags *f = s->flags;
     const node_whole_config whole = {.listen = f->listen, .public_address = f->public_address, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads,
-                                     .capacity = f->capacity, .max_memory = config->max_memory, .patience_ns = f->patience_ns, .context = s, .note = on_note};
+                                     .capacity = f->capacity, .patience_ns = f->patience_ns, .context = s, .note = on_note};
     s->whole = node_whole_new(&whole);
     return s->whole ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the members of the other stages");
 }
@@ -270,7 +276,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
     braid_err err = identity_open(f, &own, &lock, &error);
     config->identity = own;
-    if (!err && f->whole) err = whole_make(&s, config, &error);
+    if (!err && f->whole) err = whole_make(&s, &error);
     machine here;
     machine_look(&here);
     config->files = here.files;
@@ -304,7 +310,7 @@ int cli_node(int argc, char **argv) {
         {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, created if it is missing (braid keygen)", .fallback = "PATH.key with --log PATH, else a new key each time"},
         {"threads", OPTION_COUNT, &f.threads, .help = "compute threads", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value, limited by memory"},
-        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit for weights, optimizer and microbatches; with --whole of all its processes", .fallback = "no limit"},
         {"lead", OPTION_SWITCH, &f.lead, .help = "start the run of --run and lead it, or continue the run in --log"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: start the run again even if --log or checkpoint.dir has it; the old log is renamed to PATH.old, newer checkpoints are moved to a folder set-aside-N"},
         {"continue", OPTION_SWITCH, &f.continues, .help = "with --lead and --data: continue the run in --log, or resume from the newest checkpoint in checkpoint.dir; without either, start it, from --resume if given"},

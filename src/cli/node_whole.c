@@ -35,6 +35,7 @@ typedef struct whole_member {
 struct node_whole {
     node_whole_config config;
     char ticket[512];
+    uint64_t max_memory;     // of each member
     uint32_t first, stages;  // members of the stages first .. stages - 1
     bool stopping, told;
     bool own_ready;
@@ -80,7 +81,7 @@ static void member_start(node_whole *w, uint32_t stage) {
     own_child_text(&a, "--state-dir", w->config.state_directory);
     own_child_number(&a, "--threads", w->config.threads);
     own_child_number(&a, "--capacity", w->config.capacity);
-    own_child_number(&a, "--max-memory", w->config.max_memory);
+    own_child_number(&a, "--max-memory", w->max_memory);
     own_child_duration(&a, "--patience", w->config.patience_ns);
     m->began_ms = now_ms();
     m->again_ms = 0;
@@ -92,8 +93,9 @@ static void member_start(node_whole *w, uint32_t stage) {
     note(w, error.text);
 }
 
-void node_whole_start(node_whole *w, const char *ticket, uint32_t first, uint32_t stages) {
+void node_whole_start(node_whole *w, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages) {
     snprintf(w->ticket, sizeof w->ticket, "%s", ticket);
+    w->max_memory = max_memory;
     w->first = first;
     w->stages = stages;
     choose_addresses(w);

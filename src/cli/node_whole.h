@@ -16,7 +16,7 @@ typedef struct node_whole_config {
     const char *listen, *public_address;  // the parent's, or NULL; members use the following ports if both are fixed
     const char *from;                     // the model that the run adapts, or NULL
     const char *state_directory;          // for the members' states, NULL: in memory
-    uint64_t threads, capacity, max_memory, patience_ns;  // of each member
+    uint64_t threads, capacity, patience_ns;  // of each member
     void *context;
     void (*note)(void *context, const char *text);
 } node_whole_config;
@@ -24,7 +24,8 @@ typedef struct node_whole_config {
 // NULL: out of memory. The config's texts are borrowed.
 node_whole *node_whole_new(const node_whole_config *config);
 // Starts the members of the stages first .. stages - 1, which join by `ticket`, the parent's own.
-void node_whole_start(node_whole *w, const char *ticket, uint32_t first, uint32_t stages);
+// `max_memory`: of each, 0: no limit.
+void node_whole_start(node_whole *w, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages);
 bool node_whole_started(const node_whole *w);
 // The parent's own state is complete at `version`.
 void node_whole_advanced(node_whole *w, uint64_t version);

@@ -233,7 +233,7 @@ static int swarm_run(swarm *s) {
 
 typedef struct up_flags {
     option_list kill, late;
-    const char *chaos, *resume, *from, *log, *trace, *measure;
+    const char *chaos, *resume, *from, *log, *trace, *measure, *state_directory;
     uint64_t stop_within_ns, relays, wholes, shadows, threads, capacity, max_memory, voters, carried;
     bool json, anew, continues;
     report_sink_paths sinks;
@@ -268,6 +268,8 @@ static braid_err peers_count(swarm *s, const up_flags *f, const run_config *run,
     s->settings.wholes = f->wholes;
     s->settings.whole_only = f->wholes > 0 && f->relays == 0;
     if (s->settings.relays == 0 && f->wholes == 0) s->settings.relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
+    if (f->wholes == 0 && f->state_directory)
+        return braid_fail(error, BRAID_ARGUMENT, "--state-dir is for whole-model peers: add --whole N, or leave it out");
     if (f->wholes == 0) return BRAID_OK;
     if (run->private_data > 0)
         return braid_fail(error, BRAID_ARGUMENT, "--whole and data.private: a whole-model peer is a data peer, and each text belongs to one; leave out --whole");
@@ -279,7 +281,7 @@ static braid_err peers_count(swarm *s, const up_flags *f, const run_config *run,
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->settings.program;
-    *s = (swarm){.settings = {.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .wholes = f->wholes, .shadows = f->shadows,
+    *s = (swarm){.settings = {.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .state_directory = f->state_directory, .relays = f->relays, .wholes = f->wholes, .shadows = f->shadows,
                               .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues,
                               .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO, .sinks = f->sinks}};
     if (uv_exepath(s->settings.program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
@@ -326,7 +328,8 @@ int cli_up(int argc, char **argv) {
         {"whole", OPTION_COUNT, &f.wholes, .help = "whole-model peers: data peers that take part in every stage, so that microbatches can stay on them. With --relays beside the run's data peers, without in their place", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "none"},
         {"threads", OPTION_COUNT, &f.threads, .help = "compute threads of each process", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that each process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value"},
-        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit of each process for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit of each process, and of each whole-model peer with all its processes, for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --whole: keep weights and optimizer of whole-model peers in files in this directory", .fallback = "in memory"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "resume from this checkpoint"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file", .fallback = "model.from of the run, else the seed"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "start even if the checkpoint directory has newer checkpoints; those are moved to a folder set-aside-N in it"},

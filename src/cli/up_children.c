@@ -168,6 +168,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_number(a, "--voters", s->settings.voters);
     argument_number(a, "--threads", s->settings.threads);
     if (c->whole) argument_add(a, "--whole");
+    if (c->whole) argument_text(a, "--state-dir", s->settings.state_directory);
     if (s->settings.shadows > 0 && !c->whole) argument_add(a, "--shadow");
     if (role != CHILD_RELAY) argument_number(a, "--shadows", s->settings.shadows);
     argument_number(a, "--capacity", s->settings.capacity);

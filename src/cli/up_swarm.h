@@ -180,7 +180,7 @@ typedef struct swarm_hooks {
 typedef struct swarm_settings {
     report_style style;
     report_sink_paths sinks;
-    const char *run_path, *resume, *from, *log, *trace, *measure;
+    const char *run_path, *resume, *from, *log, *trace, *measure, *state_directory;
     struct run_config *run;
     char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     bool private_data;

@@ -65,7 +65,8 @@ static braid_err open_run(node *n, braid_error *error) {
     n->run_hash = run_config_hash(&n->run, &data);
     n->description.bytes = run_config_describe(&n->run, &data, n->description.text, sizeof n->description.text);
     if (n->description.bytes == 0) return braid_fail(error, BRAID_LIMIT, "the run's description is too long");
-    return plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, &n->capacity, error);
+    err = node_share_memory(n, error);
+    return err ? err : plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, n->config.state_directory != NULL, &n->capacity, error);
 }
 
 // Reserves file descriptors for the log, checkpoints and name look-ups; the rest is for links.

@@ -57,6 +57,7 @@ typedef struct node_config {
     const run_config *run;          // copied; leader and data peers
     const char *from;               // NODE_RELAY: the model that the run adapts, NULL: none
     uint32_t stage;                 // NODE_RELAY: the stage that it wishes, 0: where it helps most
+    bool whole;                     // other processes of this machine take part in all other stages; max_memory is for all of them
     uint32_t share;                 // private data: the number of this data peer's text, from 1; 0: any free one
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins once these have joined
     // NODE_LEADER: the checkpoint to continue from; NULL: begin anew. Other roles: a checkpoint on

@@ -150,8 +150,11 @@ static uint64_t work_bytes(const worker *w) {
     return stage_work_bytes(w->stage) + (w->adapter.parts ? adapter_work_bytes(w->adapter.parts) : 0);
 }
 
+// Pages of a file, which the system writes out when memory is short.
+static uint64_t file_bytes(const worker *w) { return w->config.state_directory ? 3 * padded(w->parameters * sizeof(float)) : 0; }
+
 static braid_err worker_reserve(worker *w, braid_error *error) {
-    uint64_t need = w->memory_bytes + work_bytes(w), cap = w->config.max_memory;
+    uint64_t need = w->memory_bytes + work_bytes(w) - file_bytes(w), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
         uint32_t capacity = w->config.capacity;
         char needed[QUANTITY_TEXT], limit[QUANTITY_TEXT];
@@ -217,6 +220,7 @@ static void sizes_of(const worker *w, worker_sizes *out) {
     out->microbatch = w->stash_bytes;
     if (w->config.shape.ends) out->microbatch += w->rows * (sizeof *w->inputs + sizeof *w->targets);
     out->work = out->total - out->weights - out->optimizer - out->gradients - w->config.capacity * out->microbatch;
+    out->total -= file_bytes(w);
 }
 
 braid_err worker_measure_sizes(const worker_config *config, worker_sizes *out, braid_error *error) {

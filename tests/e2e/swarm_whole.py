@@ -37,6 +37,20 @@ def alone(run, one):
     expect(spawned == ["leader", "whole2"], f"{spawned} were started")
 
 
+def small(run, one, directory):
+    """The memory of a machine is divided; with a directory for the state it may be smaller."""
+    least = Braid("up", run, "--whole", "1", "--max-memory", "1M", "--capacity", "1")
+    expect(least.finish() != 0, "a machine with 1 MiB trained the model")
+    found = re.search(r"raise it to at least (\d+)K.*--state-dir", "".join(least.complaints))
+    expect(found, f"the least memory is not named: {least.complaints}")
+    limit = int(found[1])
+    weights = Braid("up", run, "--whole", "1", "--max-memory", f"{limit}K", "--capacity", "1").weights()
+    expect(weights == one, f"with {limit} KiB: {weights} is not {one}")
+    less = Braid("up", run, "--whole", "1", "--max-memory", f"{limit - 200}K", "--capacity", "1", "--state-dir", directory)
+    weights = less.weights()
+    expect(weights == one, f"with {limit - 200} KiB and a file: {weights} is not {one}")
+
+
 def mixed(run):
     orders = ["--kill", "whole@iteration:4", "--kill", "data@iteration:9", "--kill", "any@iteration:6/backward"]
     swarm = Braid("up", run, "--whole", "2", "--relays", "6", *orders)
@@ -79,7 +93,9 @@ def main():
     seed = seed_of_test()
     with workplace() as directory:
         run = write_run(directory, seed=seed, sequences=8, iterations=20, data_peers=2)
-        alone(run, solo(run, 20))
+        one = solo(run, 20)
+        alone(run, one)
+        small(run, one, directory)
         run = write_run(directory, seed=seed, sequences=8, iterations=ENDLESS, warmup=2, data_peers=2, name="endless.yaml")
         mixed(run)
         joins(run)
