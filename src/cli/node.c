@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory, *model, *layers;
+    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *bound, *state_directory, *model, *layers;
     report_sink_paths sinks;
-    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole, bound;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole;
     uint64_t stop_within_ns, share, stage, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
@@ -35,6 +35,7 @@ typedef struct node_session {
     const node_flags *flags;
     const run_config *run;  // of a data peer
     node_whole *whole;      // the members of the other stages on this machine; NULL: none
+    braid_id self;
     char ticket[512];       // of this peer
     bool whole_told;        // ... whose common version has been told
     uint64_t whole_version;
@@ -78,6 +79,7 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     snprintf(news.address, sizeof news.address, "%s", address);
     snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
     if (!ticket_text) own_ticket(self, address, news.ticket);
+    s->self = *self;
     snprintf(s->ticket, sizeof s->ticket, "%s", news.ticket);
     report_tell(s->report, &news);
     if (s->flags->shadow) begin_shadow(s, self, ticket_text ? ticket_text : s->flags->join);
@@ -95,7 +97,7 @@ static void begin_whole(node_session *s, const run_config *run) {
     uint64_t own, each;
     // the same division gave this peer its own share, so it succeeds
     if (plan_whole_memory(run, (uint32_t)f->capacity, f->max_memory, s->run != NULL, f->state_directory != NULL, &own, &each, NULL) || first >= run->stages) return;
-    node_whole_start(s->whole, s->ticket, each, first, run->stages);
+    node_whole_start(s->whole, &s->self, s->ticket, each, first, run->stages);
 }
 
 static void on_run_known(void *context, const run_config *run, uint64_t parameters) {
@@ -193,13 +195,18 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     return BRAID_OK;
 }
 
-static braid_err beside_read(const node_flags *f, node_config *config, braid_error *error) {
-    if (strlen(f->beside) != 2 * BRAID_ID_BYTES || !id_unhex(f->beside, BRAID_ID_BYTES, config->beside.bytes))
-        return braid_fail(error, BRAID_ARGUMENT, "--beside %s: the id of a peer has 64 hexadecimal digits", f->beside);
-    config->shadow = true;
-    config->state_directory = f->state_directory ? f->state_directory : shadow_directory;
+// Of a child process of the peer with this id, which ends with it.
+static braid_err parent_read(const char *flag, const char *id, node_config *config, braid_error *error) {
+    if (strlen(id) != 2 * BRAID_ID_BYTES || !id_unhex(id, BRAID_ID_BYTES, config->beside.bytes))
+        return braid_fail(error, BRAID_ARGUMENT, "%s %s: the id of a peer has 64 hexadecimal digits", flag, id);
     own_child_bind();
     return BRAID_OK;
+}
+
+static braid_err beside_read(const node_flags *f, node_config *config, braid_error *error) {
+    config->shadow = true;
+    config->state_directory = f->state_directory ? f->state_directory : shadow_directory;
+    return parent_read("--beside", f->beside, config, error);
 }
 
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
@@ -213,7 +220,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err) err = roles_check(f, &config->role, error);
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
     if (!err && f->beside) err = beside_read(f, config, error);
-    if (f->bound) own_child_bind();
+    if (!err && f->bound) err = parent_read("--bound", f->bound, config, error);
     if (f->whole || f->bound) config->state_directory = f->state_directory;
     config->whole = f->whole;
     config->stage = f->whole && config->role == NODE_RELAY ? 1 : (uint32_t)f->stage;
@@ -345,7 +352,7 @@ int cli_node(int argc, char **argv) {
         {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write the inputs and outputs of the protocol to this file"},
         {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "report the measured costs after each iteration, for braid up --measure"},
         {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "run as the standby replica of the peer with this id on the same machine"},
-        {"bound", OPTION_SWITCH, &f.bound, .hidden = true, .help = "end with the parent process, for the members of a whole-model peer"},
+        {"bound", OPTION_TEXT, &f.bound, .unit = "PEER", .hidden = true, .help = "run as a member of the whole-model peer with this id, and end with it"},
         {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "read commands from standard input, and end when it closes"},
     };
     options o = {.verb = "node", .summary = "Runs one peer, which joins a run or starts one.", .examples = examples,

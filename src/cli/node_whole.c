@@ -34,7 +34,7 @@ typedef struct whole_member {
 
 struct node_whole {
     node_whole_config config;
-    char ticket[512];
+    char self[2 * BRAID_ID_BYTES + 1], ticket[512];
     uint64_t max_memory;     // of each member
     uint32_t first, stages;  // members of the stages first .. stages - 1
     bool stopping, told;
@@ -72,7 +72,7 @@ static void member_start(node_whole *w, uint32_t stage) {
     own_child_begin(&a, "node");
     own_child_add(&a, "--json");
     own_child_add(&a, "--supervised");
-    own_child_add(&a, "--bound");
+    own_child_text(&a, "--bound", w->self);
     own_child_text(&a, "--join", w->ticket);
     own_child_number(&a, "--stage", stage);
     own_child_text(&a, "--listen", m->listen[0] ? m->listen : NULL);
@@ -93,7 +93,8 @@ static void member_start(node_whole *w, uint32_t stage) {
     note(w, error.text);
 }
 
-void node_whole_start(node_whole *w, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages) {
+void node_whole_start(node_whole *w, const braid_id *self, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages) {
+    id_hex(self->bytes, BRAID_ID_BYTES, w->self);
     snprintf(w->ticket, sizeof w->ticket, "%s", ticket);
     w->max_memory = max_memory;
     w->first = first;

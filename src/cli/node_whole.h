@@ -6,6 +6,7 @@
 #define BRAID_CLI_NODE_WHOLE_H
 
 #include "base/err.h"
+#include "base/id.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,8 +25,8 @@ typedef struct node_whole_config {
 // NULL: out of memory. The config's texts are borrowed.
 node_whole *node_whole_new(const node_whole_config *config);
 // Starts the members of the stages first .. stages - 1, which join by `ticket`, the parent's own.
-// `max_memory`: of each, 0: no limit.
-void node_whole_start(node_whole *w, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages);
+// `self`: the parent. `max_memory`: of each, 0: no limit.
+void node_whole_start(node_whole *w, const braid_id *self, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages);
 bool node_whole_started(const node_whole *w);
 // The parent's own state is complete at `version`.
 void node_whole_advanced(node_whole *w, uint64_t version);

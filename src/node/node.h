@@ -74,7 +74,9 @@ typedef struct node_config {
     bool anew;
     bool sets_aside;                // NODE_LEADER: sets newer checkpoints in its directory aside; otherwise a new start is refused
     bool shadow;                    // NODE_RELAY: a standby replica: it holds a stage's state, and computes only when no other peer of the stage is left
-    braid_id beside;                // ... its parent peer on this machine; it takes another stage than the parent; zero: none
+    // NODE_RELAY: the parent peer on this machine, zero: none. A standby replica takes another stage
+    // than the parent; a relay is a member of the parent's whole-model peer.
+    braid_id beside;
     uint32_t shadows;               // standby replicas that a leader admits per stage, at most 4
     const char *state_directory;    // for an unnamed file with weights and moments, NULL: in memory
     uint32_t voters;                // largest number of voters; 1: only the first leader votes

@@ -142,7 +142,7 @@ typedef struct peer_config {
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;            // names its private data
-    braid_id host;              // of a standby: the peer that works on this machine; zero: none
+    braid_id host;              // of a relay or standby: the peer that works on this machine, too; zero: none
     uint64_t random_seed;       // another one in each incarnation: incarnations are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
