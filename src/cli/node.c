@@ -2,6 +2,7 @@
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/node_events.h"
+#include "cli/node_place.h"
 #include "cli/node_serve.h"
 #include "cli/node_shadow.h"
 #include "cli/node_whole.h"
@@ -22,7 +23,7 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *bound, *state_directory, *model, *layers;
     report_sink_paths sinks;
-    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole, whole_given;
     uint64_t stop_within_ns, share, stage, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
@@ -37,6 +38,12 @@ typedef struct node_session {
     node_whole *whole;      // the members of the other stages on this machine; NULL: none
     braid_id self;
     char ticket[512];       // of this peer
+    bool chooses;           // between one stage and all of them, later
+    uint64_t iterations, allowed_bytes;
+    struct {
+        uint32_t stages;
+        uint64_t stage_bytes;  // least memory of a relay of any stage
+    } joined;
     bool whole_told;        // ... whose common version has been told
     uint64_t whole_version;
 } node_session;
@@ -97,17 +104,39 @@ static void begin_whole(node_session *s, const run_config *run) {
     uint64_t own, each;
     // the same division gave this peer its own share, so it succeeds
     if (plan_whole_memory(run, (uint32_t)f->capacity, f->max_memory, s->run != NULL, f->state_directory != NULL, &own, &each, NULL) || first >= run->stages) return;
-    node_whole_start(s->whole, &s->self, s->ticket, each, first, run->stages);
+    node_whole_start(s->whole, &s->self, s->ticket, &(node_whole_stages){.first = first, .stages = run->stages, .max_memory = each, .reason = "asked for with --whole"});
+}
+
+// A relay that was asked for neither --whole nor --stage decides once it has measured.
+static void tick_place(node_session *s) {
+    const node_flags *f = s->flags;
+    peer_view view;
+    char text[PLACE_TEXT], told[PLACE_TEXT + 64];
+    if (!s->chooses || s->iterations < PLACE_ITERATIONS || !s->node || node_stopped_by(s->node) || !node_look(s->node, &view) || !view.ready) return;
+    const place_facts facts = {.stages = s->joined.stages, .stage = view.stage, .compute_ns = view.compute_ns, .transfer_ns = view.transfer_ns,
+                               .needed_bytes = (s->joined.stages - 1) * s->joined.stage_bytes, .allowed_bytes = s->allowed_bytes, .max_memory = f->max_memory};
+    place_verdict verdict = place_choose(&facts, text);
+    if (verdict == PLACE_WAIT) return;
+    s->chooses = false;
+    if (verdict == PLACE_WHOLE) {
+        node_whole_start(s->whole, &s->self, s->ticket, &(node_whole_stages){.first = 1, .stages = s->joined.stages, .own = view.stage, .reason = text});
+        return;
+    }
+    snprintf(told, sizeof told, "placed in stage %u alone: %s", view.stage, text);
+    node_events_note(&s->events, told);
 }
 
 static void on_run_known(void *context, const run_config *run, uint64_t parameters) {
     node_session *s = context;
     node_events_run(&s->events, run, parameters);
-    if (s->whole && !node_whole_started(s->whole)) begin_whole(s, run);
+    s->joined.stages = run->stages;
+    s->joined.stage_bytes = run->stages > 1 ? plan_least_bytes(run, (uint32_t)s->flags->capacity, s->flags->capacity > 0, false, false) : 0;
+    if (s->flags->whole && !node_whole_started(s->whole)) begin_whole(s, run);
 }
 
 static void on_told(void *context, const tell *t) {
     node_session *s = context;
+    s->iterations += t->kind == TELL_ITERATION;
     if (s->node && t->kind == TELL_ITERATION) node_sent(s->node, &s->events.tensor_bytes, &s->events.message_bytes);
     node_events_tell(&s->events, t, clock_now_ns());
 }
@@ -171,6 +200,7 @@ static void on_complete(void *context, uint64_t version, const braid_hash *weigh
 static void on_tick(void *context) {
     node_session *s = context;
     node_events_tick(&s->events);
+    tick_place(s);
     if (s->whole) tick_whole(s);
     report_tick(s->report);
 }
@@ -281,11 +311,13 @@ static int node_session_run(const node_flags *f, node_config *config) {
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
-    braid_err err = identity_open(f, &own, &lock, &error);
-    config->identity = own;
-    if (!err && f->whole) err = whole_make(&s, &error);
     machine here;
     machine_look(&here);
+    braid_err err = identity_open(f, &own, &lock, &error);
+    config->identity = own;
+    s.chooses = config->role == NODE_RELAY && !f->whole_given && !f->stage && !f->shadow && !f->beside && !f->supervised;
+    s.allowed_bytes = here.memory_bytes;
+    if (!err && (f->whole || s.chooses)) err = whole_make(&s, &error);
     config->files = here.files;
     if (!f->supervised && !f->beside) {  // `braid up`, or the parent peer, reports this for all its processes
         allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
@@ -328,7 +360,7 @@ int cli_node(int argc, char **argv) {
         {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
         {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
-        {"whole", OPTION_SWITCH, &f.whole, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage"},
+        {"whole", OPTION_SWITCH, &f.whole, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage; --no-whole: in one stage only", .fallback = "a relay takes part in all stages where its links take longer than computing, and memory suffices"},
         {"stage", OPTION_COUNT, &f.stage, .help = "join this stage, unless another one has no peer", .max = WIRE_MAX_STAGES - 1, .fallback = "the one where this peer helps most"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
@@ -359,6 +391,8 @@ int cli_node(int argc, char **argv) {
                  .table = table, .count = sizeof table / sizeof table[0]};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;
+    for (size_t i = 0; i < o.count; i++)
+        if (table[i].value == &f.whole) f.whole_given = table[i].source != OPTION_FROM_DEFAULT;
     static run_config run;  // 20 KB, one per process
     node_config config;
     braid_error error = {0};

@@ -35,7 +35,9 @@ typedef struct whole_member {
 struct node_whole {
     node_whole_config config;
     char self[2 * BRAID_ID_BYTES + 1], ticket[512];
-    uint64_t max_memory;     // of each member
+    uint32_t own;         // of these, the parent's; 0: none
+    uint64_t max_memory;  // of each member
+    char reason[256];
     uint32_t first, stages;  // members of the stages first .. stages - 1
     bool stopping, told;
     bool own_ready;
@@ -52,6 +54,8 @@ node_whole *node_whole_new(const node_whole_config *config) {
 static uint64_t now_ms(void) { return clock_now_ns() / MILLISECOND; }
 
 static void note(const node_whole *w, const char *text) { w->config.note(w->config.context, text); }
+
+static bool is_own(const node_whole *w, uint32_t stage) { return stage == w->own && w->own > 0; }
 
 // Each member listens beside the one before it.
 static void choose_addresses(node_whole *w) {
@@ -93,14 +97,17 @@ static void member_start(node_whole *w, uint32_t stage) {
     note(w, error.text);
 }
 
-void node_whole_start(node_whole *w, const braid_id *self, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages) {
+void node_whole_start(node_whole *w, const braid_id *self, const char *ticket, const node_whole_stages *stages) {
     id_hex(self->bytes, BRAID_ID_BYTES, w->self);
     snprintf(w->ticket, sizeof w->ticket, "%s", ticket);
-    w->max_memory = max_memory;
-    w->first = first;
-    w->stages = stages;
+    snprintf(w->reason, sizeof w->reason, "%s", stages->reason);
+    w->max_memory = stages->max_memory;
+    w->first = stages->first;
+    w->stages = stages->stages;
+    w->own = stages->own;
     choose_addresses(w);
-    for (uint32_t s = first; s < stages; s++) member_start(w, s);
+    for (uint32_t s = w->first; s < w->stages; s++)
+        if (!is_own(w, s)) member_start(w, s);
 }
 
 bool node_whole_started(const node_whole *w) { return w->stages > 0; }
@@ -113,14 +120,15 @@ void node_whole_advanced(node_whole *w, uint64_t version) {
 // ---- events -------------------------------------------------------------------------------------
 
 static void tell_placed(node_whole *w) {
-    char text[160];
+    char text[400];
+    uint32_t lowest = w->own > 0 ? w->first : w->first - 1;
+    if (w->told || w->stages == 0) return;
     for (uint32_t s = w->first; s < w->stages; s++)
-        if (!w->member[s].joined) return;
-    if (w->told) return;
+        if (!w->member[s].joined && !is_own(w, s)) return;
     w->told = true;
-    snprintf(text, sizeof text, "placed as a whole-model peer, because of --whole: a member of %s %u to %u",
-             w->first == 1 ? "the stages 0 and" : "the stages 1 and", w->first, w->stages - 1);
-    if (w->stages > w->first) note(w, text);
+    snprintf(text, sizeof text, "placed as a whole-model peer, in the stages %u to %u: %s", lowest, w->stages - 1,
+             w->reason);
+    note(w, text);
 }
 
 static void member_event(node_whole *w, uint32_t stage, const report_event *news) {
@@ -195,6 +203,7 @@ void node_whole_tick(node_whole *w) {
 bool node_whole_ready(const node_whole *w, uint64_t *version) {
     *version = w->own_version;
     for (uint32_t s = w->first; s < w->stages; s++) {
+        if (is_own(w, s)) continue;
         if (!w->member[s].ready) return false;
         if (w->member[s].version < *version) *version = w->member[s].version;
     }

@@ -24,9 +24,17 @@ typedef struct node_whole_config {
 
 // NULL: out of memory. The config's texts are borrowed.
 node_whole *node_whole_new(const node_whole_config *config);
-// Starts the members of the stages first .. stages - 1, which join by `ticket`, the parent's own.
-// `self`: the parent. `max_memory`: of each, 0: no limit.
-void node_whole_start(node_whole *w, const braid_id *self, const char *ticket, uint64_t max_memory, uint32_t first, uint32_t stages);
+// The stages of a whole-model peer: first .. stages - 1, of which the parent has `own` (or none of
+// them).
+typedef struct node_whole_stages {
+    uint32_t first, stages, own;
+    uint64_t max_memory;  // of each member, 0: no limit
+    const char *reason;   // for which this machine takes part in all of them
+} node_whole_stages;
+
+// Starts the members of the other stages, which join by `ticket`, the parent's own. `self`: the
+// parent.
+void node_whole_start(node_whole *w, const braid_id *self, const char *ticket, const node_whole_stages *stages);
 bool node_whole_started(const node_whole *w);
 // The parent's own state is complete at `version`.
 void node_whole_advanced(node_whole *w, uint64_t version);

@@ -249,6 +249,12 @@ braid_err node_run(node *n, braid_error *error) {
     return n->error.code ? braid_fail(error, n->error.code, "%s", n->error.text) : BRAID_OK;
 }
 
+bool node_look(const node *n, peer_view *view) {
+    if (n->phase != NODE_RUNNING) return false;
+    peer_look(n->core, view);
+    return true;
+}
+
 void node_free(node *n) {
     if (!n) return;
     uv_loop_close(&n->loop);

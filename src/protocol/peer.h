@@ -334,6 +334,8 @@ typedef struct peer_view {
     uint32_t route_bound;           // after the capacity fell: what it may still carry until the rest is given up
     uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
     uint64_t route_changes;         // changes of the flow through this peer so far
+    uint64_t compute_ns;            // one microbatch here, forward and backward; 0: none was computed yet
+    uint64_t transfer_ns;           // its tensors to the next stage and back, over the fastest measured link; 0: none yet
 } peer_view;
 
 // Whether that peer is a member in the log, as far as it was read here.

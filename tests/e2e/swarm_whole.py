@@ -77,7 +77,7 @@ def joins(run):
     swarm.wait_for("iteration", iteration=2)
     guest = Braid("node", "--join", ticket, "--whole", "--listen", "127.0.0.1:0")
     note = guest.wait_for("note", text="placed as a whole-model peer")["text"]
-    expect(re.search("stages 1 and 2 to 3", note), note)
+    expect("in the stages 1 to 3: asked for" in note, note)
     swarm.wait_for_iterations(5)
     guest.interrupt()
     expect(guest.finish() == 0, f"the whole-model peer ended with {guest.process.returncode}: {guest.complaints}")
