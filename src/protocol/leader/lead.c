@@ -170,7 +170,8 @@ static bool is_nobody(const braid_id *id) {
 static bool machine_votes(const peer *p, const log_voters *v, const cluster_contact *c) {
     for (uint32_t i = 0; i < v->count && !is_nobody(&c->host); i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
-        if (id_equal(&v->voter[i].id, &c->host)) return true;
+        bool self = id_equal(&v->voter[i].id, &p->config.self);
+        if (id_equal(&v->voter[i].id, &c->host) || (self && id_equal(&p->config.host, &c->host))) return true;
         if (at != NO_CONTACT && id_equal(&p->cluster->contacts[at].host, &c->host)) return true;
     }
     return false;
@@ -283,10 +284,24 @@ static bool add_successor_voter(const peer *p, log_voters *v) {
     return m != NULL;
 }
 
-// Standbys do not vote.
+// True if another member of its machine comes before it: the peer that is its host, or an older
+// member with the same host.
+static bool machine_is_counted(const peer *p, uint32_t index) {
+    const cluster_contact *c = contact_of(p, &p->cluster->members[index]);
+    if (c == NULL || is_nobody(&c->host)) return false;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_contact *other = contact_of(p, &p->cluster->members[i]);
+        if (id_equal(other == NULL ? &p->config.self : &other->id, &c->host)) return true;
+        if (i < index && other != NULL && p->cluster->members[i].kind != MEMBER_SHADOW && id_equal(&other->host, &c->host)) return true;
+    }
+    return false;
+}
+
+// Standbys do not vote, and a machine has one vote.
 static uint32_t could_vote(const peer *p) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].kind != MEMBER_SHADOW;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        count += p->cluster->members[i].kind != MEMBER_SHADOW && !machine_is_counted(p, i);
     return count;
 }
 
