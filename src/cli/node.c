@@ -44,7 +44,7 @@ typedef struct node_session {
         uint32_t stages;
         uint64_t stage_bytes;  // least memory of a relay of any stage
     } joined;
-    bool whole_told;        // ... whose common version has been told
+    bool whole_told;        // their common version, `whole_version`, was reported
     uint64_t whole_version;
 } node_session;
 

@@ -189,8 +189,10 @@ static double least_memory(whole *w) {
     if (!fits(w, high)) return 0;
     for (int i = 0; i < LEAST_STEPS; i++) {
         double middle = (low + high) / 2;
-        if (fits(w, middle)) high = middle;
-        else low = middle;
+        if (fits(w, middle))
+            high = middle;
+        else
+            low = middle;
     }
     return high;
 }

@@ -18,7 +18,8 @@ static void fit_memory(node *n, bool data_peer) {
     uint32_t capacity;
     braid_error why;
     if (n->config.max_memory || !n->config.usable_bytes) return;
-    if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, false, &capacity, &why) == BRAID_OK) {
+    if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, false, &capacity, &why) ==
+        BRAID_OK) {
         if (capacity < n->capacity)
             node_note(
                 n,
@@ -119,7 +120,8 @@ static bool recall(void *context, const log_entry *record) {
 
 static braid_err begin_core(node *n, braid_error *error) {
     if (n->config.stage >= n->run.stages && n->config.stage > 0)
-        return braid_fail(error, BRAID_ARGUMENT, "there is no stage %u: the run has the stages 0 to %u, and relays work for those above 0",
+        return braid_fail(error, BRAID_ARGUMENT,
+                          "there is no stage %u: the run has the stages 0 to %u, and relays work for those above 0",
                           n->config.stage, n->run.stages - 1);
     n->plan.start_version = n->start.generation % NODE_START_VERSIONS - 1;
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;

@@ -110,7 +110,7 @@ braid_err node_run(node *n, braid_error *error);
 const char *node_stopped_by(const node *n);
 // Bytes sent to other peers so far: tensors, and the messages round them.
 void node_sent(const node *n, uint64_t *tensor_bytes, uint64_t *message_bytes);
-// What the protocol has measured and decided so far; false: the node is in no run.
+// The protocol's measurements and decisions so far; false: the node is in no run.
 bool node_look(const node *n, peer_view *view);
 void node_free(node *n);
 

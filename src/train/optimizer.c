@@ -46,9 +46,11 @@ static train_step decide_outer(const train_recipe *recipe, double norm2, uint64_
     return step;
 }
 
-train_step train_local_step(const train_recipe *recipe, uint64_t iteration, uint32_t step, double norm2, uint32_t tokens) {
+train_step train_local_step(const train_recipe *recipe, uint64_t iteration, uint32_t step, double norm2,
+                            uint32_t tokens) {
     uint64_t steps = recipe->local_steps;
-    train_step out = {.learning_rate = rate_at(recipe, iteration * steps + step, recipe->warmup * steps, recipe->iterations * steps)};
+    train_step out = {
+        .learning_rate = rate_at(recipe, iteration * steps + step, recipe->warmup * steps, recipe->iterations * steps)};
     out.bias1 = (float)(1 - power((double)recipe->beta1, step + 1));
     out.bias2 = (float)(1 - power((double)recipe->beta2, step + 1));
     double norm = sqrt(norm2), most = (double)recipe->clip * tokens;
@@ -119,8 +121,9 @@ void adamw_apply(const train_recipe *recipe, const train_step *step, bool decay,
     apply_plain(&a, count, gradient, weights, moment1, moment2);
 }
 
-static inline __attribute__((always_inline)) void outer(const train_step *step, float momentum, size_t count, const float *restrict difference,
-                                                        float *restrict weights, float *restrict velocity) {
+static inline __attribute__((always_inline)) void outer(const train_step *step, float momentum, size_t count,
+                                                        const float *restrict difference, float *restrict weights,
+                                                        float *restrict velocity) {
     const float scale = step->clip, rate = step->learning_rate;
     for (size_t i = 0; i < count; i++) {
         float d = difference[i] * scale;
@@ -131,8 +134,8 @@ static inline __attribute__((always_inline)) void outer(const train_step *step, 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void outer_wide(const train_step *step, float momentum, size_t count, const float *difference,
-                                                           float *weights, float *velocity) {
+__attribute__((target("avx2,fma"))) static void outer_wide(const train_step *step, float momentum, size_t count,
+                                                           const float *difference, float *weights, float *velocity) {
     outer(step, momentum, count, difference, weights, velocity);
 }
 #endif

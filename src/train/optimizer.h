@@ -38,7 +38,8 @@ void adamw_apply(const train_recipe *recipe, const train_step *step, bool decay,
 // Local step `step` (from 0) of an iteration. norm2: squared norm of the summed gradient of `tokens`
 // tokens. Moments begin at zero in each iteration, because a difference must follow from the
 // iteration's weights alone.
-train_step train_local_step(const train_recipe *recipe, uint64_t iteration, uint32_t step, double norm2, uint32_t tokens);
+train_step train_local_step(const train_recipe *recipe, uint64_t iteration, uint32_t step, double norm2,
+                            uint32_t tokens);
 // The outer step: `difference` is the average of weights before minus weights after the local steps,
 // times 1 / step->clip; `momentum` is kept across iterations.
 void nesterov_apply(const train_recipe *recipe, const train_step *step, size_t count, const float *difference,

@@ -18,9 +18,9 @@ typedef struct train_recipe {
     // iteration's weights, and the optimizer's step is a Nesterov step on the average of their
     // differences; 0: none
     uint32_t local_steps;
-    uint32_t local_rows;     // tokens of one such step
+    uint32_t local_rows;  // tokens of one such step
     float outer_rate, outer_momentum;
-    bool byte_sums;          // fast mode: members exchange sums and results in one byte a value (byte_sum.h)
+    bool byte_sums;  // fast mode: members exchange sums and results in one byte a value (byte_sum.h)
 } train_recipe;
 
 #endif

@@ -265,7 +265,8 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err && s->config.swap && has_adapter(s))
         err = braid_fail(error, BRAID_CONFIG, "a run with an adapter keeps its model in memory: leave out --state-dir");
     if (!err && s->config.swap && run->recipe.local_steps > 0)
-        err = braid_fail(error, BRAID_CONFIG, "a run with train.local_steps keeps its state in memory: leave out --state-dir");
+        err = braid_fail(error, BRAID_CONFIG,
+                         "a run with train.local_steps keeps its state in memory: leave out --state-dir");
     if (!err) err = split_new(&run->model, &run->recipe.adapter, &run->model.layers, 1, &s->split, error);
     if (!err) err = s->config.swap ? solo_open_swap(s, error) : worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);

@@ -12,7 +12,8 @@ static void *slot_stash(const worker_call *call) {
 
 static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
 
-bool worker_draw(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets) {
+// With local steps: the tokens of step `step`.
+static bool draw_tokens(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets) {
     const worker_config *c = &call->w->config;
     const job *j = call->work;
     uint32_t *first = call->w->documents, steps = c->recipe.local_steps;
@@ -75,7 +76,7 @@ void worker_forward(const worker_call *call) {
     int32_t *inputs = NULL;
     if (w->config.shape.ends) {
         inputs = w->inputs + call->work->slot * w->rows;
-        if (!worker_draw(call, 0, inputs, w->targets + call->work->slot * w->rows)) {
+        if (!draw_tokens(call, 0, inputs, w->targets + call->work->slot * w->rows)) {
             w->text_changed = call->result->failed = true;
             return;
         }
@@ -112,7 +113,12 @@ void worker_loss(const worker_call *call) {
     call->result->tokens *= w->config.recipe.local_steps;
 }
 
-typedef worker_addition addition;
+// The addition of one microbatch to the sum, or its removal.
+typedef struct addition {
+    worker *w;
+    bool minus;
+    _Atomic(bool) overflow;
+} addition;
 
 static void count_lost(addition *a, uint32_t b, size_t lost) {
     if (lost == 0) return;
@@ -164,9 +170,8 @@ static const float *both_gradients(worker *w, void *stash, const float *dy, floa
     return lowest;
 }
 
-void worker_add(worker_addition *a, size_t offset, const float *gradient, size_t count) {
-    if (a->minus) take_from_sum(a, offset, gradient, count);
-    else add_to_sum(a, offset, gradient, count);
+static void add_local_steps(const worker_call *call, void *stash, addition *a) {
+    worker_local_steps(&(worker_local_host){.call = call, .draw = draw_tokens, .add = a->minus ? take_from_sum : add_to_sum, .context = a}, stash);
 }
 
 void worker_backward(const worker_call *call) {
@@ -184,7 +189,7 @@ void worker_backward(const worker_call *call) {
     bool local = w->config.recipe.local_steps > 0, both = call->work->weigh && !local;
     const float *lowest = both ? both_gradients(w, stash, dy, dx, &sum) : stage_input_gradient(w->stage, stash, dy, dx);
     call->result->finite = blocks_finite(lowest, w->activation_floats);
-    if (call->work->weigh && local) worker_local_steps(call, stash, &a);
+    if (call->work->weigh && local) add_local_steps(call, stash, &a);
     if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
@@ -196,7 +201,7 @@ void worker_weight(const worker_call *call) {
     const stage_sink sum = {.take = a.minus ? take_from_sum : add_to_sum, .place = a.minus ? NULL : place_in_sum, .context = &a};
     worker_refresh(w);
     if (w->config.recipe.local_steps > 0)
-        worker_local_steps(call, slot_stash(call), &a);
+        add_local_steps(call, slot_stash(call), &a);
     else if (w->adapter.parts)
         adapter_gradient(w->adapter.parts, slot_stash(call), w->weights, &sum);
     else

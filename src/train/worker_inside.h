@@ -104,21 +104,20 @@ braid_hash worker_root(const braid_hash *hashes, uint32_t count);
 // Hashes `values` of blocks 2 * pair and, if there is one, 2 * pair + 1 into block_hash.
 void worker_hash_pair(worker *w, size_t pair, const float *values);
 
-// The addition of one microbatch to the sum, or its removal.
-typedef struct worker_addition {
-    worker *w;
-    bool minus;
-    _Atomic(bool) overflow;
-} worker_addition;
+// What the local steps of a microbatch need from their caller.
+typedef struct worker_local_host {
+    const worker_call *call;
+    // Draws the tokens of step `step`. False: the text changed.
+    bool (*draw)(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets);
+    // Adds elements from `offset` to the sum, or takes them out of it. Several threads call it for
+    // disjoint ranges.
+    void (*add)(void *context, size_t offset, const float *difference, size_t count);
+    void *context;
+} worker_local_host;
 
-// Adds elements from `offset` to the sum, or takes them out of it. Several threads may call it for
-// disjoint ranges.
-void worker_add(worker_addition *a, size_t offset, const float *gradient, size_t count);
-// Draws the tokens of microbatch m: with local steps, of its step `step`, else of step 0.
-bool worker_draw(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets);
 // Takes the local steps from the iteration's weights, and adds the difference to the sum. The stash
 // has the gradient of the first step's microbatch.
-void worker_local_steps(const worker_call *call, void *stash, worker_addition *a);
+void worker_local_steps(const worker_local_host *host, void *stash);
 
 void worker_forward(const worker_call *call);
 void worker_loss(const worker_call *call);

@@ -9,9 +9,8 @@
 #include <string.h>
 
 typedef struct local_run {
-    const worker_call *call;
+    const worker_local_host *host;
     worker *w;
-    worker_addition *sum;
     train_step step;
     float share;  // of the difference, by the tokens of the first step
 } local_run;
@@ -51,7 +50,7 @@ static void add_block(void *context, size_t b) {
     size_t at = w->blocks[b].offset, end = at + w->blocks[b].count;
     float *difference = w->local.gradient;
     for (size_t i = at; i < end; i++) difference[i] = (w->weights[i] - w->local.weights[i]) * r->share;
-    worker_add(r->sum, at, difference + at, w->blocks[b].count);
+    r->host->add(r->host->context, at, difference + at, w->blocks[b].count);
 }
 
 static uint32_t count_tokens(const worker *w, const int32_t *targets) {
@@ -65,8 +64,8 @@ static bool local_gradient(local_run *r, void *stash, uint32_t step, int32_t *in
     worker *w = r->w;
     const stage_sink sink = {.take = take_gradient, .place = place_gradient, .context = r};
     uint32_t tokens;
-    if (!worker_draw(r->call, step, inputs, targets)) {
-        w->text_changed = r->call->result->failed = true;
+    if (!r->host->draw(r->host->call, step, inputs, targets)) {
+        w->text_changed = r->host->call->result->failed = true;
         return false;
     }
     if (w->config.shape.documents) stage_set_documents(w->stage, stash, w->documents);
@@ -79,20 +78,21 @@ static bool local_gradient(local_run *r, void *stash, uint32_t step, int32_t *in
 static void take_step(local_run *r, uint32_t step, uint32_t tokens) {
     worker *w = r->w;
     double norm2 = 0;
-    worker_each(r->call, w->block_count, measure_block, r);
+    tensor_pool_run(w->pool, w->block_count, measure_block, r);
     for (uint32_t b = 0; b < w->block_count; b++) norm2 += w->local.norm2[b];
-    r->step = train_local_step(&w->config.recipe, r->call->work->iteration, step, norm2, tokens);
-    worker_each(r->call, w->block_count, step_block, r);
+    r->step = train_local_step(&w->config.recipe, r->host->call->work->iteration, step, norm2, tokens);
+    tensor_pool_run(w->pool, w->block_count, step_block, r);
 }
 
-void worker_local_steps(const worker_call *call, void *stash, worker_addition *a) {
-    worker *w = call->w;
-    local_run r = {.call = call, .w = w, .sum = a};
-    int32_t *inputs = w->inputs + call->work->slot * w->rows, *targets = w->targets + call->work->slot * w->rows;
+void worker_local_steps(const worker_local_host *host, void *stash) {
+    worker *w = host->call->w;
+    local_run r = {.host = host, .w = w};
+    int32_t *inputs = w->inputs + host->call->work->slot * w->rows,
+            *targets = w->targets + host->call->work->slot * w->rows;
     const stage_sink sink = {.take = take_gradient, .place = place_gradient, .context = &r};
     bool good = true;
     r.share = (float)count_tokens(w, targets) / (float)w->rows;
-    worker_each(call, w->block_count, begin_block, &r);
+    tensor_pool_run(w->pool, w->block_count, begin_block, &r);
     stage_weight_gradient(w->stage, stash, &sink);
     for (uint32_t step = 0; step < w->config.recipe.local_steps && good; step++) {
         if (step == 1) stage_bind(w->stage, w->local.weights);
@@ -100,5 +100,5 @@ void worker_local_steps(const worker_call *call, void *stash, worker_addition *a
         if (good) take_step(&r, step, count_tokens(w, targets));
     }
     stage_bind(w->stage, w->weights);
-    if (good) worker_each(call, w->block_count, add_block, &r);
+    if (good) tensor_pool_run(w->pool, w->block_count, add_block, &r);
 }

@@ -53,7 +53,7 @@ typedef struct cluster_contact {
     uint64_t beat_position;     // its log position in that heartbeat; 0: none came on this link
     uint32_t links;         // number of links with it so far
     uint64_t incarnation;  // of the process that was admitted
-    braid_id host;         // of a relay or standby: the peer whose machine it shares
+    braid_id host;         // of a relay or standby: the peer on the same machine
     uint64_t store;        // its durable log, were it a voter
     cluster_joiner joiner;
     struct {                // as a source of state
