@@ -163,6 +163,8 @@ bool member_answers(const peer *p, member_id id);
 // The time until which member_answers keeps its result if no message arrives; 0: it may change at
 // any time.
 uint64_t member_answers_until(const peer *p, member_id id);
+// True for a member of the whole-model peer that this peer belongs to.
+bool member_shares_machine(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);
