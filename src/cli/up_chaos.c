@@ -231,6 +231,8 @@ static bool quorum_remains(swarm *s, const child *victim) {
 static bool matches_role(const swarm *s, const child *c, const action *a) {
     if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
     if (a->whole && !c->whole) return false;
+    bool plain = a->role == CHILD_DATA && !a->whole && !a->number && !s->settings.whole_only;
+    if (plain && c->whole) return false;
     if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && swarm_has_one_voter(s))) return false;
     return a->number || (c == s->progress.leading) == (a->role == CHILD_LEADER);
 }
