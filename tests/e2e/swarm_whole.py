@@ -89,6 +89,17 @@ def joins(run):
     expect(weights == one, f"a whole-model peer came and went, {done} iterations: {weights} is not {one}")
 
 
+def local(directory, seed):
+    """Local steps: the weights are those of one process, when a peer is killed, too."""
+    run = write_run(directory, seed=seed, sequences=4, iterations=16, stages="[3]", microbatches=5, local_steps=3, name="local.yaml")
+    one = solo(run, 16)
+    expect(solo(run, 16, "--threads", "2") == one, "local steps depend on threads")
+    swarm = Braid("up", run, "--whole", "3", "--kill", "whole@iteration:4")
+    weights = swarm.weights()
+    expect(weights == one, f"local steps of three peers, of which one dies: {weights} is not {one}")
+    expect(len(swarm.of("killed")) == 1, "no peer was killed")
+
+
 def main():
     seed = seed_of_test()
     with workplace() as directory:
@@ -97,6 +108,7 @@ def main():
         alone(run, one)
         small(run, one, directory)
         run = write_run(directory, seed=seed, sequences=8, iterations=ENDLESS, warmup=2, data_peers=2, name="endless.yaml")
+        local(directory, seed)
         mixed(run)
         joins(run)
 
