@@ -97,7 +97,7 @@ typedef struct peer_config {
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;            // names its private data
-    braid_id host;              // of a standby: the peer that works on this machine; zero: none
+    braid_id host;              // of a relay or standby: the peer that works on this machine, too; zero: none
     uint64_t random_seed;       // another one in each incarnation: incarnations are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
@@ -286,6 +286,8 @@ typedef struct peer_view {
     uint32_t route_bound;           // after the capacity fell: what it may still carry until the rest is given up
     uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
     uint64_t route_changes;         // changes of the flow through this peer so far
+    uint64_t compute_ns;            // one microbatch here, forward and backward; 0: none was computed yet
+    uint64_t transfer_ns;           // its tensors to the next stage and back, over the fastest measured link; 0: none yet
 } peer_view;
 
 // Whether that peer is a member in the log, as far as it was read here.

@@ -38,7 +38,7 @@ static uint64_t swarm_bytes(const run_config *run, uint64_t data_peers, uint64_t
     uint64_t total = 0;
     uint32_t held;
     for (uint32_t s = 0; s < run->stages; s++) {
-        if (plan_capacity(run, (uint32_t)capacity, max_memory, s == 0, &held, NULL)) return 0;  // the process itself reports the reason
+        if (plan_capacity(run, (uint32_t)capacity, max_memory, s == 0, false, &held, NULL)) return 0;  // the process itself reports the reason
         uint64_t peers = s == 0 ? data_peers : relays / (run->stages - 1) + (s - 1 < relays % (run->stages - 1));
         total += peers * stage_bytes(run, s, held);
     }

@@ -2,13 +2,17 @@
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/node_events.h"
+#include "cli/node_place.h"
 #include "cli/node_serve.h"
 #include "cli/node_shadow.h"
+#include "cli/node_whole.h"
 #include "cli/options.h"
+#include "cli/own_child.h"
 #include "cli/report.h"
 #include "cli/report_sinks.h"
 #include "node/clock.h"
 #include "node/node.h"
+#include "node/plan.h"
 #include "node/stop.h"
 
 #include <stdio.h>
@@ -17,10 +21,10 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory, *model, *layers;
+    const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *bound, *state_directory, *model, *layers;
     report_sink_paths sinks;
-    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
-    uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole, whole_given;
+    uint64_t stop_within_ns, share, stage, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
 // Context of the callbacks.
@@ -31,6 +35,17 @@ typedef struct node_session {
     bool supervised;
     const node_flags *flags;
     const run_config *run;  // of a data peer
+    node_whole *whole;      // the members of the other stages on this machine; NULL: none
+    braid_id self;
+    char ticket[512];       // of this peer
+    bool chooses;           // between one stage and all of them, later
+    uint64_t iterations, allowed_bytes;
+    struct {
+        uint32_t stages;
+        uint64_t stage_bytes;  // least memory of a relay of any stage
+    } joined;
+    bool whole_told;        // their common version, `whole_version`, was reported
+    uint64_t whole_version;
 } node_session;
 
 static const char examples[] =
@@ -39,6 +54,8 @@ static const char examples[] =
     "braid node --data --run RUN.yaml --join TICKET           join as a data peer, with the text\n"
     "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
+
+static const char shadow_directory[] = "/var/tmp";
 
 // In a run with an adapter a standby replica reads the model, too.
 static const char *model_for_shadow(const node_session *s) {
@@ -49,7 +66,7 @@ static const char *model_for_shadow(const node_session *s) {
 // The standby replica joins once this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
     const node_flags *f = s->flags;
-    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
+    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .from = model_for_shadow(s), .state_directory = f->state_directory ? f->state_directory : shadow_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
     braid_error error;
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
@@ -69,6 +86,8 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     snprintf(news.address, sizeof news.address, "%s", address);
     snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
     if (!ticket_text) own_ticket(self, address, news.ticket);
+    s->self = *self;
+    snprintf(s->ticket, sizeof s->ticket, "%s", news.ticket);
     report_tell(s->report, &news);
     if (s->flags->shadow) begin_shadow(s, self, ticket_text ? ticket_text : s->flags->join);
     if ((!ticket_text && !s->flags->data) || report_chosen(s->report) == REPORT_JSON) return;
@@ -78,24 +97,72 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     node_events_note(&s->events, text);
 }
 
+// A data peer has stage 0, a relay stage 1. The members join by this peer, which knows the leader.
+static void begin_whole(node_session *s, const run_config *run) {
+    const node_flags *f = s->flags;
+    uint32_t first = s->run ? 1 : 2;
+    uint64_t own, each;
+    // the same division gave this peer its own share, so it succeeds
+    if (plan_whole_memory(run, (uint32_t)f->capacity, f->max_memory, s->run != NULL, f->state_directory != NULL, &own, &each, NULL) || first >= run->stages) return;
+    node_whole_start(s->whole, &s->self, s->ticket, &(node_whole_stages){.first = first, .stages = run->stages, .max_memory = each, .reason = "asked for with --whole"});
+}
+
+// A relay that was asked for neither --whole nor --stage decides once it has measured.
+static void tick_place(node_session *s) {
+    const node_flags *f = s->flags;
+    peer_view view;
+    char text[PLACE_TEXT], told[PLACE_TEXT + 64];
+    if (!s->chooses || s->iterations < PLACE_ITERATIONS || !s->node || node_stopped_by(s->node) || !node_look(s->node, &view) || !view.ready) return;
+    const place_facts facts = {.stages = s->joined.stages, .stage = view.stage, .compute_ns = view.compute_ns, .transfer_ns = view.transfer_ns,
+                               .needed_bytes = (s->joined.stages - 1) * s->joined.stage_bytes, .allowed_bytes = s->allowed_bytes, .max_memory = f->max_memory};
+    place_verdict verdict = place_choose(&facts, text);
+    if (verdict == PLACE_WAIT) return;
+    s->chooses = false;
+    if (verdict == PLACE_WHOLE) {
+        node_whole_start(s->whole, &s->self, s->ticket, &(node_whole_stages){.first = 1, .stages = s->joined.stages, .own = view.stage, .reason = text});
+        return;
+    }
+    snprintf(told, sizeof told, "placed in stage %u alone: %s", view.stage, text);
+    node_events_note(&s->events, told);
+}
+
 static void on_run_known(void *context, const run_config *run, uint64_t parameters) {
     node_session *s = context;
     node_events_run(&s->events, run, parameters);
+    s->joined.stages = run->stages;
+    s->joined.stage_bytes = run->stages > 1 ? plan_least_bytes(run, (uint32_t)s->flags->capacity, s->flags->capacity > 0, false, false) : 0;
+    if (s->flags->whole && !node_whole_started(s->whole)) begin_whole(s, run);
 }
 
 static void on_told(void *context, const tell *t) {
     node_session *s = context;
+    s->iterations += t->kind == TELL_ITERATION;
     if (s->node && t->kind == TELL_ITERATION) node_sent(s->node, &s->events.tensor_bytes, &s->events.message_bytes);
     node_events_tell(&s->events, t, clock_now_ns());
+}
+
+static void print_advanced(uint64_t version) {
+    printf("{\"event\":\"advanced\",\"version\":%llu}\n", (unsigned long long)version);
+    fflush(stdout);
 }
 
 // For the supervisor only (cli/up_children.c): it kills a peer only if another one of the stage has
 // reached the same version.
 static void on_advanced(void *context, uint64_t version) {
     node_session *s = context;
-    if (!s->supervised) return;
-    printf("{\"event\":\"advanced\",\"version\":%llu}\n", (unsigned long long)version);
-    fflush(stdout);
+    if (s->whole && node_whole_started(s->whole)) node_whole_advanced(s->whole, version);
+    else if (s->supervised) print_advanced(version);
+}
+
+// A whole-model peer has advanced when all its stages have.
+static void tick_whole(node_session *s) {
+    uint64_t version;
+    if (s->node && node_stopped_by(s->node)) node_whole_stop(s->whole);
+    node_whole_tick(s->whole);
+    if (!s->supervised || !node_whole_ready(s->whole, &version) || (s->whole_told && version == s->whole_version)) return;
+    s->whole_told = true;
+    s->whole_version = version;
+    print_advanced(version);
 }
 
 // For the supervisor only (cli/up_measure.c).
@@ -133,6 +200,8 @@ static void on_complete(void *context, uint64_t version, const braid_hash *weigh
 static void on_tick(void *context) {
     node_session *s = context;
     node_events_tick(&s->events);
+    tick_place(s);
+    if (s->whole) tick_whole(s);
     report_tick(s->report);
 }
 
@@ -149,17 +218,25 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
+    if (f->whole && f->shadow) return braid_fail(error, BRAID_ARGUMENT, "--whole already keeps the state of every stage; leave out --shadow");
+    if (f->whole && f->stage) return braid_fail(error, BRAID_ARGUMENT, "--whole takes part in every stage and --stage in one; give one of them");
+    if (f->stage && *role != NODE_RELAY) return braid_fail(error, BRAID_ARGUMENT, "--stage is for relays: a data peer has stage 0; leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a standby replica; leave out --lead, --data and --shadow");
     return BRAID_OK;
 }
 
-static braid_err beside_read(const node_flags *f, node_config *config, braid_error *error) {
-    if (strlen(f->beside) != 2 * BRAID_ID_BYTES || !id_unhex(f->beside, BRAID_ID_BYTES, config->beside.bytes))
-        return braid_fail(error, BRAID_ARGUMENT, "--beside %s: the id of a peer has 64 hexadecimal digits", f->beside);
-    config->shadow = true;
-    config->state_directory = f->state_directory;
-    node_shadow_bind();
+// Of a child process of the peer with this id, which ends with it.
+static braid_err parent_read(const char *flag, const char *id, node_config *config, braid_error *error) {
+    if (strlen(id) != 2 * BRAID_ID_BYTES || !id_unhex(id, BRAID_ID_BYTES, config->beside.bytes))
+        return braid_fail(error, BRAID_ARGUMENT, "%s %s: the id of a peer has 64 hexadecimal digits", flag, id);
+    own_child_bind();
     return BRAID_OK;
+}
+
+static braid_err beside_read(const node_flags *f, node_config *config, braid_error *error) {
+    config->shadow = true;
+    config->state_directory = f->state_directory ? f->state_directory : shadow_directory;
+    return parent_read("--beside", f->beside, config, error);
 }
 
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
@@ -173,6 +250,10 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err) err = roles_check(f, &config->role, error);
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
     if (!err && f->beside) err = beside_read(f, config, error);
+    if (!err && f->bound) err = parent_read("--bound", f->bound, config, error);
+    if (f->whole || f->bound) config->state_directory = f->state_directory;
+    config->whole = f->whole;
+    config->stage = f->whole && config->role == NODE_RELAY ? 1 : (uint32_t)f->stage;
     if (err || !f->run) return err;
     config->run = run;
     err = cli_load_run(f->run, f->from, run, error);
@@ -205,6 +286,17 @@ static int serving_run(const node_flags *f, const ticket *join) {
     return node_serve(&flags);
 }
 
+// After the parent's end, for the members to leave in order.
+static const uint64_t WHOLE_LEAVE_NS = UINT64_C(30000000000);
+
+static braid_err whole_make(node_session *s, braid_error *error) {
+    const node_flags *f = s->flags;
+    const node_whole_config whole = {.listen = f->listen, .public_address = f->public_address, .from = model_for_shadow(s), .state_directory = f->state_directory, .threads = f->threads,
+                                     .capacity = f->capacity, .patience_ns = f->patience_ns, .context = s, .note = on_note};
+    s->whole = node_whole_new(&whole);
+    return s->whole ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the members of the other stages");
+}
+
 static int node_session_run(const node_flags *f, node_config *config) {
     braid_error error = {0};
     identity *own = NULL;
@@ -219,10 +311,13 @@ static int node_session_run(const node_flags *f, node_config *config) {
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
-    braid_err err = identity_open(f, &own, &lock, &error);
-    config->identity = own;
     machine here;
     machine_look(&here);
+    braid_err err = identity_open(f, &own, &lock, &error);
+    config->identity = own;
+    s.chooses = config->role == NODE_RELAY && !f->whole_given && !f->stage && !f->shadow && !f->beside && !f->supervised;
+    s.allowed_bytes = here.memory_bytes;
+    if (!err && (f->whole || s.chooses)) err = whole_make(&s, &error);
     config->files = here.files;
     if (!f->supervised && !f->beside) {  // `braid up`, or the parent peer, reports this for all its processes
         allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
@@ -236,6 +331,8 @@ static int node_session_run(const node_flags *f, node_config *config) {
     s.events.stopped_by = began ? node_stopped_by(n) : NULL;
     if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());
     report_free(s.report);
+    if (s.whole && s.events.stopped_by) node_whole_stop(s.whole);
+    node_whole_free(s.whole, err ? 0 : WHOLE_LEAVE_NS);
     node_free(n);
     identity_free(own);
     if (lock >= 0) close(lock);
@@ -244,7 +341,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.stop_within_ns = STOP_WITHIN_NS, .threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
+    node_flags f = {.stop_within_ns = STOP_WITHIN_NS, .threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "address to listen on", .fallback = "every address, any free port"},
@@ -252,7 +349,7 @@ int cli_node(int argc, char **argv) {
         {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, created if it is missing (braid keygen)", .fallback = "PATH.key with --log PATH, else a new key each time"},
         {"threads", OPTION_COUNT, &f.threads, .help = "compute threads", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value, limited by memory"},
-        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit for weights, optimizer and microbatches; with --whole of all its processes", .fallback = "no limit"},
         {"lead", OPTION_SWITCH, &f.lead, .help = "start the run of --run and lead it, or continue the run in --log"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: start the run again even if --log or checkpoint.dir has it; the old log is renamed to PATH.old, newer checkpoints are moved to a folder set-aside-N"},
         {"continue", OPTION_SWITCH, &f.continues, .help = "with --lead and --data: continue the run in --log, or resume from the newest checkpoint in checkpoint.dir; without either, start it, from --resume if given"},
@@ -263,6 +360,8 @@ int cli_node(int argc, char **argv) {
         {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
         {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
+        {"whole", OPTION_SWITCH, &f.whole, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage; --no-whole: in one stage only", .fallback = "a relay takes part in all stages where its links take longer than computing, and memory suffices"},
+        {"stage", OPTION_COUNT, &f.stage, .help = "join this stage, unless another one has no peer", .max = WIRE_MAX_STAGES - 1, .fallback = "the one where this peer helps most"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: relays needed before the run starts", .max = WIRE_MAX_MEMBERS, .fallback = "one per stage"},
@@ -273,7 +372,7 @@ int cli_node(int argc, char **argv) {
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and continue from it after a restart", .fallback = "no file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "maximum number of voters, which keep the log; a majority of them must stay alive; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"shadow", OPTION_SWITCH, &f.shadow, .help = "also keep another stage's state in a second process (a standby replica), so that the run survives the loss of that stage"},
-        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: directory for that state, 12 bytes per parameter"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow and --whole: directory for the state, 12 bytes per parameter", .fallback = "/var/tmp with --shadow, memory with --whole"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: standby replicas per stage, chosen from the peers with --shadow", .max = 4},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to retry an unreachable leader; 0: no limit"},
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
@@ -285,12 +384,15 @@ int cli_node(int argc, char **argv) {
         {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write the inputs and outputs of the protocol to this file"},
         {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "report the measured costs after each iteration, for braid up --measure"},
         {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "run as the standby replica of the peer with this id on the same machine"},
+        {"bound", OPTION_TEXT, &f.bound, .unit = "PEER", .hidden = true, .help = "run as a member of the whole-model peer with this id, and end with it"},
         {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "read commands from standard input, and end when it closes"},
     };
     options o = {.verb = "node", .summary = "Runs one peer, which joins a run or starts one.", .examples = examples,
                  .table = table, .count = sizeof table / sizeof table[0]};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;
+    for (size_t i = 0; i < o.count; i++)
+        if (table[i].value == &f.whole) f.whole_given = table[i].source != OPTION_FROM_DEFAULT;
     static run_config run;  // 20 KB, one per process
     node_config config;
     braid_error error = {0};

@@ -18,7 +18,7 @@ void node_events_run(node_events *e, const run_config *run, uint64_t parameters)
     e->iterations = run->recipe.iterations;
     e->stages = run->stages;
     e->microbatches = run->microbatches;
-    e->tokens_per_iteration = (uint64_t)run->microbatches * run->sequences * run->tokens;
+    e->tokens_per_iteration = run_iteration_tokens(run);
     e->parameters = parameters;
 }
 

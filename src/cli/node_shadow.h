@@ -17,7 +17,5 @@ typedef struct node_shadow {
 } node_shadow;
 
 braid_err node_shadow_start(const node_shadow *shadow, const braid_id *beside, braid_error *error);
-// Called in the child: makes it end with the parent.
-void node_shadow_bind(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include "format/quantity.h"
 #include "plan/swap.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -173,8 +174,31 @@ static braid_err get_profile(whole *w, braid_error *error) {
     return profile_measure(w->run, f->threads, REPS, ".", &w->profile, error);
 }
 
+static bool fits(whole *w, double memory) {
+    swap_plan ignored;
+    bool spilled;
+    braid_error why;
+    return best_plan(w, memory, 1, &ignored, &spilled, &why);
+}
+
+// The least memory with which the model can be trained, up to one part in 2^LEAST_STEPS; 0: none.
+static double least_memory(whole *w) {
+    enum { LEAST_STEPS = 12, MOST_DOUBLINGS = 30 };
+    double low = (double)w->flags->max_memory, high = low > 0x1p20 ? 2 * low : 0x1p21;
+    for (int i = 0; i < MOST_DOUBLINGS && !fits(w, high); i++) low = high, high *= 2;
+    if (!fits(w, high)) return 0;
+    for (int i = 0; i < LEAST_STEPS; i++) {
+        double middle = (low + high) / 2;
+        if (fits(w, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
 static braid_err make_plan(whole *w, braid_error *error) {
-    char text[QUANTITY_TEXT];
+    char text[QUANTITY_TEXT], advice[48] = "";
     if (w->profile.read_bytes_s <= 0 || w->profile.write_bytes_s <= 0)
         return braid_fail(
             error, BRAID_CONFIG,
@@ -185,10 +209,12 @@ static braid_err make_plan(whole *w, braid_error *error) {
         try_plan(w, (double)w->flags->max_memory, 1, w->spilled, &ignored, error);  // leaves the items of this choice
         return BRAID_OK;
     }
+    double least = least_memory(w);
+    if (least > 0) snprintf(advice, sizeof advice, ", at least %.0fK", ceil(least / 1024));
     return braid_fail(error, BRAID_LIMIT,
                       "%s are too few: two neighbouring layers with their sums, moments and work area do not fit; give "
-                      "more with --max-memory",
-                      quantity_size_text(w->flags->max_memory, text));
+                      "more with --max-memory%s",
+                      quantity_size_text(w->flags->max_memory, text), advice);
 }
 
 int plan_whole(const run_config *run, const plan_whole_flags *flags) {

@@ -18,7 +18,8 @@ static const char examples[] =
     "braid up RUN.yaml --relays 6\n"
     "braid up RUN.yaml --relays 6 --kill relay2@iteration:10 --late 1@iteration:12\n"
     "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,leader=1,seed=7\n"
-    "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
+    "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n"
+    "braid up RUN.yaml --whole 3\n";
 
 static void tell_killed(swarm *s, const child *c) {
     report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->progress.iteration};
@@ -232,8 +233,8 @@ static int swarm_run(swarm *s) {
 
 typedef struct up_flags {
     option_list kill, late;
-    const char *chaos, *resume, *from, *log, *trace, *measure;
-    uint64_t stop_within_ns, relays, shadows, threads, capacity, max_memory, voters, carried;
+    const char *chaos, *resume, *from, *log, *trace, *measure, *state_directory;
+    uint64_t stop_within_ns, relays, wholes, shadows, threads, capacity, max_memory, voters, carried;
     bool json, anew, continues;
     report_sink_paths sinks;
 } up_flags;
@@ -261,9 +262,26 @@ static braid_err descriptors_reserve(const swarm *s, braid_error *error) {
                       (unsigned long long)(s->settings.data_peers + s->settings.relays), (unsigned long long)wanted, (unsigned long long)most);
 }
 
+// With --relays the whole-model peers come beside the run's data peers; without, they are the data
+// peers.
+static braid_err peers_count(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
+    s->settings.wholes = f->wholes;
+    s->settings.whole_only = f->wholes > 0 && f->relays == 0;
+    if (s->settings.relays == 0 && f->wholes == 0) s->settings.relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
+    if (f->wholes == 0 && f->state_directory)
+        return braid_fail(error, BRAID_ARGUMENT, "--state-dir is for whole-model peers: add --whole N, or leave it out");
+    if (f->wholes == 0) return BRAID_OK;
+    if (run->private_data > 0)
+        return braid_fail(error, BRAID_ARGUMENT, "--whole and data.private: a whole-model peer is a data peer, and each text belongs to one; leave out --whole");
+    s->settings.data_peers = s->settings.whole_only ? f->wholes : s->settings.data_peers + f->wholes;
+    if (s->settings.data_peers <= run->slots) return BRAID_OK;
+    return braid_fail(error, BRAID_ARGUMENT, "%llu data peers, the whole-model ones included, but swarm.slots is %u: each needs a slot; raise swarm.slots, or start fewer",
+                      (unsigned long long)s->settings.data_peers, run->slots);
+}
+
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->settings.program;
-    *s = (swarm){.settings = {.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows,
+    *s = (swarm){.settings = {.run_path = path, .run = run, .resume = f->resume, .from = f->from, .log = f->log, .trace = f->trace, .measure = f->measure, .state_directory = f->state_directory, .relays = f->relays, .wholes = f->wholes, .shadows = f->shadows,
                               .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .continues = f->continues,
                               .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO, .sinks = f->sinks}};
     if (uv_exepath(s->settings.program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find the path of this program; is /proc mounted?");
@@ -279,12 +297,14 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     s->settings.stages = run->stages;
     s->settings.iterations = run->recipe.iterations;
     s->settings.data_peers = run->data_peers ? run->data_peers : 1;
-    if (s->settings.relays == 0) s->settings.relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
+    err = peers_count(s, f, run, error);
+    if (err) return err;
     // The first leader's death costs the run nothing if another data peer has the text and the log
     // has several copies.
     if (f->voters && f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
-    s->settings.voters = f->voters ? f->voters : s->settings.data_peers < 2 || f->measure || s->settings.private_data ? 1 : s->settings.data_peers < 5 ? 3 : 5;
-    if (s->settings.relays + 1 < run->stages)
+    bool two_machines = s->settings.whole_only && s->settings.data_peers < 3;  // neither is a majority of three voters without the other
+    s->settings.voters = f->voters ? f->voters : s->settings.data_peers < 2 || two_machines || f->measure || s->settings.private_data ? 1 : s->settings.data_peers < 5 ? 3 : 5;
+    if (s->settings.wholes == 0 && s->settings.relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
     machine_look(&s->machine);
@@ -304,10 +324,12 @@ int cli_up(int argc, char **argv) {
     static run_config run;
     up_flags f = {.threads = 1, .stop_within_ns = STOP_WITHIN_NS};
     option table[] = {
-        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .min = 1, .max = UP_MAX_CHILDREN / 2, .fallback = "two per stage"},
+        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .min = 1, .max = UP_MAX_CHILDREN / 2, .fallback = "two per stage; none with --whole"},
+        {"whole", OPTION_COUNT, &f.wholes, .help = "whole-model peers: data peers that take part in every stage, so that microbatches can stay on them. With --relays beside the run's data peers, without in their place", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "none"},
         {"threads", OPTION_COUNT, &f.threads, .help = "compute threads of each process", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that each process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "the run's value"},
-        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit of each process for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "memory limit of each process, and of each whole-model peer with all its processes, for weights, optimizer and microbatches", .fallback = "no limit"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --whole: keep weights and optimizer of whole-model peers in files in this directory", .fallback = "in memory"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "resume from this checkpoint"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from the weights of this model: a Hugging Face directory, a checkpoint or a GGUF file", .fallback = "model.from of the run, else the seed"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "start even if the checkpoint directory has newer checkpoints; those are moved to a folder set-aside-N in it"},
@@ -321,7 +343,7 @@ int cli_up(int argc, char **argv) {
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
         {"json", OPTION_SWITCH, &f.json, .help = "print one JSON object per line"},
         REPORT_SINK_OPTIONS(f.sinks),
-        {"kill", OPTION_LIST, &f.kill, .unit = "PEER@TIME", .help = "kill a peer: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
+        {"kill", OPTION_LIST, &f.kill, .unit = "PEER@TIME", .help = "kill a peer: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, whole@iteration:8, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
         {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,within=N,seed=N", .help = "kill and start relays and data peers at random, and kill the current leader", .fallback = "none"},
     };

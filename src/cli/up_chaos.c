@@ -33,8 +33,8 @@ static bool is_word(const char *text, const char *end, const char *word) {
 
 static const char stage_word[] = "stage:";
 
-// "any" relay, "data" for any data peer except the leader, relay3, data2; "leader" is the current
-// leader.
+// "any" relay, "data" for any data peer except the leader, "whole" for any such whole-model peer,
+// relay3, data2, whole4; "leader" is the current leader.
 static bool who_read(const char *text, const char *end, action *a) {
     uint64_t number = 0;
     const char *digits = end;
@@ -48,7 +48,8 @@ static bool who_read(const char *text, const char *end, action *a) {
     bool numbered = digits < end;
     if (numbered && (!number_read(digits, end, &number) || number == 0)) return false;
     a->number = (uint32_t)number;
-    a->role = is_word(text, digits, "data") ? CHILD_DATA : is_word(text, end, "leader") ? CHILD_LEADER : CHILD_RELAY;
+    a->whole = is_word(text, digits, "whole");
+    a->role = a->whole || is_word(text, digits, "data") ? CHILD_DATA : is_word(text, end, "leader") ? CHILD_LEADER : CHILD_RELAY;
     return a->role == CHILD_LEADER || a->role == CHILD_DATA || is_word(text, digits, numbered ? "relay" : "any");
 }
 
@@ -81,7 +82,7 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     const char *at = strchr(spec, '@');
     if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write a peer and a time, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write a peer and a time, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, whole@iteration:8, leader@iteration:9 or stage:2@iteration:6/backward", spec);
     braid_err err = victim_check(s, spec, &a, error);
     if (err) return err;
     at++;
@@ -185,14 +186,22 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
 
 static bool is_available(const child *c) { return c->alive && !c->order.armed && !c->killed && c->joined && c->ready; }
 
-// Whether the stage can continue without this peer.
-static bool can_spare(const swarm *s, const child *c) {
-    if (!is_available(c)) return false;
+static bool has_another(const swarm *s, const child *c, uint64_t stage) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *other = s->children[i];
-        if (other != c && is_available(other) && other->stage == c->stage && other->version >= s->progress.iteration) return true;
+        bool works = other->whole || other->stage == stage;
+        if (other != c && is_available(other) && works && other->version >= s->progress.iteration) return true;
     }
     return false;
+}
+
+// Whether the stages of this peer can continue without it.
+static bool can_spare(const swarm *s, const child *c) {
+    if (!is_available(c)) return false;
+    uint64_t first = c->whole ? 0 : c->stage, last = c->whole ? s->settings.stages - 1 : c->stage;
+    for (uint64_t stage = first; stage <= last; stage++)
+        if (!has_another(s, c, stage)) return false;
+    return true;
 }
 
 // Data peers vote first; relays fill the remaining seats in the order of joining.
@@ -221,6 +230,9 @@ static bool quorum_remains(swarm *s, const child *victim) {
 
 static bool matches_role(const swarm *s, const child *c, const action *a) {
     if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
+    if (a->whole && !c->whole) return false;
+    bool plain = a->role == CHILD_DATA && !a->whole && !a->number && !s->settings.whole_only;
+    if (plain && c->whole) return false;
     if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && swarm_has_one_voter(s))) return false;
     return a->number || (c == s->progress.leading) == (a->role == CHILD_LEADER);
 }

@@ -167,7 +167,9 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_text(a, "--listen", "127.0.0.1:0");
     argument_number(a, "--voters", s->settings.voters);
     argument_number(a, "--threads", s->settings.threads);
-    if (s->settings.shadows > 0) argument_add(a, "--shadow");
+    if (c->whole) argument_add(a, "--whole");
+    if (c->whole) argument_text(a, "--state-dir", s->settings.state_directory);
+    if (s->settings.shadows > 0 && !c->whole) argument_add(a, "--shadow");
     if (role != CHILD_RELAY) argument_number(a, "--shadows", s->settings.shadows);
     argument_number(a, "--capacity", s->settings.capacity);
     argument_number(a, "--max-memory", s->settings.max_memory);
@@ -199,7 +201,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_add(a, "--anew");
     if (!s->settings.anew) argument_add(a, "--no-set-aside");
     argument_number(a, "--wait-data-peers", s->settings.data_peers);
-    argument_number(a, "--wait-relays", s->settings.relays);
+    argument_number(a, "--wait-relays", s->settings.relays + s->settings.wholes * (s->settings.stages - 1));
 }
 
 static void pipe_open(swarm *s, child *c, uv_pipe_t *pipe, uv_stdio_container_t *end, int flags) {
@@ -240,7 +242,13 @@ static int child_start(swarm *s, child *c) {
     return 0;
 }
 
-static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *error) {
+static void child_name(child *c) {
+    const char *kind = c->whole ? "whole" : c->role == CHILD_DATA ? "data" : "relay";
+    if (c->role == CHILD_LEADER) strcpy(c->name, "leader");
+    else snprintf(c->name, sizeof c->name, "%s%u", kind, c->number);
+}
+
+static braid_err spawn(swarm *s, child_role role, uint32_t number, bool whole, braid_error *error) {
     if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; start fewer relays", UP_MAX_CHILDREN);
     child *c = calloc(1, sizeof *c);
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
@@ -250,8 +258,8 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
     c->idle = 1;
     s->children[s->child_count++] = c;
     c->number = number;
-    if (role == CHILD_LEADER) strcpy(c->name, "leader");
-    else snprintf(c->name, sizeof c->name, "%s%u", role == CHILD_DATA ? "data" : "relay", c->number);
+    c->whole = whole;
+    child_name(c);
     int code = child_start(s, c);
     if (code) {
         child_close_handles(c);
@@ -264,10 +272,13 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
 }
 
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
-    return spawn(s, role, role == CHILD_RELAY ? ++s->relay_count : s->child_count + 1, error);
+    bool whole = s->settings.whole_only && role != CHILD_RELAY;
+    return spawn(s, role, role == CHILD_RELAY ? ++s->relay_count : s->child_count + 1, whole, error);
 }
 
-braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error) { return spawn(s, CHILD_DATA, gone->number, error); }
+braid_err swarm_spawn_whole(swarm *s, braid_error *error) { return spawn(s, CHILD_DATA, s->child_count + 1, true, error); }
+
+braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error) { return spawn(s, CHILD_DATA, gone->number, gone->whole, error); }
 
 static void on_written(uv_write_t *request, int status) {
     (void)status;  // a child that is gone needs no commands

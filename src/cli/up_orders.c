@@ -43,6 +43,8 @@ static braid_err check_relay(const swarm *s, const action *a, braid_error *error
 }
 
 static braid_err check_data(const swarm *s, const action *a, braid_error *error) {
+    if (a->whole && s->settings.wholes == 0)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no whole-model peer; start some with --whole N", a->spec);
     if (more_data_come(s)) return BRAID_OK;
     if (s->settings.data_peers < 2)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one data peer, and the last one is not killed; give it a second one (swarm: data_peers)", a->spec);

@@ -23,7 +23,9 @@ void swarm_fail(swarm *s, const char *why) {
 void swarm_spawn_others(swarm *s) {
     braid_error error;
     braid_err err = BRAID_OK;
-    for (uint64_t i = 1; i < s->settings.data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
+    uint64_t wholes = s->settings.whole_only ? 0 : s->settings.wholes, data_peers = s->settings.data_peers - wholes;
+    for (uint64_t i = 1; i < data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
+    for (uint64_t i = 0; i < wholes && !err; i++) err = swarm_spawn_whole(s, &error);
     for (uint64_t i = 0; i < s->settings.relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
     if (err) swarm_fail(s, error.text);
 }

@@ -71,8 +71,9 @@ typedef struct child_measure {
 typedef struct child {
     swarm *swarm;
     child_role role;
+    bool whole;            // it has a member in every stage (node --whole)
     uint32_t number;       // relay 1, 2, ...; data peers: the leader is 1. With private data also the number of the share
-    char name[16];         // "relay3", "data2", "leader"
+    char name[16];         // "relay3", "data2", "whole4", "leader"
     uv_process_t process;
     uv_pipe_t commands, events, complaints;
     uint32_t open_handles;
@@ -160,6 +161,7 @@ typedef struct action {
     uint32_t count;   // ACTION_SPAWN
     uint32_t stage;   // all relays of this stage die at once, 0: one peer does
     fault at;         // ACTION_ARM
+    bool whole;       // the victim is a whole-model peer
     bool done;
     bool came;        // the ordered event has happened
     order_wait waits;  // the obstacle, if it has not
@@ -178,7 +180,7 @@ typedef struct swarm_hooks {
 typedef struct swarm_settings {
     report_style style;
     report_sink_paths sinks;
-    const char *run_path, *resume, *from, *log, *trace, *measure;
+    const char *run_path, *resume, *from, *log, *trace, *measure, *state_directory;
     struct run_config *run;
     char model[FILES_MAX_PATH];  // checkpoint of the model that the run starts from; "": none
     bool private_data;
@@ -187,7 +189,8 @@ typedef struct swarm_settings {
     bool continues;             // continue from the run's newest checkpoint
     uint32_t stages;
     uint64_t iterations;
-    uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
+    uint64_t data_peers, relays, wholes, shadows, threads, capacity, max_memory, voters, carried;
+    bool whole_only;            // all data peers are whole-model peers, the leader among them
     uint64_t stop_within_ns;
     char program[1024];
 } swarm_settings;
@@ -280,6 +283,8 @@ static inline bool swarm_has_one_voter(const swarm *s) { return s->settings.vote
 
 // up_children.c
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);
+// Starts a data peer that has a member in every stage.
+braid_err swarm_spawn_whole(swarm *s, braid_error *error);
 // Restarts a data peer with its share of the private data and its identity.
 braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error);
 void child_command(child *c, const char *text);
@@ -324,8 +329,8 @@ void swarm_way_on(const swarm *s, char *text, size_t room);
 
 // up_chaos.c
 // "PEER@iteration:K", "PEER@POINT[:COUNT]" (from the start) or "PEER@iteration:K/POINT[:COUNT]".
-// PEER is relayN, any (relay), dataN, data (any but the leader), leader (the current one) or
-// stage:N. For stage:N all relays of that stage die together with the first of them.
+// PEER is relayN, any (relay), dataN, data (any but the leader), wholeN, whole (any but the
+// leader), leader (the current one) or stage:N. For stage:N all relays of that stage die together with the first of them.
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error);
 // "N@iteration:K": N more relays.
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error);

@@ -19,7 +19,8 @@ static void fit_memory(node *n, bool data_peer) {
     uint32_t capacity;
     braid_error why;
     if (n->config.max_memory || !n->config.usable_bytes) return;
-    if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, &capacity, &why) == BRAID_OK) {
+    if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, false, &capacity, &why) ==
+        BRAID_OK) {
         if (capacity < n->capacity)
             node_note(
                 n,
@@ -29,7 +30,7 @@ static void fit_memory(node *n, bool data_peer) {
         return;
     }
     char need[QUANTITY_TEXT], have[QUANTITY_TEXT];
-    uint64_t needed = plan_least_bytes(&n->run, n->capacity, n->config.capacity || n->run.capacity, data_peer);
+    uint64_t needed = plan_least_bytes(&n->run, n->capacity, n->config.capacity || n->run.capacity, data_peer, false);
     node_note(n,
               "this peer may need %s of memory, and the process may use %s: it may be killed for lack of memory; give "
               "it more, or cut the model into more stages",
@@ -39,7 +40,8 @@ static void fit_memory(node *n, bool data_peer) {
 static braid_err begin_jobs(node *n, braid_error *error) {
     bool data_peer = n->config.role != NODE_RELAY;
     char note[TENSOR_POOL_NOTE];
-    braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
+    braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer,
+                                  n->config.state_directory != NULL, &n->capacity, error);
     if (!err) fit_memory(n, data_peer);
     jobs_config config = {
         .run = &n->run,
@@ -63,9 +65,18 @@ static braid_err begin_jobs(node *n, braid_error *error) {
     return err;
 }
 
+// A whole-model peer divides its memory among its processes.
+braid_err node_share_memory(node *n, braid_error *error) {
+    uint64_t each;
+    if (!n->config.whole || n->config.max_memory == 0) return BRAID_OK;
+    return plan_whole_memory(&n->run, n->config.capacity, n->config.max_memory, n->config.role != NODE_RELAY,
+                             n->config.state_directory != NULL, &n->config.max_memory, &each, error);
+}
+
 // Prepares all that depends on the run's description alone.
 braid_err node_prepare(node *n, braid_error *error) {
     braid_err err = split_new(&n->run.model, &n->run.recipe.adapter, n->run.blocks, n->run.stages, &n->split, error);
+    if (!err && n->config.role == NODE_RELAY) err = node_share_memory(n, error);
     if (err) return err;
     plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
     return begin_jobs(n, error);
@@ -81,6 +92,7 @@ static void core_config(node *n, peer_config *config) {
         .store = n->start.log_store,
         .voters = (uint16_t)n->config.voters,
         .share = (uint16_t)n->config.share,
+        .stage = (uint16_t)n->config.stage,
         .has_checkpoint = n->config.resume != NULL,
         .upload_percent = (uint8_t)n->config.upload_percent,
         .carries_nothing = n->config.carries_nothing,
@@ -107,6 +119,10 @@ static bool recall(void *context, const log_entry *record) {
 }
 
 static braid_err begin_core(node *n, braid_error *error) {
+    if (n->config.stage >= n->run.stages && n->config.stage > 0)
+        return braid_fail(error, BRAID_ARGUMENT,
+                          "there is no stage %u: the run has the stages 0 to %u, and relays work for those above 0",
+                          n->config.stage, n->run.stages - 1);
     n->plan.start_version = n->start.generation % NODE_START_VERSIONS - 1;
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;

@@ -218,6 +218,7 @@ void node_log_failed(void *context, const braid_error *error);
 braid_err node_open_base(node *n, braid_error *error);
 
 // begin.c
+braid_err node_share_memory(node *n, braid_error *error);
 braid_err node_try_kernels(node *n, braid_error *error);
 braid_err node_prepare(node *n, braid_error *error);  // all that depends on the run's description alone
 braid_err node_begin(node *n, braid_error *error);

@@ -65,7 +65,8 @@ static braid_err open_run(node *n, braid_error *error) {
     n->run_hash = run_config_hash(&n->run, &data);
     n->description.bytes = run_config_describe(&n->run, &data, n->description.text, sizeof n->description.text);
     if (n->description.bytes == 0) return braid_fail(error, BRAID_LIMIT, "the run's description is too long");
-    return plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, &n->capacity, error);
+    err = node_share_memory(n, error);
+    return err ? err : plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, n->config.state_directory != NULL, &n->capacity, error);
 }
 
 // Reserves file descriptors for the log, checkpoints and name look-ups; the rest is for links.
@@ -246,6 +247,12 @@ braid_err node_run(node *n, braid_error *error) {
     node_request(n);  // a request may have arrived while the node was created
     uv_run(&n->loop, UV_RUN_DEFAULT);
     return n->error.code ? braid_fail(error, n->error.code, "%s", n->error.text) : BRAID_OK;
+}
+
+bool node_look(const node *n, peer_view *view) {
+    if (n->phase != NODE_RUNNING) return false;
+    peer_look(n->core, view);
+    return true;
 }
 
 void node_free(node *n) {

@@ -56,6 +56,8 @@ typedef struct node_config {
     uint64_t wait_ns;               // how long a leader waits for peers that the run cannot proceed without, 0: forever
     const run_config *run;          // copied; leader and data peers
     const char *from;               // NODE_RELAY: the model that the run adapts, NULL: none
+    uint32_t stage;                 // NODE_RELAY: the stage that it wishes, 0: where it helps most
+    bool whole;                     // other processes of this machine take part in all other stages; max_memory is for all of them
     uint32_t share;                 // private data: the number of this data peer's text, from 1; 0: any free one
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins once these have joined
     // NODE_LEADER: the checkpoint to continue from; NULL: begin anew. Other roles: a checkpoint on
@@ -72,7 +74,9 @@ typedef struct node_config {
     bool anew;
     bool sets_aside;                // NODE_LEADER: sets newer checkpoints in its directory aside; otherwise a new start is refused
     bool shadow;                    // NODE_RELAY: a standby replica: it holds a stage's state, and computes only when no other peer of the stage is left
-    braid_id beside;                // ... its parent peer on this machine; it takes another stage than the parent; zero: none
+    // NODE_RELAY: the parent peer on this machine, zero: none. A standby replica takes another stage
+    // than the parent; a relay is a member of the parent's whole-model peer.
+    braid_id beside;
     uint32_t shadows;               // standby replicas that a leader admits per stage, at most 4
     const char *state_directory;    // for an unnamed file with weights and moments, NULL: in memory
     uint32_t voters;                // largest number of voters; 1: only the first leader votes
@@ -106,6 +110,8 @@ braid_err node_run(node *n, braid_error *error);
 const char *node_stopped_by(const node *n);
 // Bytes sent to other peers so far: tensors, and the messages round them.
 void node_sent(const node *n, uint64_t *tensor_bytes, uint64_t *message_bytes);
+// The protocol's measurements and decisions so far; false: the node is in no run.
+bool node_look(const node *n, peer_view *view);
 void node_free(node *n);
 
 #endif

@@ -42,10 +42,11 @@ void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity
 
 // A relay does not know its future stage: every stage must fit.
 static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t last, uint64_t max_memory, bool fixed,
-                              uint32_t *capacity, braid_error *error) {
+                              bool on_disk, uint32_t *capacity, braid_error *error) {
     for (uint32_t s = first; s <= last; s++) {
         worker_config config;
         plan_stage_worker(run, s, fixed ? *capacity : 1, &config);
+        config.state_directory = on_disk ? "" : NULL;
         uint64_t needed = worker_memory_bytes(&config);
         char need[QUANTITY_TEXT], limit[QUANTITY_TEXT];
         if (needed > max_memory)
@@ -58,22 +59,42 @@ static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t la
     return BRAID_OK;
 }
 
-braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, uint32_t *out, braid_error *error) {
+braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, bool on_disk, uint32_t *out, braid_error *error) {
     bool fixed = wanted || run->capacity;
     uint32_t capacity = wanted ? wanted : run->capacity ? run->capacity : DEFAULT_CAPACITY;
     if (capacity > run->microbatches) capacity = run->microbatches;
     *out = capacity;
     if (!max_memory) return BRAID_OK;
-    return capacity_fit(run, data_peer ? 0 : 1, data_peer ? 0 : run->stages - 1, max_memory, fixed, out, error);
+    return capacity_fit(run, data_peer ? 0 : 1, data_peer ? 0 : run->stages - 1, max_memory, fixed, on_disk, out, error);
 }
 
-uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer) {
+uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer, bool on_disk) {
     uint64_t most = 0;
     for (uint32_t s = data_peer ? 0 : 1; s <= (data_peer ? 0 : run->stages - 1); s++) {
         worker_config config;
         plan_stage_worker(run, s, fixed ? capacity : 1, &config);
+        config.state_directory = on_disk ? "" : NULL;
         uint64_t bytes = worker_memory_bytes(&config);
         if (bytes > most) most = bytes;
     }
     return most;
+}
+
+braid_err plan_whole_memory(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, bool on_disk,
+                            uint64_t *own, uint64_t *each, braid_error *error) {
+    bool fixed = wanted || run->capacity;
+    uint32_t capacity = wanted ? wanted : run->capacity ? run->capacity : 1;
+    char need[QUANTITY_TEXT], limit[QUANTITY_TEXT];
+    uint64_t relay = run->stages > 1 ? plan_least_bytes(run, capacity, fixed, false, on_disk) : 0;
+    uint64_t first = data_peer ? plan_least_bytes(run, capacity, fixed, true, on_disk) : relay;
+    uint64_t others = data_peer ? run->stages - 1 : run->stages - 2, all = first + others * relay;
+    *own = *each = 0;
+    if (max_memory == 0) return BRAID_OK;
+    if (all > max_memory)
+        return braid_fail(error, BRAID_LIMIT, "a whole-model peer of this run needs %s, --max-memory allows %s; raise it to at least %lluK%s", quantity_size_text(all, need),
+                          quantity_size_text(max_memory, limit), (unsigned long long)(all + 1023) >> 10, on_disk ? "" : ", or keep weights and optimizer in a file (--state-dir)");
+    uint64_t share = (max_memory - all) / (others + 1);
+    *own = first + share;
+    *each = relay + share;
+    return BRAID_OK;
 }

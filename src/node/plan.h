@@ -19,10 +19,16 @@ void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity
 
 // Computes how many microbatches a peer may hold: the user's number, else the description's, else
 // 16. `max_memory` (0: no cap) limits it by the largest stage. It never exceeds the microbatches of
-// an iteration.
-braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, uint32_t *out, braid_error *error);
+// an iteration. `on_disk`: weights and moments lie in a file, not in that memory.
+braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, bool on_disk, uint32_t *out, braid_error *error);
 // Bytes that the largest possible stage needs, with room for `capacity` microbatches (for one
 // unless that number is `fixed`).
-uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer);
+uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer, bool on_disk);
+
+// The memory of a whole-model peer, divided among its processes: `own` for the first one (stage 0 of
+// a data peer, stage 1 of a relay), `each` for those of the other stages. Each gets what its stage
+// needs for one microbatch, and an equal share of the rest.
+braid_err plan_whole_memory(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, bool on_disk,
+                            uint64_t *own, uint64_t *each, braid_error *error);
 
 #endif

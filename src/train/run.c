@@ -457,6 +457,24 @@ static braid_err check_recipe(const run_reader *r) {
                      "train.min_learning_rate is above train.learning_rate");
 }
 
+// A contribution's tokens are counted in 32 bits.
+static braid_err check_local(const run_reader *r) {
+    const run_config *run = r->run;
+    const train_recipe *recipe = &run->recipe;
+    const yaml_node *at = place_of(r->file, "train", "local_steps");
+    bool outer = recipe->outer_rate > 0 || recipe->outer_momentum >= 0;
+    if (recipe->local_steps == 0 && outer)
+        return yaml_fail(r->file, place_of(r->file, "train", recipe->outer_rate > 0 ? "outer_learning_rate" : "outer_momentum"), r->error,
+                         "train.outer_learning_rate and train.outer_momentum are for local steps: set train.local_steps, or leave them out");
+    if (recipe->local_steps == 0) return BRAID_OK;
+    if (run->stages > 1)
+        return yaml_fail(r->file, at, r->error, "train.local_steps needs peers with the whole model: leave 'stages' out, or set it to [%u]", run->model.layers);
+    if (recipe->adapter.rank > 0)
+        return yaml_fail(r->file, at, r->error, "train.local_steps and an adapter cannot be combined: leave one of them out");
+    if ((uint64_t)run->sequences * run->tokens * recipe->local_steps <= INT32_MAX) return BRAID_OK;
+    return yaml_fail(r->file, at, r->error, "train.local_steps times train.sequences times train.tokens is above 2^31: lower one of them");
+}
+
 static braid_err check_routing(const run_reader *r) {
     if (r->run->plan_first && (r->run->routing != RUN_ROUTING_BRAID || r->run->objective != RUN_OBJECTIVE_SUM))
         return yaml_fail(r->file, place_of(r->file, "swarm", "plan_first"), r->error,
@@ -556,6 +574,7 @@ static braid_err check_run(const run_reader *r) {
     if (code == BRAID_OK) code = check_stages(r);
     if (code == BRAID_OK) code = check_sizes(r);
     if (code == BRAID_OK) code = check_recipe(r);
+    if (code == BRAID_OK) code = check_local(r);
     if (code == BRAID_OK) code = check_routing(r);
     if (code == BRAID_OK) code = check_private(r);
     return code == BRAID_OK ? check_swarm(r) : code;
@@ -682,6 +701,11 @@ bool run_multiplies_fastest(const run_config *run) {
 static uint64_t link_bytes(const run_config *run, tensor_codec codec) {
     uint64_t rows = (uint64_t)run->sequences * run->tokens;
     return tensor_codec_bytes(codec, rows * run->model.dim) + (run->documents ? rows * sizeof(uint32_t) : 0);
+}
+
+uint64_t run_iteration_tokens(const run_config *run) {
+    uint64_t steps = run->recipe.local_steps > 0 ? run->recipe.local_steps : 1;
+    return steps * run->microbatches * run->sequences * run->tokens;
 }
 
 uint64_t run_activation_bytes(const run_config *run) { return link_bytes(run, run->links.forward); }

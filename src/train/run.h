@@ -119,6 +119,8 @@ braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 // True if the first weights are those of a model (model.from). False if the seed makes them; it also
 // makes those of an adapter.
 bool run_has_model(const run_config *run);
+// Tokens of an iteration, those of local steps included.
+uint64_t run_iteration_tokens(const run_config *run);
 // The kind of product that a run uses.
 bool run_multiplies_fastest(const run_config *run);
 // The shape of stage `number` of the run, and of the whole model in one stage for solo training.

@@ -7,7 +7,7 @@
 
 #define AT(member) .offset = offsetof(run_config, member)
 
-enum { RUN_MAX_WIDTH = 1 << 16, RUN_MAX_LAYERS = 1024, RUN_MAX_VOCAB = 1 << 20, RUN_MAX_ITERATIONS = 1 << 30, RUN_MAX_PATIENCE = 7 * 24 * 3600 };
+enum { RUN_MAX_WIDTH = 1 << 16, RUN_MAX_LAYERS = 1024, RUN_MAX_VOCAB = 1 << 20, RUN_MAX_ITERATIONS = 1 << 30, RUN_MAX_PATIENCE = 7 * 24 * 3600, RUN_MAX_LOCAL_STEPS = 1024 };
 
 // Default values that run_fill_defaults computes are not listed.
 static const uint64_t unset_long = UINT64_MAX;
@@ -79,6 +79,9 @@ const run_field run_fields[] = {
     {"train", "eps", FIELD_FLOAT, AT(recipe.eps), .from = 1e-20, .to = 1},
     {"train", "weight_decay", FIELD_FLOAT, AT(recipe.weight_decay), .from = 0, .to = 10},
     {"train", "clip", FIELD_FLOAT, AT(recipe.clip), .from = 0, .to = 1e9},
+    {"train", "local_steps", FIELD_COUNT, AT(recipe.local_steps), 0, RUN_MAX_LOCAL_STEPS, .optional = true},
+    {"train", "outer_learning_rate", FIELD_FLOAT, AT(recipe.outer_rate), .from = 1e-3, .to = 10, .optional = true},
+    {"train", "outer_momentum", FIELD_FLOAT, AT(recipe.outer_momentum), .from = 1e-3, .to = 0.99999, .optional = true},
     {"train", "mode", FIELD_MODE, AT(recipe.reproducible)},
     {"train", "products", FIELD_PRODUCTS, AT(products)},
     {"train", "batches", FIELD_BATCHES, AT(elastic)},
@@ -129,6 +132,7 @@ void run_set_defaults(run_config *run) {
                    .eps = 1e-8f,
                    .weight_decay = 0.1f,
                    .clip = 1,
+                   .outer_momentum = unset_float,
                    .reproducible = true},
         .microbatches = 8,
         .sequences = 4,
@@ -231,6 +235,18 @@ static void fill_sources(run_config *run) {
     memcpy(run->source[0].field, run->field, sizeof run->field);
 }
 
+// The outer step's defaults are DiLoCo's. Local steps need the whole model in one stage.
+static void fill_local(run_config *run) {
+    train_recipe *recipe = &run->recipe;
+    if (recipe->local_steps == 0) return;
+    if (!(recipe->outer_rate > 0)) recipe->outer_rate = 0.7f;
+    if (recipe->outer_momentum < 0) recipe->outer_momentum = 0.9f;
+    recipe->local_rows = run->sequences * run->tokens;
+    if (run->stages > 0) return;
+    run->stages = 1;
+    run->blocks[0] = run->model.layers;
+}
+
 void run_fill_defaults(run_config *run) {
     model_config *model = &run->model;
     train_recipe *recipe = &run->recipe;
@@ -240,6 +256,7 @@ void run_fill_defaults(run_config *run) {
     if (model->vocab == 0) model->vocab = 256;
     // models have contexts far longer than the sequences that they are usually tuned on
     if (run->tokens == 0) run->tokens = run->from[0] ? smaller(model->context, RUN_FROM_TOKENS) : model->context;
+    fill_local(run);
     if (run->stages == 0) fill_stages(run);
     if (recipe->warmup == unset_long) recipe->warmup = recipe->iterations / 20;
     if (recipe->min_learning_rate < 0) recipe->min_learning_rate = recipe->learning_rate / 10;

@@ -19,7 +19,7 @@ static bool warmup_note(const run_config *run, char text[RUN_NOTE]) {
 }
 
 static bool text_note(const run_config *run, uint64_t text_size, char text[RUN_NOTE]) {
-    uint64_t read = (uint64_t)run->microbatches * run->sequences * run->tokens, have = (uint64_t)((double)text_size * (1 - run->holdout));
+    uint64_t read = run_iteration_tokens(run), have = (uint64_t)((double)text_size * (1 - run->holdout));
     if (read <= have) return false;
     snprintf(text, RUN_NOTE, "one iteration reads %llu %s and the text has %llu to train on: all of it is seen %.1f times in each iteration; add text, or lower train.microbatches or "
              "train.sequences", (unsigned long long)read, run->tokenizer[0] ? "tokens" : "bytes", (unsigned long long)have, (double)read / (double)have);

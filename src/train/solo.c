@@ -264,6 +264,9 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err && s->config.swap && has_adapter(s))
         err = braid_fail(error, BRAID_CONFIG, "a run with an adapter keeps its model in memory: leave out --state-dir");
+    if (!err && s->config.swap && run->recipe.local_steps > 0)
+        err = braid_fail(error, BRAID_CONFIG,
+                         "a run with train.local_steps keeps its state in memory: leave out --state-dir");
     if (!err) err = split_new(&run->model, &run->recipe.adapter, &run->model.layers, 1, &s->split, error);
     if (!err) err = s->config.swap ? solo_open_swap(s, error) : worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.continues) err = find_newest(s, error);
@@ -300,7 +303,7 @@ static uint64_t parameters_of(const split *s) {
 }
 
 static void tell_started(solo *s) {
-    uint64_t tokens = (uint64_t)s->run->microbatches * s->run->sequences * s->run->tokens;
+    uint64_t tokens = run_iteration_tokens(s->run);
     solo_tell(s, &(solo_event){.kind = SOLO_STARTED,
                                .iteration = s->version,
                                .of = s->until,

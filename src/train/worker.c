@@ -53,6 +53,14 @@ static void carve_sum(worker *w, carver *c) {
     w->results = w->config.alone ? sum : carve(c, w->parameters, sizeof *w->results);
 }
 
+static void carve_local(worker *w, carver *c) {
+    float **parts[] = {&w->local.weights, &w->local.moment1, &w->local.moment2, &w->local.gradient};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] = carve(c, w->parameters, sizeof(float));
+    w->local.y = carve(c, w->activation_floats, sizeof(float));
+    w->local.dx = carve(c, w->activation_floats, sizeof(float));
+    w->local.norm2 = carve(c, w->block_count, sizeof(double));
+}
+
 static void carve_all(worker *w, carver *c) {
     size_t p = w->parameters, capacity = w->config.capacity;
     w->weights = carve(c, p, sizeof *w->weights);
@@ -77,6 +85,7 @@ static void carve_all(worker *w, carver *c) {
         w->targets = carve(c, capacity * w->rows, sizeof *w->targets);
     }
     carve_sum(w, c);
+    if (w->config.recipe.local_steps > 0) carve_local(w, c);
     if (!w->adapter.parts) return;
     w->adapter.base = carve(c, stage_parameters(w->stage), sizeof(float));
     w->adapter.merged = carve(c, stage_parameters(w->stage), sizeof(float));
@@ -101,7 +110,7 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     braid_err err = stage_new(&config->model, &w->config.shape, pool, &w->stage, error);
     if (err) return err;
     // If only one microbatch is ever added, its sum replaces the stash as the stash becomes unused.
-    w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1;
+    w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1 && config->recipe.local_steps == 0;
     w->tensors = stage_tensors(w->stage);
     w->tensor_count = stage_tensor_count(w->stage);
     w->parameters = stage_parameters(w->stage);
@@ -141,8 +150,11 @@ static uint64_t work_bytes(const worker *w) {
     return stage_work_bytes(w->stage) + (w->adapter.parts ? adapter_work_bytes(w->adapter.parts) : 0);
 }
 
+// Pages of a file, which the system writes out when memory is short.
+static uint64_t file_bytes(const worker *w) { return w->config.state_directory ? 3 * padded(w->parameters * sizeof(float)) : 0; }
+
 static braid_err worker_reserve(worker *w, braid_error *error) {
-    uint64_t need = w->memory_bytes + work_bytes(w), cap = w->config.max_memory;
+    uint64_t need = w->memory_bytes + work_bytes(w) - file_bytes(w), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
         uint32_t capacity = w->config.capacity;
         char needed[QUANTITY_TEXT], limit[QUANTITY_TEXT];
@@ -208,6 +220,7 @@ static void sizes_of(const worker *w, worker_sizes *out) {
     out->microbatch = w->stash_bytes;
     if (w->config.shape.ends) out->microbatch += w->rows * (sizeof *w->inputs + sizeof *w->targets);
     out->work = out->total - out->weights - out->optimizer - out->gradients - w->config.capacity * out->microbatch;
+    out->total -= file_bytes(w);
 }
 
 braid_err worker_measure_sizes(const worker_config *config, worker_sizes *out, braid_error *error) {

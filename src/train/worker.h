@@ -51,7 +51,7 @@ typedef struct worker_sizes {
     uint64_t gradients;   // the iteration's sum and its result
     uint64_t microbatch;  // each of `capacity`
     uint64_t work;        // the stage's work area, tables
-    uint64_t total;
+    uint64_t total;       // without what lies in a file of state_directory
 } worker_sizes;
 
 braid_err worker_measure_sizes(const worker_config *config, worker_sizes *out, braid_error *error);

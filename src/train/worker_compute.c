@@ -12,13 +12,16 @@ static void *slot_stash(const worker_call *call) {
 
 static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
 
-static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets, uint32_t *first) {
+// With local steps: the tokens of step `step`.
+static bool draw_tokens(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets) {
     const worker_config *c = &call->w->config;
     const job *j = call->work;
+    uint32_t *first = call->w->documents, steps = c->recipe.local_steps;
+    uint64_t draw = steps > 0 ? j->iteration * steps + step : j->iteration;
     if (is_held_out(call))
         return train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs,
                                    targets, first);
-    return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets, first);
+    return train_data_sample(c->data, c->seed, draw, j->m, c->shape.sequences, c->shape.tokens, inputs, targets, first);
 }
 
 // An activation or gradient as a blob: encoded by its link's codec. The starts of documents travel
@@ -73,7 +76,7 @@ void worker_forward(const worker_call *call) {
     int32_t *inputs = NULL;
     if (w->config.shape.ends) {
         inputs = w->inputs + call->work->slot * w->rows;
-        if (!draw_tokens(call, inputs, w->targets + call->work->slot * w->rows, w->documents)) {
+        if (!draw_tokens(call, 0, inputs, w->targets + call->work->slot * w->rows)) {
             w->text_changed = call->result->failed = true;
             return;
         }
@@ -104,6 +107,10 @@ void worker_loss(const worker_call *call) {
     call->result->loss = stage_loss(w->stage, stash, x, targets, dx, &call->result->tokens);
     call->result->finite = isfinite(call->result->loss) && (!dx || blocks_finite(dx, w->activation_floats));
     if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
+    // each local step takes as many tokens as the first
+    if (!dx || w->config.recipe.local_steps == 0) return;
+    call->result->loss *= (double)w->config.recipe.local_steps;
+    call->result->tokens *= w->config.recipe.local_steps;
 }
 
 // The addition of one microbatch to the sum, or its removal.
@@ -163,6 +170,10 @@ static const float *both_gradients(worker *w, void *stash, const float *dy, floa
     return lowest;
 }
 
+static void add_local_steps(const worker_call *call, void *stash, addition *a) {
+    worker_local_steps(&(worker_local_host){.call = call, .draw = draw_tokens, .add = a->minus ? take_from_sum : add_to_sum, .context = a}, stash);
+}
+
 void worker_backward(const worker_call *call) {
     worker *w = call->w;
     void *stash = slot_stash(call), *out = NULL;
@@ -175,9 +186,10 @@ void worker_backward(const worker_call *call) {
     w->sum_used |= call->work->weigh;
     const stage_sink sum = {.take = add_to_sum, .place = place_in_sum, .context = &a};
     worker_refresh(w);
-    const float *lowest = call->work->weigh ? both_gradients(w, stash, dy, dx, &sum)
-                                            : stage_input_gradient(w->stage, stash, dy, dx);
+    bool local = w->config.recipe.local_steps > 0, both = call->work->weigh && !local;
+    const float *lowest = both ? both_gradients(w, stash, dy, dx, &sum) : stage_input_gradient(w->stage, stash, dy, dx);
     call->result->finite = blocks_finite(lowest, w->activation_floats);
+    if (call->work->weigh && local) add_local_steps(call, stash, &a);
     if (dx) end_tensor(call, backward_blob(w), dx, out, NULL);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
@@ -188,7 +200,9 @@ void worker_weight(const worker_call *call) {
     addition a = {.w = w, .minus = call->work->minus};
     const stage_sink sum = {.take = a.minus ? take_from_sum : add_to_sum, .place = a.minus ? NULL : place_in_sum, .context = &a};
     worker_refresh(w);
-    if (w->adapter.parts)
+    if (w->config.recipe.local_steps > 0)
+        add_local_steps(call, slot_stash(call), &a);
+    else if (w->adapter.parts)
         adapter_gradient(w->adapter.parts, slot_stash(call), w->weights, &sum);
     else
         stage_weight_gradient(w->stage, slot_stash(call), &sum);

@@ -64,6 +64,13 @@ struct worker {
     uint32_t *documents;        // [rows] of the microbatch that is drawn, with shape.documents
     uint8_t *stashes;           // [capacity * stash_bytes]
 
+    // With local steps: the weights and moments of the local steps, the gradient, the tensors of one
+    // microbatch, and the squared norm of the gradient by block.
+    struct {
+        float *weights, *moment1, *moment2, *gradient, *y, *dx;
+        double *norm2;  // [block_count]
+    } local;
+
     bool sum_shares;  // the sum overlaps the only stash; its first addition overwrites it
     bool sum_used;    // since the last JOB_SUM_CLEAR
     bool loaded;      // weights came from a checkpoint
@@ -96,6 +103,21 @@ void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, v
 braid_hash worker_root(const braid_hash *hashes, uint32_t count);
 // Hashes `values` of blocks 2 * pair and, if there is one, 2 * pair + 1 into block_hash.
 void worker_hash_pair(worker *w, size_t pair, const float *values);
+
+// What the local steps of a microbatch need from their caller.
+typedef struct worker_local_host {
+    const worker_call *call;
+    // Draws the tokens of step `step`. False: the text changed.
+    bool (*draw)(const worker_call *call, uint32_t step, int32_t *inputs, int32_t *targets);
+    // Adds elements from `offset` to the sum, or takes them out of it. Several threads call it for
+    // disjoint ranges.
+    void (*add)(void *context, size_t offset, const float *difference, size_t count);
+    void *context;
+} worker_local_host;
+
+// Takes the local steps from the iteration's weights, and adds the difference to the sum. The stash
+// has the gradient of the first step's microbatch.
+void worker_local_steps(const worker_local_host *host, void *stash);
 
 void worker_forward(const worker_call *call);
 void worker_loss(const worker_call *call);

@@ -43,7 +43,9 @@ static void apply_block(void *context, size_t i) {
     if (w->versions[i] != a->iteration) return;
     const block *range = &w->blocks[i];
     size_t at = range->offset;
-    if (!a->step.skip)
+    if (!a->step.skip && w->config.recipe.local_steps > 0)
+        nesterov_apply(&w->config.recipe, &a->step, range->count, w->results + at, w->weights + at, w->moment1 + at);
+    else if (!a->step.skip)
         adamw_apply(&w->config.recipe, &a->step, w->tensors[range->tensor].decay, range->count, w->results + at,
                     w->weights + at, w->moment1 + at, w->moment2 + at);
     w->versions[i] = a->iteration + 1;

@@ -18,7 +18,7 @@ static void code_member(codec *c, log_member *member) {
     codec_u32(c, &member->capacity);
     codec_u64(c, &member->incarnation);
     codec_u64(c, &member->store);
-    if (member->kind == MEMBER_SHADOW) codec_id(c, &member->host);
+    if (member->kind != MEMBER_DATA) codec_id(c, &member->host);
     codec_text(c, member->address, sizeof member->address);
 }
 

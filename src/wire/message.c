@@ -268,7 +268,7 @@ static void code_join(codec *c, message_join *join) {
     codec_u64(c, &join->store);
     codec_u16_below(c, &join->share, WIRE_MAX_SLOTS + 1);
     codec_hash(c, &join->text);
-    if (join->kind == MEMBER_SHADOW) codec_id(c, &join->host);
+    if (join->kind != MEMBER_DATA) codec_id(c, &join->host);
     codec_text(c, join->address, sizeof join->address);
 }
 

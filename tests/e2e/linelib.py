@@ -111,7 +111,7 @@ class Measured:
         leader = self._node("--lead", "--run", run, "--voters", "1", "--wait-relays", str(len(stages)))
         ticket = leader.wait_for("ready")["ticket"]
         for count, stage in enumerate(stages, 1):
-            relay = self._node("--join", ticket)
+            relay = self._node("--join", ticket, "--no-whole")
             placed = relay.wait_for("joined", role="relay", peer=relay.wait_for("ready")["peer"])["stage"]
             expect(placed == stage, f"relay {count} is of stage {placed}, not {stage}")
         self.weights = leader.weights()

@@ -665,13 +665,15 @@ static void test_replayed_complete_run_does_not_end_a_peer(void **state) {
 }
 
 // It leads two others that vote as well, and a fourth member that does not.
-static void lead_three_of_four(world *w, const member_kind kind[4], bool all_computed) {
+// `host`: the peer on whose machine the fourth one is, 0: none of them.
+static void lead_three_of_four(world *w, const member_kind kind[4], uint32_t host, bool all_computed) {
     log_voters voters = {.count = 3};
     log_entry log[8] = {{.kind = LOG_NONE}};
     for (uint32_t i = 0; i < 4; i++) {
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)kind[i], .stage = kind[i] != MEMBER_DATA, .capacity = 2, .incarnation = i + 7, .store = i + 1}};
         if (i < 3) voters.voter[i] = (log_voter){.id = name_of(i + 1), .store = i + 1};
     }
+    if (host > 0) log[3].u.member.host = name_of(host);
     log[4] = (log_entry){.kind = LOG_OWNER, .u.owner = {.member = 1}};
     log[5] = (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}};
     log[6] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
@@ -701,18 +703,32 @@ static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
 static void test_standby_is_no_voter(void **state) {
     (void)state;
     world w;
-    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW}, false);
+    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW}, 0, false);
     third_is_gone_for(&w, 200, 1);
     assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.last_voters.count, 1);
     free(w.p);
 }
 
+// Rule V1. Given a dead voter and a relay on the machine of another voter, when voters are
+// replaced, then that relay is not chosen: it would end together with the other voter.
+static void test_a_machine_has_one_vote(void **state) {
+    (void)state;
+    for (uint32_t host = 2; host <= 3; host++) {
+        world w;
+        lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, host, true);
+        third_is_gone_for(&w, 100, 2);
+        assert_int_equal(w.notifications[TELL_EXPELLED], 1);
+        assert_int_equal(w.last_voters.count, host == 2 ? 1 : 3);
+        free(w.p);
+    }
+}
+
 // Rule V1. Given the last checkpoint under way, when a voter dies, then it is replaced.
 static void test_voters_are_replaced_during_the_last_checkpoint(void **state) {
     (void)state;
     world w;
-    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, true);
+    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, 0, true);
     third_is_gone_for(&w, 100, 2);
     assert_int_equal(w.notifications[TELL_EXPELLED], 1);
     assert_int_equal(w.notifications[TELL_END], 0);
@@ -821,6 +837,7 @@ int main(void) {
         cmocka_unit_test(test_only_voter_asked_to_leave_ends_the_run),
         cmocka_unit_test(test_new_leader_checks_its_own_state_before_rollback),
         cmocka_unit_test(test_standby_is_no_voter),
+        cmocka_unit_test(test_a_machine_has_one_vote),
         cmocka_unit_test(test_voters_are_replaced_during_the_last_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

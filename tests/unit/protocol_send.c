@@ -14,14 +14,19 @@ static void beat(world *w, uint32_t from) {
     deliver(w, from, &m, false);
 }
 
-// A relay between an owner and two relays of the next stage. It has computed a microbatch and sent
-// it to the first of them.
-static void open_relay(world *w) {
+// A relay between an owner and two relays of the next stage, of which `beside` is on its machine (0:
+// none). It has computed a microbatch and sent it to one of them.
+static void open_relay_beside(world *w, uint32_t beside) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, RELAY, MEMBER_RELAY);
     admit(w, OWNER, MEMBER_DATA, 0);
     admit(w, RELAY, MEMBER_RELAY, 1);
-    for (uint32_t i = NEXT_A; i <= NEXT_B; i++) admit(w, i, MEMBER_RELAY, 2);
+    for (uint32_t i = NEXT_A; i <= NEXT_B; i++) {
+        log_entry entry = {.kind = LOG_MEMBER, .u.member = {.peer = name_of(i), .stage = 2, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1}};
+        if (i == beside) entry.u.member.host = name_of(RELAY);
+        append(w, entry);
+        step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    }
     own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 4; i++)
@@ -29,6 +34,20 @@ static void open_relay(world *w) {
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 1), .owner = OWNER, .forward_to = 3, .path = {.stages = 3, .member = {OWNER}}}};
     deliver(w, OWNER, &forward, true);
     assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
+}
+
+static void open_relay(world *w) { open_relay_beside(w, 0); }
+
+// Rule N9. Given a member of the next stage on the same machine, when a microbatch is computed, then
+// it is sent there.
+static void test_microbatch_stays_on_its_machine(void **state) {
+    (void)state;
+    for (uint32_t beside = NEXT_A; beside <= NEXT_B; beside++) {
+        world w;
+        open_relay_beside(&w, beside);
+        assert_int_equal(w.last_receiver[MESSAGE_FORWARD], beside);
+        free(w.p);
+    }
 }
 
 static uint32_t other_next(uint32_t next) { return NEXT_A + NEXT_B - next; }
@@ -321,6 +340,7 @@ static void test_refusal_on_behalf_of_another_member_is_ignored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_microbatch_stays_on_its_machine),
         cmocka_unit_test(test_tensor_under_way_is_not_resent),
         cmocka_unit_test(test_gradient_proves_the_arrival_of_the_activation),
         cmocka_unit_test(test_refusing_members_are_asked_again),

@@ -53,7 +53,7 @@ typedef struct cluster_contact {
     uint64_t beat_position;     // its log position in that heartbeat; 0: none came on this link
     uint32_t links;         // number of links with it so far
     uint64_t incarnation;  // of the process that was admitted
-    braid_id host;         // of a standby: the peer that works on the same machine
+    braid_id host;         // of a relay or standby: the peer on the same machine
     uint64_t store;        // its durable log, were it a voter
     cluster_joiner joiner;
     struct {                // as a source of state
@@ -163,6 +163,8 @@ bool member_answers(const peer *p, member_id id);
 // The time until which member_answers keeps its result if no message arrives; 0: it may change at
 // any time.
 uint64_t member_answers_until(const peer *p, member_id id);
+// True for a member of the whole-model peer that this peer belongs to.
+bool member_shares_machine(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);

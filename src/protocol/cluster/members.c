@@ -35,6 +35,15 @@ uint64_t member_answers_until(const peer *p, member_id id) {
     return sure > p->now ? sure : 0;
 }
 
+bool member_shares_machine(const peer *p, member_id id) {
+    const braid_id nobody = {{0}};
+    const cluster_member *m = member_find(p, id);
+    if (m == NULL || m->contact == NO_CONTACT) return false;
+    const cluster_contact *c = &p->cluster->contacts[m->contact];
+    const braid_id *own = id_equal(&p->config.host, &nobody) ? &p->config.self : &p->config.host;
+    return id_equal(own, id_equal(&c->host, &nobody) ? &c->id : &c->host);
+}
+
 uint32_t member_count_stage(const peer *p, uint16_t stage) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].stage == stage;

@@ -161,14 +161,30 @@ static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE
 // hears nothing would otherwise be dropped as silent and chosen again, for ever.
 static bool is_informed(const peer *p, const cluster_contact *c) { return c->log_position >= p->state.voters_index; }
 
+static bool is_nobody(const braid_id *id) {
+    const braid_id nobody = {{0}};
+    return id_equal(id, &nobody);
+}
+
+// True if a voter would die together with this peer: a member of the same whole-model peer.
+static bool machine_votes(const peer *p, const log_voters *v, const cluster_contact *c) {
+    for (uint32_t i = 0; i < v->count && !is_nobody(&c->host); i++) {
+        uint32_t at = contact_find(p, &v->voter[i].id);
+        bool self = id_equal(&v->voter[i].id, &p->config.self);
+        if (id_equal(&v->voter[i].id, &c->host) || (self && id_equal(&p->config.host, &c->host))) return true;
+        if (at != NO_CONTACT && id_equal(&p->cluster->contacts[at].host, &c->host)) return true;
+    }
+    return false;
+}
+
 // The best new voter among members that answer: data peers first, then relays, each in the order of
-// admission.
+// admission. A machine has one vote, because its members end together.
 static const cluster_member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
         for (uint32_t i = 0; i < p->cluster->member_count; i++) {
             const cluster_member *m = &p->cluster->members[i];
             const cluster_contact *c = contact_of(p, m);
-            if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
+            if (m->kind != kind || m->expelling || c == NULL || listed(v, c) || machine_votes(p, v, c)) continue;
             if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
             if (c->link == LINK_UP && c->itself && member_answers(p, m->id) && !is_silent(silence_ns(p, c)) && is_informed(p, c)) return m;
         }
@@ -268,10 +284,24 @@ static bool add_successor_voter(const peer *p, log_voters *v) {
     return m != NULL;
 }
 
-// Standbys do not vote.
+// True if another member of its machine comes before it: the peer that is its host, or an older
+// member with the same host.
+static bool machine_is_counted(const peer *p, uint32_t index) {
+    const cluster_contact *c = contact_of(p, &p->cluster->members[index]);
+    if (c == NULL || is_nobody(&c->host)) return false;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
+        const cluster_contact *other = contact_of(p, &p->cluster->members[i]);
+        if (id_equal(other == NULL ? &p->config.self : &other->id, &c->host)) return true;
+        if (i < index && other != NULL && p->cluster->members[i].kind != MEMBER_SHADOW && id_equal(&other->host, &c->host)) return true;
+    }
+    return false;
+}
+
+// Standbys do not vote, and a machine has one vote.
 static uint32_t could_vote(const peer *p) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->cluster->member_count; i++) count += p->cluster->members[i].kind != MEMBER_SHADOW;
+    for (uint32_t i = 0; i < p->cluster->member_count; i++)
+        count += p->cluster->members[i].kind != MEMBER_SHADOW && !machine_is_counted(p, i);
     return count;
 }
 

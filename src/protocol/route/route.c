@@ -371,9 +371,20 @@ static bool queue_is_too_long(const peer *p, const pick_peer *f, const inflight_
     return false;
 }
 
+// Rule N9. The member of the next stage on this machine, if it has a free slot; 0: none.
+static member_id pick_on_this_machine(const peer *p, const inflight_microbatch *h) {
+    for (uint32_t i = 0; i < p->microbatch->flow.count; i++) {
+        const pick_peer *next = &p->microbatch->flow.peer[i];
+        if (member_shares_machine(p, next->member) && pick_is_usable(next, h->on.tried, h->on.tried_count)) return next->member;
+    }
+    return 0;
+}
+
 member_id route_pick(peer *p, uint32_t m, bool *wait) {
     peer_routing *r = p->routing;
     const inflight_microbatch *h = &p->microbatch->inflight[m];
+    member_id beside = pick_on_this_machine(p, h);
+    if (beside != 0) return beside;
     uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
     if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
     reset_shares(p);

@@ -1,8 +1,22 @@
 // Reports of the flow, for the user and for the checks of the simulator.
 #include "protocol/route/routing.h"
 
+// 0: no tensor was sent to the next stage yet.
+static uint64_t transfer_time(const peer *p) {
+    const peer_routing *r = p->routing;
+    int64_t most = 0;
+    for (uint32_t i = 0; i < r->links; i++) {
+        int64_t rate = measure_value(&r->link[i].measured.rate[MEASURE_TO]);
+        if (route_is_next(p, r->link[i].member) && rate > most) most = rate;
+    }
+    uint64_t bytes = peer_tensor_bytes(&p->run, PHASE_FORWARD) + peer_tensor_bytes(&p->run, PHASE_BACKWARD);
+    return most > 0 ? (uint64_t)((double)bytes * 1e9 / (double)most) : 0;
+}
+
 void route_look(const peer *p, peer_view *view) {
     const peer_routing *r = p->routing;
+    view->compute_ns = p->microbatch->forward_ns + p->microbatch->backward_ns;
+    view->transfer_ns = transfer_time(p);
     view->routes = r->router != NULL;
     view->routed = r->routed;
     view->unrouted = r->unrouted;
