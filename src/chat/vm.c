@@ -12,7 +12,7 @@ const char *kind_name(value_kind kind) {
     return names[kind];
 }
 
-// A message may have text of the template, whose control characters a terminal would obey.
+// A message may have text of the template. A terminal would obey control characters in it.
 static void hide_controls(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at; at++) {
         if (*at == '\n' || *at == '\t') *at = ' ';

@@ -370,8 +370,8 @@ static void embed_chunk(const engine *e, const chunk *c, float *x) {
     for (uint32_t i = 0; i < c->parts; i++)
         for (uint32_t r = 0; r < c->part[i].rows; r++, x += e->config.dim)
             embed(e, c->part[i].tokens[r], c->part[i].first + r, x);
-    if (e->release && c->rows >= RELEASE_ROWS)
-        e->release(e->release_context, w->data, weight_bytes(w->type, w->rows, w->cols));
+    if (e->release.call && c->rows >= RELEASE_ROWS)
+        e->release.call(e->release.context, w->data, weight_bytes(w->type, w->rows, w->cols));
 }
 
 // x[rows, dim] is replaced by its norm, with rows <= scratch.rows.

@@ -92,6 +92,12 @@ typedef struct engine_scratch {
     uint32_t *chosen;                                 // [rows, experts_used]
 } engine_scratch;
 
+// Of a source; `call` is NULL where nothing is to be released.
+typedef struct engine_release {
+    void (*call)(const void *context, const void *at, size_t bytes);
+    const void *context;
+} engine_release;
+
 struct engine {
     model_config config;
     const model_row *row;
@@ -101,10 +107,7 @@ struct engine {
     size_t width;          // of a head
     engine_block *blocks;  // [layer_end - layer_begin]
     engine_matrix embedding, head;
-    // Of the source, for the embedding: the system maps more than the rows that are read. NULL if
-    // products read it in place.
-    void (*release)(const void *context, const void *at, size_t bytes);
-    const void *release_context;
+    engine_release release;  // for the embedding: the system maps more than the rows that are read
     engine_norm norm;
     const float *positions;  // [context, dim] or NULL
     void **owned;            // regions with converted tensors

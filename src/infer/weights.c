@@ -287,9 +287,9 @@ static void load_ends(loader *l) {
     }
     if (c->tied) l->e->head = l->e->embedding;
     prepare(l, &l->e->head);
+    // a tied head that is multiplied in place keeps the memory
     bool in_place = !l->e->head.fits || l->e->head.prepared.at == l->e->embedding.w.data;
-    l->e->release = c->tied && in_place ? NULL : l->source->release;
-    l->e->release_context = l->source->context;
+    l->e->release = (engine_release){c->tied && in_place ? NULL : l->source->release, l->source->context};
 }
 
 braid_err engine_load(engine *e, const engine_source *source, braid_error *error) {
