@@ -19,7 +19,7 @@ static const char examples_t3[] = "braid-bench t3\n"
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
 const char *const t2_system_names[T2_SYSTEMS] = {"swarm", "gwtf", "braid"};
-const char *const t2_placement_names[T2_PLACEMENTS] = {"braid", "gwtf"};
+const char *const t2_placement_names[T2_PLACEMENTS] = {"braid", "gwtf", "stay"};
 
 static t2_case case_of(const t2_bench *b, uint32_t cell, uint64_t seed) {
     return (t2_case){.model = b->model, .heterogeneous = cell >= T2_CHURNS, .churn = 10 * (cell % T2_CHURNS),
@@ -143,7 +143,7 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
          .help = "hom or het, for relays that hold 4 or 1 to 3 microbatches, and the churn in percent: hom0, hom10, hom20, het0, "
                  "het10, het20"},
         {"links", OPTION_TEXT, &b->links_name, .unit = "CODEC", .help = "codec of activations and gradients: fp32, bf16, int8 or int4"},
-        {"placement", OPTION_TEXT, &b->placement_name, .unit = "RULE", .help = "how the system braid places joiners: braid, or gwtf for the most used stage"},
+        {"placement", OPTION_TEXT, &b->placement_name, .unit = "RULE", .help = "how the system braid places joiners: braid, stay (without later moves), or gwtf for the most used stage"},
         {"account", OPTION_SWITCH, &b->account, .help = "says, too, where the seconds went that an oracle would not have needed"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table, always with the account"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the time per microbatch"},

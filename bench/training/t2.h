@@ -22,7 +22,7 @@ typedef enum t2_model { T2_LLAMA, T2_GPT, T2_MODELS } t2_model;
 typedef enum t2_system { T2_SWARM, T2_GWTF, T2_BRAID, T2_SYSTEMS } t2_system;
 
 // How joiners get their stage: see peer_placement.
-typedef enum t2_placement { T2_PLACE_GAIN, T2_PLACE_CAPACITY, T2_PLACEMENTS } t2_placement;
+typedef enum t2_placement { T2_PLACE_GAIN, T2_PLACE_CAPACITY, T2_PLACE_STAY, T2_PLACEMENTS } t2_placement;
 
 typedef struct t2_case {
     t2_model model;
@@ -38,6 +38,9 @@ typedef struct t2_case {
 
 // The scenario as braid sim reads it. Places, capacities and deaths are the same for all systems.
 void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]);
+// The same with `relays` relays of these names, and without random churn, in a buffer of `room` bytes.
+void t2_describe_relays(const t2_case *c, t2_system system, const char (*names)[SCENARIO_MAX_NAME], uint32_t relays,
+                        char *text, size_t room);
 
 typedef struct t2_time {
     uint64_t ways_ns;      // until all microbatches are done

@@ -41,6 +41,7 @@ enum {
 typedef enum peer_placement {
     PLACEMENT_GAIN,      // the shortest iteration, where the leader knows the links; else as below
     PLACEMENT_CAPACITY,  // the least capacity: GWTF's rule, for comparison
+    PLACEMENT_STAY,      // as PLACEMENT_GAIN, but no member moves later
     PLACEMENTS
 } peer_placement;
 

@@ -101,7 +101,7 @@ member_id leader_move_choose(peer *p, leader_spares *spares) {
     mover found[MOVE_TRIED];
     const cluster_member *best = NULL;
     int64_t most = 0;
-    if (p->run.placement == PLACEMENT_CAPACITY || (l->ever && p->state.iteration < l->iteration + MOVE_REST) ||
+    if (p->run.placement != PLACEMENT_GAIN || (l->ever && p->state.iteration < l->iteration + MOVE_REST) ||
         !all_have_arrived(p))
         return 0;
     int64_t now_us = route_time_with(p, &none, 0);
