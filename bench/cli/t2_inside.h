@@ -42,6 +42,8 @@ typedef struct t2_bench {
     bool json, account;
     const char *plot, *dump;
     option_list cells;
+    const char *systems;
+    bool system[T2_SYSTEMS];
     const char *links_name;
     tensor_codec links;
     const char *placement_name;

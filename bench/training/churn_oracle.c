@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    TRY_EFFORT = SCHEDULE_EFFORT / 64,  // of the search of paths for one placement
+    TRY_EFFORT = SCHEDULE_EFFORT / 16,  // of the search of paths for one placement
     PASSES = 3,                         // over all machines and stages
     PEERS = T2_DATA + CHURN_TRACE_MAX_NODES,
     STATE_BYTES = 3 * sizeof(float),    // of a parameter: the weight and both moments
@@ -172,8 +172,17 @@ static braid_err add_span(oracle *o, uint64_t from_ns, uint64_t until_ns, churn_
     if (time == INT64_MAX)
         return braid_fail(error, BRAID_LIMIT, "%u machines at %.0f s cannot fill %d stages: take a trace with more", live,
                           (double)from_ns / 1e9, T2_STAGES - 1);
-    *span = (churn_span){from_ns, until_ns, live, (uint64_t)time * 1000, state_ns(o)};
+    *span = (churn_span){.from_ns = from_ns, .until_ns = until_ns, .live = live, .iteration_ns = (uint64_t)time * 1000,
+                         .state_ns = state_ns(o)};
     return BRAID_OK;
+}
+
+// More machines never take longer, since they may stay idle.
+static void join_spans(churn_span *span, uint32_t spans) {
+    for (uint32_t i = 1; i < spans; i++)
+        if (span[i].arrivals_only && span[i].iteration_ns > span[i - 1].iteration_ns) span[i].iteration_ns = span[i - 1].iteration_ns;
+    for (uint32_t i = spans; i-- > 1;)
+        if (span[i].deaths_only && span[i - 1].iteration_ns > span[i].iteration_ns) span[i - 1].iteration_ns = span[i].iteration_ns;
 }
 
 braid_err churn_trace_spans(const churn_trace *t, const t2_case *c, uint64_t end_ns, churn_span *span, uint32_t *spans,
@@ -188,11 +197,20 @@ braid_err churn_trace_spans(const churn_trace *t, const t2_case *c, uint64_t end
     for (uint32_t i = 0, live = 0; i < t->nodes && !err; i++)
         if (t->first[i]) o.stage[T2_DATA + i] = (uint16_t)(1 + live++ % (T2_STAGES - 1));
     for (uint32_t at = 0; from_ns < end_ns && !err;) {
-        while (at < t->events && t->event[at].at_ns <= from_ns) apply_event(&o, &t->event[at++]);
+        bool came = false, died = false;
+        for (; at < t->events && t->event[at].at_ns <= from_ns; at++) {
+            came |= t->event[at].adds;
+            died |= !t->event[at].adds;
+            apply_event(&o, &t->event[at]);
+        }
         uint64_t until_ns = at < t->events && t->event[at].at_ns < end_ns ? t->event[at].at_ns : end_ns;
-        err = add_span(&o, from_ns, until_ns, &span[(*spans)++], error);
+        err = add_span(&o, from_ns, until_ns, &span[*spans], error);
+        span[*spans].arrivals_only = came && !died;
+        span[*spans].deaths_only = died && !came;
+        ++*spans;
         from_ns = until_ns;
     }
+    if (!err) join_spans(span, *spans);
     oracle_close(&o);
     scenario_free(s);
     return err;

@@ -42,6 +42,7 @@ typedef enum peer_placement {
     PLACEMENT_GAIN,      // the shortest iteration, where the leader knows the links; else as below
     PLACEMENT_CAPACITY,  // the least capacity: GWTF's rule, for comparison
     PLACEMENT_STAY,      // as PLACEMENT_GAIN, but no member moves later
+    PLACEMENT_SHUFFLE,   // tests only: PLACEMENT_CAPACITY, and moves whenever rule J14 permits one, gain or not
     PLACEMENTS
 } peer_placement;
 
@@ -120,6 +121,12 @@ typedef enum peer_mutant {
     PEER_MUTANT_LETS_THE_LAST_GO,    // a leaving member is released even if it has the last copy
     PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run rolls back when one member of a stage lacks the state
     PEER_MUTANT_EVICTS_COMMITTED,    // a slot is taken from a committed microbatch
+    PEER_MUTANT_MOVES_WITH_SUM,      // a relay moves between CLOSE and FINAL, and its sum is lost
+    PEER_MUTANT_MOVES_AT_WORK,       // a relay moves within an iteration, and its microbatches are computed twice
+    PEER_MUTANT_MOVES_TO_THE_FULL,   // a relay moves to a stage that has as many members
+    PEER_MUTANT_MOVES_SEVERAL,       // a relay moves while another is on its way
+    PEER_MUTANT_MOVES_AGAIN,         // a relay that has just moved moves again
+    PEER_MUTANT_READY_EARLY,         // a member works before its last chunk of state has arrived
 } peer_mutant;
 
 // Mutations in the choice of neighbours (route_view.c).
@@ -314,6 +321,7 @@ typedef struct peer_view {
     bool stands_again;     // no member, and leaving: it joins again first, so that its state stays available
     uint64_t left;         // no member: 1 + the iteration of complete results here; 0: none
     bool ready;            // at the newest version
+    uint16_t moves_to;     // a leader's newest choice of a stage for a relay; 0: none
     uint64_t version, iteration;
     uint64_t generation;   // 1 + the number of rollbacks
     uint32_t slots_used, capacity, counted;  // counted: |K|

@@ -19,6 +19,7 @@ void on_settled(peer *p, const message *msg) {
     known->known = true;
     known->rev_sum = sum;
     known->body = *body;
+    if (peer_breaks(p, PEER_MUTANT_MOVES_AT_WORK)) leader_move_begin(p);
 }
 
 // True if the microbatch needs no more work. Elastic: a dead owner's microbatches are not settled,
@@ -502,14 +503,14 @@ void leader_applied(peer *p, const log_entry *entry) {
         l->phase = LEADER_REDUCING;
         rounds_anew(p);
         tell_eval(p);
+        if (peer_breaks(p, PEER_MUTANT_MOVES_WITH_SUM)) leader_move_begin(p);
     }
     if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
     if (entry->kind == LOG_END) leader_dismiss(p, false);
     if (entry->kind != LOG_FINAL) return;
     if (!entry->u.final.last) {
         leader_release_leaving(p);
-        member_id moves = leader_move_choose(p, leader_can_spare);
-        if (moves != 0) leader_remove(p, moves, EXPEL_MOVED);
+        leader_move_begin(p);
     }
     leader_begin_iteration(p);
     leader_save_when_due(p);
