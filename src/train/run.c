@@ -290,6 +290,11 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = yaml_read_choice(r->file, node, name, run_objective_names, RUN_OBJECTIVES, &choice, r->error);
         if (code == BRAID_OK) *(run_objective *)place = (run_objective)choice;
         return code;
+    case FIELD_PLACEMENT:
+        code = yaml_read_choice(r->file, node, name, run_placement_names,
+                                r->baselines || r->travelled ? RUN_PLACEMENTS : RUN_PLACEMENT_SHUFFLE, &choice, r->error);
+        if (code == BRAID_OK) *(run_placement *)place = (run_placement)choice;
+        return code;
     default: return read_number(r, f, node, name, place);
     }
 }

@@ -510,7 +510,8 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind != LOG_FINAL) return;
     if (!entry->u.final.last) {
         leader_release_leaving(p);
-        leader_move_begin(p);
+        bool at_other_times = peer_breaks(p, PEER_MUTANT_MOVES_WITH_SUM) || peer_breaks(p, PEER_MUTANT_MOVES_AT_WORK);
+        if (!at_other_times) leader_move_begin(p);
     }
     leader_begin_iteration(p);
     leader_save_when_due(p);
