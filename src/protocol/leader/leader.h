@@ -168,6 +168,7 @@ void leader_begin_iteration(peer *p);
 void leader_release_leaving(peer *p);
 // At FINAL: the run can go on without the member, and no state is lost with it.
 bool leader_can_spare(const peer *p, const cluster_member *m);
+bool leader_stage_keeps(const peer *p, uint16_t stage);  // after FINAL: a member of the stage has, or can make, the newest version
 void leader_release_last(peer *p);
 void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 
