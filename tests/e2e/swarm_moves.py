@@ -57,16 +57,19 @@ def main():
         relays = [Braid("node", "--join", ticket, *here) for _ in range(5)]
         for relay in relays:
             relay.wait_for("ready")
+        others = 0
         for i in range(len(PHASES)):
             phase = PHASES[(i + seed) % len(PHASES)]
             mover, before, after = follow(lead, relays, phase, len(moves_of(lead)))
             print(f"move {i + 1}: {phase}, from stage {before} to {after or 'none yet'}", flush=True)
+            others += after not in (None, before)
             if phase == "left alone":
                 continue
             relays.remove(mover)
             relays.append(Braid("node", "--join", ticket, *here))
             relays[-1].wait_for("ready")
         lead.wait_for_iterations(2)
+        expect(others > 0, "no mover was admitted to another stage")
         done, weights = end_run([lead])
         alone = solo(run, done)
         expect(weights == alone, f"{done} iterations: weights {weights}, solo {alone}")

@@ -58,6 +58,7 @@ enum { LEADER_KEPT_MOVES = 8 };
 typedef struct leader_move {
     bool pending;        // the newest one has not joined again yet
     uint16_t stage;      // where it shall go
+    member_id keeper;    // a member that keeps the state of its older stage
     uint32_t count;      // moves so far
     struct {
         braid_id id;
@@ -168,7 +169,7 @@ void leader_begin_iteration(peer *p);
 void leader_release_leaving(peer *p);
 // At FINAL: the run can go on without the member, and no state is lost with it.
 bool leader_can_spare(const peer *p, const cluster_member *m);
-bool leader_stage_keeps(const peer *p, uint16_t stage);  // after FINAL: a member of the stage has, or can make, the newest version
+member_id leader_keeper(const peer *p, const cluster_member *m);  // at FINAL: another member of its stage that can make the next version, 0: none
 void leader_release_last(peer *p);
 void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 
