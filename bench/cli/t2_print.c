@@ -60,7 +60,7 @@ static void print_accounts(const t2_bench *b) {
            "% oracle", "% + dead", "sums die", "%", "kept", "%", "sums die", "%", "kept", "%", "counted", "under way");
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++)
-            print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
+            if (b->system[system]) print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
 }
 
 // --- JSON
@@ -112,6 +112,7 @@ void t2_print(const t2_bench *b) {
     if (!b->json) print_head(b);
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++) {
+            if (!b->system[system]) continue;
             if (b->json) print_json(b, cell, system);
             else print_row(&b->row[cell][system], &b->row[cell][T2_SWARM], t2_cell_names[cell], t2_system_names[system], t2_placement_names[placement_of(b, system)]);
         }
