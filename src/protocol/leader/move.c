@@ -5,11 +5,11 @@
 #include "protocol/leader/leader.h"
 
 enum {
-    MOVE_GAIN = 16,       // the iteration must be shorter by 1/16
+    MOVE_GAIN = 8,        // the iteration must be shorter by 1/8
     MOVE_ITERATIONS = 8,  // the gain of so many iterations must pay for the move
     MOVE_REST = 2,        // iterations between two moves
     MOVE_STAYS = 10,      // iterations that a moved peer stays
-    MOVE_TRIED = 8,       // the number of relays that are tried in all stages
+    MOVE_TRIED = 4,       // the number of relays that are tried in all stages
 };
 
 typedef struct mover {
@@ -93,7 +93,7 @@ static int64_t fetch_us(const peer *p, const braid_id *to, uint16_t stage) {
 static bool may_take(const peer *p, const cluster_member *m, uint16_t stage) {
     if (stage == m->stage || member_count_stage(p, stage) >= WIRE_MAX_STAGE_MEMBERS) return false;
     if (peer_breaks(p, PEER_MUTANT_MOVES_TO_THE_FULL)) return true;
-    return answering(p, stage) <= answering(p, m->stage) && member_count_stage(p, stage) <= member_count_stage(p, m->stage);
+    return answering(p, stage) < answering(p, m->stage) && member_count_stage(p, stage) < member_count_stage(p, m->stage);
 }
 
 // The gain of a move over MOVE_ITERATIONS, twice the fetch and the longer iteration meanwhile taken
