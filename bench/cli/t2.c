@@ -23,7 +23,7 @@ const char *const t2_placement_names[T2_PLACEMENTS] = {"braid", "gwtf", "stay"};
 
 static t2_case case_of(const t2_bench *b, uint32_t cell, uint64_t seed) {
     return (t2_case){.model = b->model, .heterogeneous = cell >= T2_CHURNS, .churn = 10 * (cell % T2_CHURNS),
-                     .iterations = (uint32_t)b->iterations, .links = b->links, .placement = b->placement, .seed = seed};
+                     .iterations = (uint32_t)b->iterations, .links = b->links, .placement = b->placement, .best_stages = b->best_stages, .seed = seed};
 }
 
 // --- sums
@@ -49,6 +49,8 @@ static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t ne
     row->foresight_s += (double)account->foresight_ns / 1e9;
     row->kept_s += (double)account->kept_ns / 1e9;
     row->at_once_s += (double)account->at_once_ns / 1e9;
+    row->placed_s += (double)account->placed_ns / 1e9;
+    row->best_s += (double)account->best_ns / 1e9;
     row->at_once_kept_s += (double)account->at_once_kept_ns / 1e9;
 }
 
@@ -148,6 +150,7 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
         {"links", OPTION_TEXT, &b->links_name, .unit = "CODEC", .help = "codec of activations and gradients: fp32, bf16, int8 or int4"},
         {"placement", OPTION_TEXT, &b->placement_name, .unit = "RULE", .help = "how the system braid places joiners: braid, stay (without later moves), or gwtf for the most used stage"},
         {"account", OPTION_SWITCH, &b->account, .help = "says, too, where the seconds went that an oracle would not have needed"},
+        {"best-stages", OPTION_SWITCH, &b->best_stages, .help = "says, too, how long planned iterations would be with all relays in their best stages"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table, always with the account"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the time per microbatch"},
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every scenario for braid sim"},

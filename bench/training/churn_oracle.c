@@ -145,6 +145,17 @@ static int64_t place_us(oracle *o) {
     return full < best ? full : best;
 }
 
+braid_err t2_best_stages(const scenario *s, const uint16_t *stage, uint64_t *now_ns, uint64_t *best_ns, braid_error *error) {
+    oracle o;
+    braid_err err = oracle_open(s, &o, error);
+    for (uint32_t i = 0; i < s->peers && !err; i++) o.stage[i] = stage[i];
+    int64_t now = err ? 0 : time_us(&o, SCHEDULE_EFFORT), best = err ? 0 : place_us(&o);
+    *now_ns = (uint64_t)now * 1000;
+    *best_ns = (uint64_t)(best < now ? best : now) * 1000;
+    oracle_close(&o);
+    return err;
+}
+
 // The longest fetch of a stage's state, each from the data peer with the faster line.
 static uint64_t state_ns(const oracle *o) {
     int64_t longest = 0;

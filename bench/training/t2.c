@@ -170,8 +170,9 @@ static braid_err settle_account(const scenario *s, t2_result *r, uint32_t index,
     return err;
 }
 
-static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *error) {
+static braid_err find_oracle(const scenario *s, bool best_stages, t2_result *out, braid_error *error) {
     const sim_swarm_report *report = &out->report;
+    t2_account placed = {0};
     braid_err err = BRAID_OK;
     t2_time oracle = {0};
     out->account = calloc(report->iterations + 1u, sizeof *out->account);
@@ -180,6 +181,9 @@ static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *err
         const uint16_t *stage = report->iteration[i].stage;
         bool same = i > 0 && memcmp(stage, report->iteration[i - 1].stage, s->peers * sizeof *stage) == 0;
         if (!same) err = t2_oracle(s, stage, &oracle, error);
+        if (!same && !err && best_stages) err = t2_best_stages(s, stage, &placed.placed_ns, &placed.best_ns, error);
+        out->account[i].placed_ns = placed.placed_ns;
+        out->account[i].best_ns = placed.best_ns;
         out->account[i].oracle = oracle;
         if (!err) err = settle_account(s, out, i, error);
     }
@@ -209,7 +213,7 @@ braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *op
     if (err) return err;
     err = sim_swarm_run(s, options, &out->report, error);
     out->needed_ns = needed_ns(s);
-    if (!err) err = find_oracle(s, out, error);
+    if (!err) err = find_oracle(s, c->best_stages, out, error);
     if (err) t2_result_close(out);
     scenario_free(s);
     return err;

@@ -33,6 +33,7 @@ typedef struct t2_case {
     uint32_t iterations;
     t2_placement placement;  // of braid; the baselines have GWTF's
     tensor_codec links;   // of activations and gradients
+    bool best_stages;     // the account has placed_ns and best_ns
     uint64_t seed;        // seed of places, capacities and deaths
 } t2_case;
 
@@ -52,6 +53,10 @@ typedef struct t2_time {
 // of all microbatches are timed by pipeline.h; the exchange of sums and results follows at the full
 // rate of the lines. BRAID_ARGUMENT: a stage is empty.
 braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error);
+
+// The time of an iteration by the search of paths alone, for relays in the stages of `stage`, and for
+// the same relays in the best stages that a search of single moves and trades finds.
+braid_err t2_best_stages(const scenario *s, const uint16_t *stage, uint64_t *now_ns, uint64_t *best_ns, braid_error *error);
 
 // The presence of a peer, in the time of an iteration.
 typedef struct t2_presence {
@@ -86,6 +91,7 @@ typedef struct t2_account {
     uint64_t foresight_ns, kept_ns;
     // An oracle that learns of them when they happen (t2_at_once), the same two.
     uint64_t at_once_ns, at_once_kept_ns;
+    uint64_t placed_ns, best_ns;  // t2_best_stages; 0: not asked for
 } t2_account;
 
 typedef struct t2_result {
