@@ -68,7 +68,8 @@ static braid_err run_system(trace_bench *b, const t2_case *shape, uint32_t i, br
     t2_case c = *shape;
     row *r = &b->row[i];
     c.placement = systems[i].placement;
-    sim_swarm_options how = {.check = SIM_CHECK_LIVENESS, .progress = isatty(STDERR_FILENO) ? show_progress : NULL,
+    sim_swarm_options how = {.check = SIM_CHECK_LIVENESS,
+                             .progress = isatty(STDERR_FILENO) ? show_progress : NULL,
                              .context = (void *)(uintptr_t)systems[i].name};
     braid_err err = churn_trace_run(&b->trace, &c, systems[i].system, b->end_ns, &how, &r->report, error);
     if (err) return err;
@@ -102,21 +103,25 @@ static void print_table(const trace_bench *b) {
         if (b->span[i].live < least) least = b->span[i].live;
         if (b->span[i].live > most) most = b->span[i].live;
     }
-    printf("churn-trace: %.2f h, %u to %u machines at once (%s), %d data peers, %d microbatches an iteration, seed %" PRIu64 "\n",
+    printf("churn-trace: %.2f h, %u to %u machines at once (%s), %d data peers, %d microbatches an iteration, seed "
+           "%" PRIu64 "\n",
            (double)b->end_ns / 3600e9, least, most, b->capacity, T2_DATA, PER_ITERATION, b->seed);
-    printf("%-34s %12s %10s %9s %8s %8s %14s\n", "", "microbatches", "goodput, %", "repairs", "joins", "crashes", "delayed deaths");
+    printf("%-34s %12s %10s %9s %8s %8s %14s\n", "", "microbatches", "goodput, %", "repairs", "joins", "crashes",
+           "delayed deaths");
     printf("%-34s %12.0f %10.1f\n", "live machines (oracle)", PER_ITERATION * b->restart[0].possible, 100.0);
     for (uint32_t i = 0; i < STARTS; i++) {
         char name[64];
-        snprintf(name, sizeof name, "restart in %.0f s + state, every %.0f min", b->restart[i].start_s, b->restart[i].interval_min);
+        snprintf(name, sizeof name, "restart in %.0f s + state, every %.0f min", b->restart[i].start_s,
+                 b->restart[i].interval_min);
         printf("%-34s %12.0f %10.1f\n", name, PER_ITERATION * b->restart[i].iterations,
                100 * b->restart[i].iterations / b->restart[i].possible);
     }
     for (uint32_t i = 0; i < SYSTEMS; i++) {
         const sim_swarm_report *r = &b->row[i].report;
         if (!b->row[i].wanted) continue;
-        printf("%-34s %12u %10.1f %9" PRIu64 " %8" PRIu64 " %8" PRIu64 " %5u, %6.0f s\n", systems[i].name, PER_ITERATION * r->iterations,
-               goodput(&b->row[i]), r->repairs, r->joins, r->crashes, r->delayed, (double)r->delayed_ns / 1e9);
+        printf("%-34s %12u %10.1f %9" PRIu64 " %8" PRIu64 " %8" PRIu64 " %5u, %6.0f s\n", systems[i].name,
+               PER_ITERATION * r->iterations, goodput(&b->row[i]), r->repairs, r->joins, r->crashes, r->delayed,
+               (double)r->delayed_ns / 1e9);
     }
 }
 
@@ -165,7 +170,8 @@ static void add_oracle(const trace_bench *b, plot_step *live, plot_step *pace) {
 static plot_line line_of(const trace_bench *b, uint32_t system, plot_step *step) {
     const sim_swarm_report *r = &b->row[system].report;
     for (uint32_t i = 0; i < r->iterations; i++)
-        step[i] = (plot_step){(double)r->iteration[i].start_ns / 3600e9, per_minute(r->iteration[i].end_ns - r->iteration[i].start_ns)};
+        step[i] = (plot_step){(double)r->iteration[i].start_ns / 3600e9,
+                              per_minute(r->iteration[i].end_ns - r->iteration[i].start_ns)};
     return (plot_line){systems[system].name, step, r->iterations};
 }
 
@@ -175,7 +181,8 @@ static braid_err plot(const trace_bench *b, braid_error *error) {
     plot_step *step = calloc(all + 1, sizeof *step);
     if (step == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for the drawing");
     add_oracle(b, step, step + b->spans);
-    plot_line live = {"live machines", step, b->spans}, pace[SYSTEMS + 1] = {{"live machines could", step + b->spans, b->spans}};
+    plot_line live = {"live machines", step, b->spans},
+              pace[SYSTEMS + 1] = {{"live machines could", step + b->spans, b->spans}};
     uint32_t paces = 1;
     for (uint32_t i = 0; i < SYSTEMS; i++) {
         if (!b->row[i].wanted) continue;
@@ -183,9 +190,14 @@ static braid_err plot(const trace_bench *b, braid_error *error) {
         used += b->row[i].report.iterations;
     }
     const plot_panel panel[] = {{"machines", &live, 1}, {"microbatches / min", pace, paces}};
-    const plot_steps p = {.title = "A trace of spot machines: live machines and throughput", .unit = "hours",
-                          .note = "Throughput of each iteration, from FINAL to FINAL; 'live machines could': the oracle's, without deaths",
-                          .end = (double)b->end_ns / 3600e9, .panel = panel, .panels = 2};
+    const plot_steps p = {
+        .title = "A trace of spot machines: live machines and throughput",
+        .unit = "hours",
+        .note =
+            "Throughput of each iteration, from FINAL to FINAL; 'live machines could': the oracle's, without deaths",
+        .end = (double)b->end_ns / 3600e9,
+        .panel = panel,
+        .panels = 2};
     braid_err err = plot_steps_write(&p, b->plot, error);
     free(step);
     return err;
@@ -210,7 +222,8 @@ static int run(trace_bench *b) {
     braid_error error = {0};
     uint32_t capacity = 0;
     bool wanted[SYSTEMS];
-    if (b->path == NULL) return cli_complain(CLI_USAGE, "churn-trace", "--trace FILE is missing: lines MILLISECONDS,add|remove,NAME");
+    if (b->path == NULL)
+        return cli_complain(CLI_USAGE, "churn-trace", "--trace FILE is missing: lines MILLISECONDS,add|remove,NAME");
     if (!options_read_choice("churn-trace", "capacity", b->capacity, capacities, 2, &capacity) ||
         !options_read_set("churn-trace", "systems", b->systems, names, SYSTEMS, wanted))
         return CLI_USAGE;
@@ -232,7 +245,8 @@ int bench_churn_trace(int argc, char **argv) {
     b->systems = "swarm,gwtf,stay,braid";
     option table[] = {
         {"trace", OPTION_TEXT, &b->path, .unit = "FILE.csv", .help = "lines MILLISECONDS,add|remove,NAME"},
-        {"systems", OPTION_TEXT, &b->systems, .unit = "LIST", .help = "which of swarm, gwtf, stay (braid without moves) and braid, separated by commas"},
+        {"systems", OPTION_TEXT, &b->systems, .unit = "LIST",
+         .help = "which of swarm, gwtf, stay (braid without moves) and braid, separated by commas"},
         {"capacity", OPTION_TEXT, &b->capacity, .unit = "hom|het", .help = "relays hold 4, or 1 to 3 microbatches"},
         {"hours", OPTION_COUNT, &b->hours, .help = "of the trace, 0: all", .max = 10000},
         {"seed", OPTION_COUNT, &b->seed, .help = "of places and capacities", .max = 1e15},
@@ -240,7 +254,8 @@ int bench_churn_trace(int argc, char **argv) {
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws live machines and throughput"},
     };
     options o = {.verb = "churn-trace",
-                 .summary = "Replays a trace of machines that come and go, with T2's model: goodput over what the live machines could have done.",
+                 .summary = "Replays a trace of machines that come and go, with T2's model: goodput over what the live "
+                            "machines could have done.",
                  .examples = examples,
                  .table = table,
                  .count = sizeof table / sizeof *table};

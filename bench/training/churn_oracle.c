@@ -12,26 +12,29 @@ enum {
     TRY_EFFORT = SCHEDULE_EFFORT / 16,  // of the search of paths for one placement
     PASSES = 3,                         // over all machines and stages
     PEERS = T2_DATA + CHURN_TRACE_MAX_NODES,
-    STATE_BYTES = 3 * sizeof(float),    // of a parameter: the weight and both moments
+    STATE_BYTES = 3 * sizeof(float),  // of a parameter: the weight and both moments
 };
 
 typedef struct oracle {
     const scenario *s;
     schedule *plan;
-    int64_t *tensor_us;      // [peers][peers]
-    uint16_t stage[PEERS];   // SIM_SWARM_ABSENT: not there
-    uint32_t index[PEERS];   // in the plan
+    int64_t *tensor_us;     // [peers][peers]
+    uint16_t stage[PEERS];  // SIM_SWARM_ABSENT: not there
+    uint32_t index[PEERS];  // in the plan
 } oracle;
 
 static int64_t way_us(const scenario *s, uint32_t from, uint32_t to, uint64_t bytes) {
     scenario_link link;
     scenario_link_of(s, from, to, &link);
-    return (int64_t)((double)link.latency_ns / 1e3 + (double)link.jitter_ns / 2e3 + (double)bytes * 8e6 / (double)link.bps);
+    return (int64_t)((double)link.latency_ns / 1e3 + (double)link.jitter_ns / 2e3 +
+                     (double)bytes * 8e6 / (double)link.bps);
 }
 
 static braid_err oracle_open(const scenario *s, oracle *o, braid_error *error) {
-    *o = (oracle){.s = s, .plan = malloc(schedule_bytes()), .tensor_us = calloc((size_t)s->peers * s->peers, sizeof(int64_t))};
-    if (o->plan == NULL || o->tensor_us == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for the oracle of %u peers", s->peers);
+    *o = (oracle){
+        .s = s, .plan = malloc(schedule_bytes()), .tensor_us = calloc((size_t)s->peers * s->peers, sizeof(int64_t))};
+    if (o->plan == NULL || o->tensor_us == NULL)
+        return braid_fail(error, BRAID_MEMORY, "no memory for the oracle of %u peers", s->peers);
     for (uint32_t i = 0; i < s->peers; i++) {
         o->stage[i] = i < T2_DATA ? 0 : SIM_SWARM_ABSENT;
         for (uint32_t k = 0; k < s->peers; k++)
@@ -47,7 +50,8 @@ static void oracle_close(oracle *o) {
 
 static int64_t compute_us(const oracle *o, uint32_t peer) {
     uint16_t stage = o->stage[peer];
-    uint64_t both = scenario_cost_ns(o->s, peer, stage, WORK_FORWARD) + scenario_cost_ns(o->s, peer, stage, WORK_BACKWARD);
+    uint64_t both = scenario_cost_ns(o->s, peer, stage, WORK_FORWARD) +
+                    scenario_cost_ns(o->s, peer, stage, WORK_BACKWARD);
     return (int64_t)(both / 2000);
 }
 
@@ -113,7 +117,8 @@ static uint32_t spare(const oracle *o) {
     for (uint32_t i = T2_DATA; i < o->s->peers; i++)
         if (o->stage[i] != SIM_SWARM_ABSENT) members[o->stage[i]]++;
     for (uint32_t i = T2_DATA; i < o->s->peers; i++)
-        if (o->stage[i] != SIM_SWARM_ABSENT && (found == PEERS || members[o->stage[i]] > members[o->stage[found]])) found = i;
+        if (o->stage[i] != SIM_SWARM_ABSENT && (found == PEERS || members[o->stage[i]] > members[o->stage[found]]))
+            found = i;
     return found != PEERS && members[o->stage[found]] > 1 ? found : PEERS;
 }
 
@@ -139,13 +144,15 @@ static int64_t place_us(oracle *o) {
             if (o->stage[i] != SIM_SWARM_ABSENT) better |= try_stages(o, i, &best);
         for (uint32_t i = T2_DATA; i < o->s->peers; i++)
             for (uint32_t k = T2_DATA; k < i; k++)
-                if (o->stage[i] != SIM_SWARM_ABSENT && o->stage[k] != SIM_SWARM_ABSENT) better |= try_trade(o, i, k, &best);
+                if (o->stage[i] != SIM_SWARM_ABSENT && o->stage[k] != SIM_SWARM_ABSENT)
+                    better |= try_trade(o, i, k, &best);
     }
     int64_t full = time_us(o, SCHEDULE_EFFORT);
     return full < best ? full : best;
 }
 
-braid_err t2_best_stages(const scenario *s, const uint16_t *stage, uint64_t *now_ns, uint64_t *best_ns, braid_error *error) {
+braid_err t2_best_stages(const scenario *s, const uint16_t *stage, uint64_t *now_ns, uint64_t *best_ns,
+                         braid_error *error) {
     oracle o;
     braid_err err = oracle_open(s, &o, error);
     for (uint32_t i = 0; i < s->peers && !err; i++) o.stage[i] = stage[i];
@@ -181,9 +188,12 @@ static braid_err add_span(oracle *o, uint64_t from_ns, uint64_t until_ns, churn_
     for (uint32_t i = T2_DATA; i < o->s->peers; i++) live += o->stage[i] != SIM_SWARM_ABSENT;
     int64_t time = place_us(o);
     if (time == INT64_MAX)
-        return braid_fail(error, BRAID_LIMIT, "%u machines at %.0f s cannot fill %d stages: take a trace with more", live,
-                          (double)from_ns / 1e9, T2_STAGES - 1);
-    *span = (churn_span){.from_ns = from_ns, .until_ns = until_ns, .live = live, .iteration_ns = (uint64_t)time * 1000,
+        return braid_fail(error, BRAID_LIMIT, "%u machines at %.0f s cannot fill %d stages: take a trace with more",
+                          live, (double)from_ns / 1e9, T2_STAGES - 1);
+    *span = (churn_span){.from_ns = from_ns,
+                         .until_ns = until_ns,
+                         .live = live,
+                         .iteration_ns = (uint64_t)time * 1000,
                          .state_ns = state_ns(o)};
     return BRAID_OK;
 }
@@ -191,9 +201,11 @@ static braid_err add_span(oracle *o, uint64_t from_ns, uint64_t until_ns, churn_
 // More machines never take longer, since they may stay idle.
 static void join_spans(churn_span *span, uint32_t spans) {
     for (uint32_t i = 1; i < spans; i++)
-        if (span[i].arrivals_only && span[i].iteration_ns > span[i - 1].iteration_ns) span[i].iteration_ns = span[i - 1].iteration_ns;
+        if (span[i].arrivals_only && span[i].iteration_ns > span[i - 1].iteration_ns)
+            span[i].iteration_ns = span[i - 1].iteration_ns;
     for (uint32_t i = spans; i-- > 1;)
-        if (span[i].deaths_only && span[i - 1].iteration_ns > span[i].iteration_ns) span[i - 1].iteration_ns = span[i].iteration_ns;
+        if (span[i].deaths_only && span[i - 1].iteration_ns > span[i].iteration_ns)
+            span[i - 1].iteration_ns = span[i].iteration_ns;
 }
 
 braid_err churn_trace_spans(const churn_trace *t, const t2_case *c, uint64_t end_ns, churn_span *span, uint32_t *spans,

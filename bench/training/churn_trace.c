@@ -24,13 +24,15 @@ static braid_err read_line(churn_trace *t, const char *line, const char *origin,
     int read = sscanf(line, "%" SCNu64 ",%7[a-z],%31[A-Za-z0-9_-]", &at_ms, what, name);
     bool adds = read == 3 && strcmp(what, "add") == 0;
     if (read != 3 || (!adds && strcmp(what, "remove") != 0) || at_ms > (uint64_t)1 << 40)
-        return braid_fail(error, BRAID_CONFIG, "%.200s:%u: write MILLISECONDS,add|remove,NAME, like 480000,add,node1", origin, number);
+        return braid_fail(error, BRAID_CONFIG, "%.200s:%u: write MILLISECONDS,add|remove,NAME, like 480000,add,node1",
+                          origin, number);
     if (t->events > 0 && at_ms * 1000000 < t->event[t->events - 1].at_ns)
-        return braid_fail(error, BRAID_CONFIG, "%.200s:%u: earlier than the line before: sort the lines by time", origin, number);
+        return braid_fail(error, BRAID_CONFIG, "%.200s:%u: earlier than the line before: sort the lines by time",
+                          origin, number);
     uint32_t node = find_node(t, name);
     if (t->events == CHURN_TRACE_MAX_EVENTS || node == CHURN_TRACE_MAX_NODES)
-        return braid_fail(error, BRAID_CONFIG, "%.200s:%u: more than %d events or %d machines: leave some out", origin, number,
-                          CHURN_TRACE_MAX_EVENTS, CHURN_TRACE_MAX_NODES);
+        return braid_fail(error, BRAID_CONFIG, "%.200s:%u: more than %d events or %d machines: leave some out", origin,
+                          number, CHURN_TRACE_MAX_EVENTS, CHURN_TRACE_MAX_NODES);
     t->event[t->events++] = (churn_trace_event){at_ms * 1000000, node, adds};
     return BRAID_OK;
 }
@@ -44,7 +46,8 @@ static braid_err cut_start(churn_trace *t, const char *origin, braid_error *erro
         t->first[e->node] = e->adds;
     }
     if (live < T2_RELAYS)
-        return braid_fail(error, BRAID_CONFIG, "%.200s: never %d machines at once: take a longer trace", origin, T2_RELAYS);
+        return braid_fail(error, BRAID_CONFIG, "%.200s: never %d machines at once: take a longer trace", origin,
+                          T2_RELAYS);
     uint64_t begin_ns = t->event[at - 1].at_ns;
     t->firsts = live;
     memmove(t->event, &t->event[at], (t->events - at) * sizeof *t->event);
@@ -75,7 +78,8 @@ braid_err churn_trace_read(const char *path, churn_trace *out, braid_error *erro
     size_t length = text != NULL ? fread(text, 1, MOST_BYTES + 1, file) : 0;
     braid_err err = text == NULL ? braid_fail(error, BRAID_MEMORY, "no memory for %.200s", path) : BRAID_OK;
     if (!err && ferror(file)) err = braid_fail(error, BRAID_IO, "cannot read all of %.200s", path);
-    if (!err && length > MOST_BYTES) err = braid_fail(error, BRAID_CONFIG, "%.200s is larger than %d bytes: take a shorter trace", path, MOST_BYTES);
+    if (!err && length > MOST_BYTES)
+        err = braid_fail(error, BRAID_CONFIG, "%.200s is larger than %d bytes: take a shorter trace", path, MOST_BYTES);
     fclose(file);
     if (!err) text[length] = 0;
     if (!err) err = churn_trace_parse(text, path, out, error);
@@ -96,12 +100,14 @@ static braid_err add_events(const churn_trace *t, scenario *s, braid_error *erro
     }
     for (uint32_t i = 0; i < t->events; i++) {
         const churn_trace_event *e = &t->event[i];
-        c->event[c->event_count++] = (scenario_event){e->at_ns, T2_DATA + e->node, e->adds ? SCENARIO_JOIN : SCENARIO_CRASH};
+        c->event[c->event_count++] =
+            (scenario_event){e->at_ns, T2_DATA + e->node, e->adds ? SCENARIO_JOIN : SCENARIO_CRASH};
     }
     return BRAID_OK;
 }
 
-braid_err churn_trace_scenario(const churn_trace *t, const t2_case *c, t2_system system, scenario **out, braid_error *error) {
+braid_err churn_trace_scenario(const churn_trace *t, const t2_case *c, t2_system system, scenario **out,
+                               braid_error *error) {
     char *text = malloc(TEXT);
     if (text == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for the scenario");
     t2_describe_relays(c, system, t->name, t->nodes, text, TEXT);

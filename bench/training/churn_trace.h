@@ -34,8 +34,8 @@ typedef struct churn_span {
     uint64_t from_ns, until_ns;
     uint32_t live;
     bool arrivals_only, deaths_only;  // what made the machines differ from the span before
-    uint64_t iteration_ns;  // the least time of an iteration that the oracle finds
-    uint64_t state_ns;      // time until each of these machines has its stage's state from a data peer
+    uint64_t iteration_ns;            // the least time of an iteration that the oracle finds
+    uint64_t state_ns;                // time until each of these machines has its stage's state from a data peer
 } churn_span;
 
 // Of each span until `end_ns`: the oracle places the live machines as it likes, and knows each
@@ -54,7 +54,8 @@ typedef struct churn_restart {
 double churn_trace_restart(const churn_span *span, uint32_t spans, const churn_restart *r, uint64_t end_ns);
 
 // The scenario of the replay, which the caller frees with scenario_free. Relay i is peer T2_DATA + i.
-braid_err churn_trace_scenario(const churn_trace *t, const t2_case *c, t2_system system, scenario **out, braid_error *error);
+braid_err churn_trace_scenario(const churn_trace *t, const t2_case *c, t2_system system, scenario **out,
+                               braid_error *error);
 // Runs a system through the trace until `until_ns`. `report` is freed with sim_swarm_report_free.
 braid_err churn_trace_run(const churn_trace *t, const t2_case *c, t2_system system, uint64_t until_ns,
                           const sim_swarm_options *options, sim_swarm_report *report, braid_error *error);

@@ -37,16 +37,21 @@ static void check_pauses(sim_cluster *s, uint32_t node, const sim_log_member *m)
     for (uint32_t i = 0; i < w->moves && i < SIM_KEPT_MOVES; i++) {
         uint64_t since = w->applied_version - w->moved[i].version;
         if (w->moved[i].version > w->applied_version) continue;  // before a rollback
-        if (since < REST) sim_fail(s, "J14: #%llu moves %llu iterations after another relay", (unsigned long long)m->member, (unsigned long long)since);
+        if (since < REST)
+            sim_fail(s, "J14: #%llu moves %llu iterations after another relay", (unsigned long long)m->member,
+                     (unsigned long long)since);
         if (since < STAYS && id_equal(&w->moved[i].id, &m->entry.peer))
-            sim_fail(s, "J14: #%llu moves again after %llu iterations", (unsigned long long)m->member, (unsigned long long)since);
+            sim_fail(s, "J14: #%llu moves again after %llu iterations", (unsigned long long)m->member,
+                     (unsigned long long)since);
     }
 }
 
 // Before the first FINAL of a generation a rollback moves relays to empty stages.
 void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *entry) {
     const sim_checker *k = &s->checker;
-    if (entry->kind != LOG_EXPEL || entry->u.expel.reason != EXPEL_MOVED || k->version == k->start_version || node != sim_leader(s)) return;
+    if (entry->kind != LOG_EXPEL || entry->u.expel.reason != EXPEL_MOVED || k->version == k->start_version ||
+        node != sim_leader(s))
+        return;
     const sim_log_member *m = find_member(k, entry->u.expel.member);
     peer_view v;
     peer_look(s->node[node].peer, &v);
@@ -57,6 +62,7 @@ void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *ent
         return;
     }
     if (members_of(k, v.moves_to) >= members_of(k, m->entry.stage))
-        sim_fail(s, "J14: #%llu moves to stage %u, which has as many members", (unsigned long long)m->member, v.moves_to);
+        sim_fail(s, "J14: #%llu moves to stage %u, which has as many members", (unsigned long long)m->member,
+                 v.moves_to);
     check_pauses(s, node, m);
 }

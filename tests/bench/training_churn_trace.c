@@ -28,8 +28,10 @@ static churn_trace *parse(const char *text, braid_err expected, const char *comp
 static const char *sample(void) {
     static char text[2048];
     size_t length = (size_t)snprintf(text, sizeof text, "# a comment\n0,add,early\n");
-    for (int i = 0; i < T2_RELAYS; i++) length += (size_t)snprintf(text + length, sizeof text - length, "60000,add,n%d\n", i);
-    snprintf(text + length, sizeof text - length, "180000,remove,n3\n180000,remove,n5\n960000,add,n99\n1260000,remove,early\n");
+    for (int i = 0; i < T2_RELAYS; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, "60000,add,n%d\n", i);
+    snprintf(text + length, sizeof text - length,
+             "180000,remove,n3\n180000,remove,n5\n960000,add,n99\n1260000,remove,early\n");
     return text;
 }
 
@@ -58,8 +60,9 @@ static void test_bad_lines_are_named(void **state) {
 // half a minute.
 static void test_restarts_by_hand(void **state) {
     (void)state;
-    const churn_span span[] = {{.until_ns = 10 * MINUTE, .live = 9, .iteration_ns = MINUTE, .state_ns = MINUTE / 2},
-                               {.from_ns = 10 * MINUTE, .until_ns = 20 * MINUTE, .live = 8, .iteration_ns = MINUTE, .state_ns = MINUTE / 2}};
+    const churn_span span[] = {
+        {.until_ns = 10 * MINUTE, .live = 9, .iteration_ns = MINUTE, .state_ns = MINUTE / 2},
+        {.from_ns = 10 * MINUTE, .until_ns = 20 * MINUTE, .live = 8, .iteration_ns = MINUTE, .state_ns = MINUTE / 2}};
     assert_true(churn_trace_possible(span, 2, 0, 20 * MINUTE) == 20);
     assert_true(churn_trace_possible(span, 2, 5 * MINUTE, 12 * MINUTE) == 7);
     // never saved: the first ten are lost, and nine fit behind the fetch
@@ -97,7 +100,8 @@ static void test_replay_of_two_deaths(void **state) {
     t2_case c = {.heterogeneous = true, .iterations = SCENARIO_MAX_ITERATIONS, .seed = 1};
     sim_swarm_options how = {.check = SIM_CHECK_LIVENESS};
     sim_swarm_report r;
-    if (churn_trace_run(parse(sample(), BRAID_OK, NULL), &c, T2_BRAID, 6 * MINUTE, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
+    if (churn_trace_run(parse(sample(), BRAID_OK, NULL), &c, T2_BRAID, 6 * MINUTE, &how, &r, &error) != BRAID_OK)
+        fail_msg("%s", error.text);
     if (r.failed) fail_msg("%s", r.text);
     assert_true(r.iterations >= 1 && r.virtual_ns >= 6 * MINUTE && r.virtual_ns <= 7 * MINUTE);
     assert_int_equal(r.crashes, 2);
@@ -106,8 +110,10 @@ static void test_replay_of_two_deaths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time_begins_with_enough_machines), cmocka_unit_test(test_bad_lines_are_named),
-        cmocka_unit_test(test_restarts_by_hand),                 cmocka_unit_test(test_spans_follow_the_trace),
+        cmocka_unit_test(test_time_begins_with_enough_machines),
+        cmocka_unit_test(test_bad_lines_are_named),
+        cmocka_unit_test(test_restarts_by_hand),
+        cmocka_unit_test(test_spans_follow_the_trace),
         cmocka_unit_test(test_replay_of_two_deaths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,8 @@ static int64_t fetch_us(const peer *p, const braid_id *to, uint16_t stage) {
 static bool may_take(const peer *p, const cluster_member *m, uint16_t stage) {
     if (stage == m->stage || member_count_stage(p, stage) >= WIRE_MAX_STAGE_MEMBERS) return false;
     if (peer_breaks(p, PEER_MUTANT_MOVES_TO_THE_FULL)) return true;
-    return answering(p, stage) < answering(p, m->stage) && member_count_stage(p, stage) < member_count_stage(p, m->stage);
+    return answering(p, stage) < answering(p, m->stage) &&
+           member_count_stage(p, stage) < member_count_stage(p, m->stage);
 }
 
 // The gain of a move over MOVE_ITERATIONS, twice the fetch and the longer iteration meanwhile taken
