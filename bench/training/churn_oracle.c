@@ -183,19 +183,16 @@ static void apply_event(oracle *o, const churn_trace_event *e) {
     o->stage[T2_DATA + e->node] = e->adds ? T2_STAGES - 1 : SIM_SWARM_ABSENT;
 }
 
-static braid_err add_span(oracle *o, uint64_t from_ns, uint64_t until_ns, churn_span *span, braid_error *error) {
+// Too few machines for all stages do nothing.
+static void add_span(oracle *o, uint64_t from_ns, uint64_t until_ns, churn_span *span) {
     uint32_t live = 0;
     for (uint32_t i = T2_DATA; i < o->s->peers; i++) live += o->stage[i] != SIM_SWARM_ABSENT;
     int64_t time = place_us(o);
-    if (time == INT64_MAX)
-        return braid_fail(error, BRAID_LIMIT, "%u machines at %.0f s cannot fill %d stages: take a trace with more",
-                          live, (double)from_ns / 1e9, T2_STAGES - 1);
     *span = (churn_span){.from_ns = from_ns,
                          .until_ns = until_ns,
                          .live = live,
-                         .iteration_ns = (uint64_t)time * 1000,
+                         .iteration_ns = time == INT64_MAX ? CHURN_SPAN_NEVER : (uint64_t)time * 1000,
                          .state_ns = state_ns(o)};
-    return BRAID_OK;
 }
 
 // More machines never take longer, since they may stay idle.
@@ -227,7 +224,7 @@ braid_err churn_trace_spans(const churn_trace *t, const t2_case *c, uint64_t end
             apply_event(&o, &t->event[at]);
         }
         uint64_t until_ns = at < t->events && t->event[at].at_ns < end_ns ? t->event[at].at_ns : end_ns;
-        err = add_span(&o, from_ns, until_ns, &span[*spans], error);
+        add_span(&o, from_ns, until_ns, &span[*spans]);
         span[*spans].arrivals_only = came && !died;
         span[*spans].deaths_only = died && !came;
         ++*spans;

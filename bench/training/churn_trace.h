@@ -29,6 +29,9 @@ braid_err churn_trace_read(const char *path, churn_trace *out, braid_error *erro
 // From text, which is changed; `origin` names it in messages.
 braid_err churn_trace_parse(char *text, const char *origin, churn_trace *out, braid_error *error);
 
+// Iteration time where the live machines cannot fill all stages.
+#define CHURN_SPAN_NEVER ((uint64_t)1 << 62)
+
 // A span of time with the same live machines.
 typedef struct churn_span {
     uint64_t from_ns, until_ns;

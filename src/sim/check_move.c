@@ -2,7 +2,7 @@
 // entries that the leader itself has applied.
 #include "sim/inside.h"
 
-enum { REST = 2, STAYS = 10 };  // iterations, docs/protocol.md
+enum { REST = 1, STAYS = 10 };  // iterations, docs/protocol.md
 
 static const sim_log_member *find_member(const sim_checker *k, member_id member) {
     for (uint32_t i = 0; i < k->members; i++)
@@ -20,6 +20,11 @@ void sim_check_move_applied(sim_cluster *s, uint32_t node, const log_entry *entr
     if (entry->kind != LOG_EXPEL || entry->u.expel.reason != EXPEL_MOVED) return;
     const sim_log_member *m = find_member(&s->checker, entry->u.expel.member);
     if (m == NULL) return;
+    if (entry->index > s->checker.moved_index) {
+        s->checker.moved_index = entry->index;
+        s->checker.mover = m->entry.peer;
+        s->checker.mover_fetches = false;
+    }
     uint32_t at = w->moves++ % SIM_KEPT_MOVES;
     w->moved[at].id = m->entry.peer;
     w->moved[at].version = w->applied_version;
@@ -46,6 +51,26 @@ static void check_pauses(sim_cluster *s, uint32_t node, const sim_log_member *m)
     }
 }
 
+void sim_check_mover(sim_cluster *s, uint32_t node) {
+    sim_checker *k = &s->checker;
+    const sim_node *n = &s->node[node];
+    if (!id_equal(&n->id, &k->mover) || n->view.member <= k->moved_index) return;
+    if (k->mover_member != n->view.member) k->mover_fetches = true;
+    k->mover_member = n->view.member;
+    if (n->view.ready) k->mover_fetches = false;
+}
+
+// True if the newest mover is a member of its new stage, linked to the leader, and has never had the
+// whole state there.
+static bool mover_fetches(const sim_cluster *s, uint32_t leader) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        if (!n->alive || !id_equal(&n->id, &s->checker.mover) || !s->link[leader][i].up) continue;
+        return s->checker.mover_fetches && sim_check_member_live(s, n->view.member);
+    }
+    return false;
+}
+
 // Before the first FINAL of a generation a rollback moves relays to empty stages.
 void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *entry) {
     const sim_checker *k = &s->checker;
@@ -64,5 +89,7 @@ void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *ent
     if (members_of(k, v.moves_to) >= members_of(k, m->entry.stage))
         sim_fail(s, "J14: #%llu moves to stage %u, which has as many members", (unsigned long long)m->member,
                  v.moves_to);
+    if (mover_fetches(s, node))
+        sim_fail(s, "J14: #%llu moves while the last mover fetches its state", (unsigned long long)m->member);
     check_pauses(s, node, m);
 }

@@ -210,6 +210,11 @@ typedef struct sim_checker {
     sim_commit *commit;      // [microbatches][stages]
     message_set waiting;     // microbatches that wait for a slot of the next stage
     uint64_t waiting_iteration;  // 1 + the iteration of `waiting`
+    // the newest mover: its EXPEL, its newest membership, and whether it has not had its state there yet
+    uint64_t moved_index;
+    braid_id mover;
+    member_id mover_member;
+    bool mover_fetches;
     uint64_t committed;
     uint64_t *entry;          // [committed + 1]: content hash of each entry
     uint32_t entries_room;
@@ -400,6 +405,7 @@ void sim_check_route(sim_cluster *s, uint32_t node);
 void sim_check_route_sent(sim_cluster *s, const message *msg);
 // --- check_move.c: rule J14
 void sim_check_move_applied(sim_cluster *s, uint32_t node, const log_entry *entry);
+void sim_check_mover(sim_cluster *s, uint32_t node);  // after each step
 void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_log.c
 // compares with the one-process run

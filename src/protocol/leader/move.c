@@ -5,11 +5,11 @@
 #include "protocol/leader/leader.h"
 
 enum {
-    MOVE_GAIN = 8,        // the iteration must be shorter by 1/8
+    MOVE_GAIN = 16,       // the iteration must be shorter by 1/16
     MOVE_ITERATIONS = 8,  // the gain of so many iterations must pay for the move
-    MOVE_REST = 2,        // iterations between two moves
+    MOVE_REST = 1,        // iterations between two moves
     MOVE_STAYS = 10,      // iterations that a moved peer stays
-    MOVE_TRIED = 4,       // the number of relays that are tried in all stages
+    MOVE_TRIED = 8,       // the number of relays that are tried in all stages
 };
 
 typedef struct mover {
@@ -17,14 +17,15 @@ typedef struct mover {
     int64_t without_us;  // duration of an iteration without it
 } mover;
 
-// True if no relay is on its way into a stage: times change when it gets there.
-static bool all_have_arrived(const peer *p) {
-    for (uint32_t i = 0; i < p->cluster->contact_high; i++)
-        if (p->cluster->contacts[i].used && p->cluster->contacts[i].joining) return false;
-    for (uint32_t i = 0; i < p->cluster->member_count; i++) {
-        const cluster_member *m = &p->cluster->members[i];
-        if (m->expelling) return false;
-        if (m->kind == MEMBER_RELAY && member_answers(p, m->id) && !member_is_standby(m) && !m->was_ready) return false;
+// True if the newest mover works in its new stage, is gone, or has not joined again in time. Other joiners are part of the times.
+static bool mover_has_arrived(const peer *p) {
+    const leader_move *l = &p->leader->move;
+    const braid_id *id = &l->kept[(l->count + LEADER_KEPT_MOVES - 1) % LEADER_KEPT_MOVES].id;
+    for (uint32_t i = 0; i < p->cluster->contact_high && l->count > 0; i++) {
+        const cluster_contact *c = &p->cluster->contacts[i];
+        if (!c->used || !id_equal(&c->id, id) || c->link != LINK_UP) continue;
+        const cluster_member *m = c->member == 0 ? NULL : member_find(p, c->member);
+        if (c->joining || (m != NULL && !m->was_ready) || leader_move_target(p, id) != 0) return false;
     }
     return true;
 }
@@ -150,7 +151,7 @@ static bool may_begin(const peer *p) {
     if (p->run.placement != PLACEMENT_GAIN && p->run.placement != PLACEMENT_SHUFFLE) return false;
     if (peer_breaks(p, PEER_MUTANT_MOVES_SEVERAL)) return true;
     uint64_t last = l->count == 0 ? 0 : l->kept[(l->count - 1) % LEADER_KEPT_MOVES].iteration;
-    return (l->count == 0 || p->state.iteration >= last + MOVE_REST) && all_have_arrived(p);
+    return (l->count == 0 || p->state.iteration >= last + MOVE_REST) && mover_has_arrived(p);
 }
 
 member_id leader_move_choose(peer *p, leader_spares *spares) {
