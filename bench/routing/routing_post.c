@@ -170,9 +170,9 @@ static void fold_message(routing_net *n, const router_message *m, const routing_
     routing_fold(n, (uint64_t)n->now);
     routing_fold(n, (uint64_t)m->from << 32 | m->to);
     routing_fold(n, (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
-                (uint64_t)m->position << 16 | m->length);
-    routing_fold(n, (uint64_t)m->cost);
-    routing_fold(n, (uint64_t)m->units << 32 | m->taken_back);
+                (uint64_t)(m->position | m->on_path) << 16 | m->length);
+    routing_fold(n, (uint64_t)m->cost | m->epoch);  // a kind has one of them, and one of each group below
+    routing_fold(n, (uint64_t)(m->units | m->attempts) << 32 | m->taken_back | m->scale | m->turn | m->plan);
     routing_fold(n, (uint64_t)m->token.origin << 32 | m->token.serial);
     routing_fold(n, m->source);
     if (text != NULL) routing_fold(n, text->hash);

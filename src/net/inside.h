@@ -23,6 +23,7 @@ enum {
     NET_INPUT_BYTES = 128 * 1024,                           // of one read from a socket
     NET_BATCH_BYTES = 64 * 1024,                            // encrypted ahead of the socket
     NET_UNSENT_BYTES = NET_KERNEL_BYTES - NET_BATCH_BYTES,  // in the kernel, not sent yet
+    NET_PUMP_BATCHES = 4,                                   // written at once before other links have their turn
     NET_BACKLOG = 128,
 };
 

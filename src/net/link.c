@@ -197,29 +197,50 @@ static void encrypt(link *l) {
     }
 }
 
-void link_pump(link *l) {
-    if (l->writing != NULL || l->state == LINK_DEAD || l->tls == NULL) return;
+// Returns true when the kernel took the whole batch at once. That costs one system call: a write through the loop
+// costs an epoll_ctl and one more turn of the loop even then (libuv 1.44).
+static bool write_batch(link *l, size_t count, bool at_once) {
+    uv_stream_t *stream = (uv_stream_t *)&l->tcp;
+    uv_buf_t buffer = uv_buf_init((char *)l->writing, (unsigned)count);
+    int taken = at_once ? uv_try_write(stream, &buffer, 1) : 0;
+    if (taken < 0) taken = 0;  // uv_write reports an error that stays
+    int status = 0;
+    if ((size_t)taken < count) {
+        buffer = uv_buf_init((char *)l->writing + taken, (unsigned)(count - (size_t)taken));
+        l->write.data = l;
+        status = uv_write(&l->write, stream, &buffer, 1, on_write);
+        if (status == 0) return false;
+    }
+    tls_give_back(l->net->tls, l->writing);
+    l->writing = NULL;
+    if (status == 0) return true;
+    if (!l->fallen) link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror(status));
+    link_close(l);
+    return false;
+}
+
+// Returns false when the queue is empty, or on its way.
+static bool pump_batch(link *l, bool at_once) {
     encrypt(l);
     if (l->state == LINK_LEAVING && outbox_is_empty(&l->out) && !l->close_sent) {
         l->close_sent = true;
         tls_shutdown(l->tls);
     }
-    if (l->state == LINK_DEAD) return;
+    if (l->state == LINK_DEAD) return false;
     size_t count = 0;
     l->writing = tls_take_output(l->tls, &count);
-    if (l->writing != NULL) {
-        uv_buf_t buffer = uv_buf_init((char *)l->writing, (unsigned)count);
-        l->write.data = l;
-        int status = uv_write(&l->write, (uv_stream_t *)&l->tcp, &buffer, 1, on_write);
-        if (status == 0) return;
-        tls_give_back(l->net->tls, l->writing);
-        l->writing = NULL;
-        if (!l->fallen) link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror(status));
-        link_close(l);
-    } else if (l->close_sent && !l->shut) {
+    if (l->writing != NULL) return write_batch(l, count, at_once);
+    if (l->close_sent && !l->shut) {
         l->shut = true;
         if (uv_shutdown(&l->shutdown, (uv_stream_t *)&l->tcp, on_shutdown) != 0) link_close(l);
     }
+    return false;
+}
+
+// After NET_PUMP_BATCHES the loop reads and serves other links before it goes on.
+void link_pump(link *l) {
+    if (l->writing != NULL || l->state == LINK_DEAD || l->tls == NULL) return;
+    for (unsigned batch = 0; pump_batch(l, batch < NET_PUMP_BATCHES); batch++) continue;
 }
 
 // --- reading

@@ -59,7 +59,7 @@ static void trace_body(FILE *out, const message *msg) {
         break;
     case MESSAGE_DENY_COMMIT:
         trace_subject(out, &msg->u.deny_commit.subject);
-        fprintf(out, " rev %u %s", msg->u.deny_commit.rev, deny_reason_name(msg->u.deny_commit.reason));
+        fprintf(out, " rev %u %s", msg->u.deny_commit.rev, commit_refusal_name(msg->u.deny_commit.reason));
         break;
     case MESSAGE_DENY_RESUME: trace_subject(out, &msg->u.deny_resume.subject); break;
     case MESSAGE_NO_PEER: trace_subject(out, &msg->u.no_peer.subject); break;

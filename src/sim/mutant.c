@@ -114,7 +114,7 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
 size_t sim_mutant_send(sim_cluster *s, const message *msg, uint8_t *bytes, size_t capacity) {
     if (s->c->mutant != SIM_MUTANT_FORGED_DENY || msg->kind != MESSAGE_COUNTED || msg->u.counted.subject.m != 1) return 0;
     message forged = {.kind = MESSAGE_DENY_COMMIT, .iteration = msg->iteration, .sender = msg->sender, .log_position = msg->log_position};
-    forged.u.deny_commit = (message_deny_commit){.subject = msg->u.counted.subject, .reason = DENY_MISSING, .rev = msg->u.counted.rev};
+    forged.u.deny_commit = (message_deny_commit){.subject = msg->u.counted.subject, .reason = COMMIT_MISSING, .rev = msg->u.counted.rev};
     return message_encode(&forged, bytes, capacity);
 }
 

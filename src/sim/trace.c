@@ -152,7 +152,7 @@ static bool add_flow_message(line *l, const message *msg) {
         return true;
     case MESSAGE_DENY_COMMIT:
         add_subject(l, &msg->u.deny_commit.subject);
-        line_add(l, " rev %u %s", msg->u.deny_commit.rev, deny_reason_name(msg->u.deny_commit.reason));
+        line_add(l, " rev %u %s", msg->u.deny_commit.rev, commit_refusal_name(msg->u.deny_commit.reason));
         return true;
     case MESSAGE_DENY_RESUME: add_subject(l, &msg->u.deny_resume.subject); return true;
     case MESSAGE_NO_PEER: add_subject(l, &msg->u.no_peer.subject); return true;

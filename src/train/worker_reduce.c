@@ -1,7 +1,8 @@
 // The jobs between the last weight gradient and FINAL: packing, reduction, results, norm, decision.
 #include "train/worker_inside.h"
-#include "train/optimizer.h"
+#include "base/sha256.h"
 #include "train/byte_sum.h"
+#include "train/optimizer.h"
 #include "train/sum.h"
 
 #include <math.h>
@@ -201,9 +202,32 @@ void worker_result_put(const worker_call *call) {
     }
 }
 
+// A quarter of the bytes of the values, which are the same for all members exactly when these are.
+static void hash_codes(worker *w, size_t pair) {
+    enum { PIECE = 64 * BYTE_SUM_GROUP };
+    uint8_t codes[2][PIECE + PIECE / BYTE_SUM_GROUP];
+    const void *const data[2] = {codes[0], codes[1]};
+    const block *b = &w->blocks[2 * pair];
+    size_t many = 2 * pair + 1 == w->block_count ? 1 : 2;
+    sha256 hash[2];
+    for (size_t i = 0; i < 2; i++) sha256_init(&hash[i]);
+    for (size_t at = 0; at < BLOCK_ELEMENTS; at += PIECE) {
+        size_t bytes[2] = {0};
+        for (size_t i = 0; i < many; i++) {
+            if (at >= b[i].count) continue;
+            size_t count = b[i].count - at < PIECE ? b[i].count - at : PIECE;
+            byte_sum_encode(w->results + b[i].offset + at, count, codes[i]);
+            bytes[i] = byte_sum_bytes(count);
+        }
+        sha256_update_pair(hash, data, bytes);
+    }
+    for (size_t i = 0; i < many; i++) w->block_hash[2 * pair + i] = sha256_final(&hash[i]);
+}
+
 static void hash_result(void *context, size_t pair) {
     worker *w = context;
-    worker_hash_pair(w, pair, w->results);
+    if (worker_has_byte_sums(w)) hash_codes(w, pair);
+    else worker_hash_pair(w, pair, w->results);
 }
 
 void worker_norm(const worker_call *call) {

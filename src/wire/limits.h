@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 17,
+    WIRE_VERSION = 18,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,

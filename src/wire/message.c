@@ -3,6 +3,7 @@
 #include "wire/message.h"
 
 #include "wire/codec.h"
+#include "wire/layout.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -64,11 +65,13 @@ static void code_deny(codec *c, message_deny *deny) {
     code_subject(c, &deny->subject);
     codec_u8_below(c, &deny->phase, PHASE_COUNT);
     codec_u8_below(c, &deny->reason, DENY_REASONS);
+    codec_require(c, deny->reason != DENY_FULL || deny->phase == PHASE_FORWARD);
+    codec_require(c, deny->reason != DENY_MISSING || deny->phase == PHASE_BACKWARD);
 }
 
 static void code_deny_commit(codec *c, message_deny_commit *deny) {
     code_subject(c, &deny->subject);
-    codec_u8_below(c, &deny->reason, DENY_REASONS);
+    codec_u8_below(c, &deny->reason, COMMIT_REFUSALS);
     codec_u32(c, &deny->rev);
 }
 
@@ -418,12 +421,36 @@ size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity) {
     return codec_written(&c);
 }
 
+typedef struct layout {
+    uint16_t least, most;  // bytes of an encoded message
+} layout;
+
+static const layout layouts[MESSAGE_KINDS] = {
+#define X(upper, fixed, variable) [MESSAGE_##upper] = {LAYOUT_OF_##upper, LAYOUT_MOST_OF_##upper},
+    WIRE_LAYOUTS(X)
+#undef X
+};
+
+size_t message_least_bytes(uint8_t kind) { return kind < MESSAGE_KINDS ? layouts[kind].least : 0; }
+size_t message_most_bytes(uint8_t kind) { return kind < MESSAGE_KINDS ? layouts[kind].most : 0; }
+
 bool message_decode(const uint8_t *bytes, size_t count, message *msg) {
+    if (count == 0 || count < message_least_bytes(bytes[0]) || count > message_most_bytes(bytes[0])) return false;
     codec c = codec_reader(bytes, count);
-    memset(msg, 0, offsetof(message, u) + (count > 0 ? message_body_bytes(bytes[0]) : 0));
+    memset(msg, 0, offsetof(message, u) + message_body_bytes(bytes[0]));
     codec_message(&c, msg);
     return codec_finished(&c);
 }
+
+// Handlers find the common fields of these kinds at one place.
+#define X(upper, lower) _Static_assert(offsetof(message_##lower, subject) == 0, "the subject comes first");
+WIRE_SUBJECT_MESSAGES(X)
+#undef X
+#define X(upper, lower)                                                                                   \
+    _Static_assert(offsetof(message_##lower, to) == 0 && offsetof(message_##lower, from) == 8 &&          \
+                   offsetof(message_##lower, term) == 16, "the ballot comes first");
+WIRE_VOTER_MESSAGES(X)
+#undef X
 
 const message_subject *message_subject_of(const message *msg) {
     switch (msg->kind) {
@@ -448,6 +475,9 @@ bool message_ballot_of(const message *msg, message_ballot *ballot) {
 }
 
 size_t message_body_bytes(uint8_t kind) {
+#define X(upper, lower) _Static_assert(sizeof(message_##lower) <= UINT16_MAX, "a body's size has two bytes");
+    WIRE_MESSAGES(X)
+#undef X
     static const uint16_t bytes[MESSAGE_KINDS] = {
 #define X(upper, lower) [MESSAGE_##upper] = sizeof(message_##lower),
         WIRE_MESSAGES(X)
@@ -491,6 +521,15 @@ const char *deny_reason_name(uint8_t reason) {
     case DENY_VERSION: return "VERSION";
     case DENY_MISSING: return "MISSING";
     case DENY_CLOSED: return "CLOSED";
+    default: return "UNKNOWN";
+    }
+}
+
+const char *commit_refusal_name(uint8_t reason) {
+    switch (reason) {
+    case COMMIT_STALE: return "STALE";
+    case COMMIT_MISSING: return "MISSING";
+    case COMMIT_CLOSED: return "CLOSED";
     default: return "UNKNOWN";
     }
 }

@@ -46,15 +46,23 @@ typedef enum message_kind {
 // The tensor of a microbatch that a message is about: x on its way forward, or dy on its way back.
 typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT } message_phase;
 
-// Why a tensor or a COMMIT is refused.
+// Why a member refuses a tensor (DENY).
 typedef enum deny_reason {
-    DENY_FULL,     // a forward: no free slot; a CAN TAKE follows when one is free
-    DENY_STALE,    // it is of no use any more; a COMMIT: a newer ownership epoch was seen
-    DENY_VERSION,  // a tensor: the state of the refusing member is not at version t
-    DENY_MISSING,  // a gradient or COMMIT: the refusing member does not hold the microbatch
+    DENY_FULL,     // PHASE_FORWARD: no free slot; a CAN TAKE follows when one is free
+    DENY_STALE,    // the tensor is of no use any more
+    DENY_VERSION,  // the state of the refusing member is not at version t
+    DENY_MISSING,  // PHASE_BACKWARD: the refusing member does not hold the microbatch
     DENY_CLOSED,   // the iteration's contribution set is closed
     DENY_REASONS
 } deny_reason;
+
+// Why a member refuses a COMMIT (DENY COMMIT).
+typedef enum commit_refusal {
+    COMMIT_STALE,    // the member has seen a newer ownership epoch
+    COMMIT_MISSING,  // it does not hold the microbatch; it refuses every COMMIT up to that revision
+    COMMIT_CLOSED,   // the iteration's contribution set is closed without the microbatch
+    COMMIT_REFUSALS
+} commit_refusal;
 
 typedef enum trace_phase { TRACE_ACCEPTED, TRACE_FORWARD_DONE, TRACE_RETURNING, TRACE_BACKWARD_DONE, TRACE_PHASES } trace_phase;
 
@@ -140,7 +148,7 @@ typedef struct message_deny {
 // Refuses a COMMIT. Sent to the owner that ordered it.
 typedef struct message_deny_commit {
     message_subject subject;
-    uint8_t reason;  // deny_reason; after DENY_MISSING the member refuses every COMMIT up to `rev`
+    uint8_t reason;  // commit_refusal
     uint32_t rev;    // revision of the refused COMMIT
 } message_deny_commit;
 
@@ -194,12 +202,12 @@ typedef struct message_status {
     uint64_t eta_ns;
 } message_status;
 
-// Request to resend: y along `path` up to forward_to, or dx down to back_to.
+// Request to resend y or dx along `path`.
 typedef struct message_resume {
     message_subject subject;
     member_id owner;
     uint8_t phase;  // PHASE_FORWARD: resend y; PHASE_BACKWARD: resend dx
-    uint16_t until;  // forward_to or back_to
+    uint16_t until;  // the last stage that must compute, on the way of that phase
     message_path path;
 } message_resume;
 
@@ -617,34 +625,48 @@ typedef enum route_kind {
     ROUTE_LABEL,   // side, source, cost; words: split node, low and high half of the remaining cost
     ROUTE_ADVERT,  // source, cost, units
     ROUTE_FLOW,    // why, source, units, taken_back
-    ROUTE_FLOW_OF_TOKEN,  // also token, position
-    // as ROUTE_ADVERT; taken_back: the scale of loads (bottleneck objective), or 1: begun
-    ROUTE_ADVERT_OF_LOADS,
+    ROUTE_FLOW_OF_TOKEN,  // also token
+    ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT; also scale
     ROUTE_FLOW_OF_BID,  // also cost: the highest return cost from the receiver at which the units stay
     ROUTE_DENY,    // source, units
-    ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
-    ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
-    ROUTE_ABORT,   // token, why, position
-    // source, units, taken_back, position (units on this route); words: the peers after the
-    // receiver
-    ROUTE_WAY,
+    ROUTE_LOCK,    // token, source, cost, units; words: the cycle
+    ROUTE_COMMIT,  // token, source, why, units, taken_back, moved
+    ROUTE_ABORT,   // token, why
+    ROUTE_WAY,     // source, units, taken_back, on_path; words: the peers after the receiver
     // words: entries (src/routing/plan/mincost_map.c), or a cycle proposal
     // (src/routing/plan/mincost_reoptimise.c)
     ROUTE_MAP,
-    // all fields but side and moved; words
-    ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,
+    // token, source, why, cost, units, turn; words
+    ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER,
+    ROUTE_QUERY,   // token, source, why, epoch; words
+    ROUTE_UNITS, ROUTE_RELINK,  // as ROUTE_OFFER
     ROUTE_HOME,    // source, cost: of the sender's cheapest route to that data peer; 0: none known
     ROUTE_KINDS
 } route_kind;
 
+// A two-phase commit, and the receiver's place in it.
+typedef struct route_token {
+    uint32_t origin, serial;
+    uint16_t position;  // on the cycle
+} route_token;
+
+// An epoch of the planned flow.
+typedef struct route_epoch {
+    uint64_t number;
+    uint32_t plan, attempts;  // number of its plan; attempts left
+} route_epoch;
+
 typedef struct route_part {
     uint8_t kind, side, why;
-    uint16_t position;
+    uint16_t on_path;   // units on a planned path
     uint16_t words;    // number of words of this part in message_route.word, after those of earlier parts
     uint32_t source;   // member number, below 2^31
     uint32_t units, taken_back, moved;
-    uint32_t origin, serial;  // of the two-phase commit token
+    uint32_t scale;           // of loads (bottleneck objective), or 1: the sender has started
+    uint32_t turn;            // turn of a link, or a number of costs
     int64_t cost;
+    route_token token;
+    route_epoch epoch;
 } route_part;
 
 // A frame between the routers of two members. `session` identifies the sender's end of the link,
@@ -667,9 +689,9 @@ typedef struct message_route {
 // zero.
 typedef enum gossip_kind {
     GOSSIP_SAMPLE,                       // clock, rates, cards
-    GOSSIP_REPLY,                        // side, by_chance, cost, clock, rates, cards
+    GOSSIP_REPLY,                        // side, by_chance, cost, echo, rates, cards
     GOSSIP_PING,                         // side, clock, rates
-    GOSSIP_PONG,                         // side, by_chance, cost, clock, rates
+    GOSSIP_PONG,                         // side, by_chance, cost, echo, rates
     GOSSIP_ASK, GOSSIP_YES, GOSSIP_NO,   // side, by_chance, cost
     GOSSIP_PART, GOSSIP_CUT,             // side
     GOSSIP_KINDS
@@ -694,12 +716,13 @@ typedef struct message_view {
     uint8_t side;       // the receiver's position as the sender sees it: before, behind, beside
     bool by_chance;
     uint8_t linked;     // bit s: the receiver is the sender's neighbour on its side s
+    uint16_t cards;
+    message_place place;  // the sender's
     uint32_t cost;      // in microseconds
-    uint32_t clock_us;  // SAMPLE, PING: the sender's; REPLY, PONG: the one of the question
+    uint32_t clock_us;  // the sender's
+    uint32_t echo_us;   // `clock_us` of the request
     uint32_t rate_out, rate_in;  // measured bytes per millisecond of the sender's link; 0: not measured
     uint32_t rate_here;          // to the receiver, as the sender measured it
-    message_place place;    // the sender's
-    uint16_t cards;
     message_card card[WIRE_MAX_VIEW_CARDS];
 } message_view;
 
@@ -771,6 +794,7 @@ static inline uint64_t message_piece_bytes(uint64_t bytes, uint16_t index, uint1
 // The name of a kind in messages for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
+const char *commit_refusal_name(uint8_t reason);
 const char *get_refusal_name(uint8_t reason);
 const char *route_kind_name(uint8_t kind);
 const char *gossip_kind_name(uint8_t kind);
@@ -806,6 +830,9 @@ bool message_ballot_of(const message *msg, message_ballot *ballot);
 
 // Size of a kind's body in `u`; 0: unknown kind.
 size_t message_body_bytes(uint8_t kind);
+// The fewest and the most bytes of an encoded message (wire/layout.h); 0: unknown kind.
+size_t message_least_bytes(uint8_t kind);
+size_t message_most_bytes(uint8_t kind);
 // CARRY and CARRY CHUNKS always have a payload; DATA, FORWARD and BACKWARD have one unless a forwarder carries it.
 bool message_has_payload(const message *msg);
 

@@ -11,7 +11,11 @@ enum {
     TAKEN_BACK = 1 << 6,
     TOKEN = 1 << 7,
     MOVED = 1 << 8,
-    ANYTHING = WHY | POSITION | SOURCE | COST | UNITS | TAKEN_BACK | TOKEN,
+    SCALE = 1 << 9,
+    TURN = 1 << 10,
+    EPOCH = 1 << 11,  // its number, plan and attempts
+    ON_PATH = 1 << 12,
+    CHANGE = WHY | POSITION | SOURCE | COST | UNITS | TURN | TOKEN,
 
     SIDES = 3,
     MAX_POSITION = 4096,
@@ -33,20 +37,20 @@ static const layout layouts[ROUTE_KINDS] = {
     [ROUTE_ADVERT] = {SOURCE | COST | UNITS, 0, "advert"},
     [ROUTE_FLOW] = {WHY | SOURCE | UNITS | TAKEN_BACK, 0, "flow"},
     [ROUTE_FLOW_OF_TOKEN] = {WHY | POSITION | SOURCE | UNITS | TAKEN_BACK | TOKEN, 0, "flow of a token"},
-    [ROUTE_ADVERT_OF_LOADS] = {SOURCE | COST | UNITS | TAKEN_BACK, 0, "advert of loads"},
+    [ROUTE_ADVERT_OF_LOADS] = {SOURCE | COST | UNITS | SCALE, 0, "advert of loads"},
     [ROUTE_FLOW_OF_BID] = {WHY | SOURCE | COST | UNITS | TAKEN_BACK, 0, "flow with a bid"},
     [ROUTE_DENY] = {SOURCE | UNITS, 0, "deny"},
     [ROUTE_LOCK] = {POSITION | SOURCE | COST | UNITS | TOKEN, CYCLE_WORDS, "lock"},
     [ROUTE_COMMIT] = {WHY | POSITION | SOURCE | UNITS | TAKEN_BACK | TOKEN | MOVED, 0, "commit"},
     [ROUTE_ABORT] = {WHY | POSITION | TOKEN, 0, "abort"},
-    [ROUTE_WAY] = {POSITION | SOURCE | UNITS | TAKEN_BACK, WAY_WORDS, "way"},
+    [ROUTE_WAY] = {ON_PATH | SOURCE | UNITS | TAKEN_BACK, WAY_WORDS, "way"},
     [ROUTE_MAP] = {0, OTHER_WORDS, "map"},
-    [ROUTE_OFFER] = {ANYTHING, OTHER_WORDS, "offer"},
-    [ROUTE_REQUEST] = {ANYTHING, OTHER_WORDS, "request"},
-    [ROUTE_ANSWER] = {ANYTHING, OTHER_WORDS, "answer"},
-    [ROUTE_QUERY] = {ANYTHING, OTHER_WORDS, "query"},
-    [ROUTE_UNITS] = {ANYTHING, OTHER_WORDS, "units"},
-    [ROUTE_RELINK] = {ANYTHING, OTHER_WORDS, "relink"},
+    [ROUTE_OFFER] = {CHANGE, OTHER_WORDS, "offer"},
+    [ROUTE_REQUEST] = {CHANGE, OTHER_WORDS, "request"},
+    [ROUTE_ANSWER] = {CHANGE, OTHER_WORDS, "answer"},
+    [ROUTE_QUERY] = {WHY | POSITION | SOURCE | EPOCH | TOKEN, OTHER_WORDS, "query"},
+    [ROUTE_UNITS] = {CHANGE, OTHER_WORDS, "units"},
+    [ROUTE_RELINK] = {CHANGE, OTHER_WORDS, "relink"},
     [ROUTE_HOME] = {SOURCE | COST, 0, "home"},
 };
 
@@ -65,24 +69,36 @@ static void code_cost(codec *c, int64_t *cost) {
 static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & SIDE) codec_u8_below(c, &p->side, SIDES);
     if (fields & WHY) codec_u8(c, &p->why);
-    if (fields & POSITION) codec_u16_below(c, &p->position, MAX_POSITION);
+    if (fields & POSITION) codec_u16_below(c, &p->token.position, MAX_POSITION);
+    if (fields & ON_PATH) codec_u16_below(c, &p->on_path, MAX_POSITION);
     if (fields & SOURCE) below(c, &p->source, 1u << 31);
     if (fields & COST) code_cost(c, &p->cost);
     if (fields & UNITS) below(c, &p->units, WIRE_MAX_ROUTE_UNITS + 1);
-    if (fields & TAKEN_BACK) codec_u32(c, &p->taken_back);
-    // a count; GWTF allows any number here
-    if (p->kind < ROUTE_OFFER) codec_require(c, p->taken_back < 1u << 31);
+    if (fields & TAKEN_BACK) below(c, &p->taken_back, 1u << 31);
+    if (fields & SCALE) below(c, &p->scale, 1u << 31);
+    if (fields & TURN) codec_u32(c, &p->turn);
+    if (fields & EPOCH) {
+        codec_u64(c, &p->epoch.number);
+        codec_require(c, p->epoch.number <= (uint64_t)WIRE_MAX_ROUTE_COST);
+        below(c, &p->epoch.attempts, WIRE_MAX_ROUTE_UNITS + 1);
+        codec_u32(c, &p->epoch.plan);
+    }
     if (fields & TOKEN) {
-        below(c, &p->origin, 1u << 31);
-        codec_u32(c, &p->serial);
+        below(c, &p->token.origin, 1u << 31);
+        codec_u32(c, &p->token.serial);
     }
     if (fields & MOVED) below(c, &p->moved, WIRE_MAX_ROUTE_UNITS + 1);
 }
 
 // Fields that the kind does not encode must be zero, else their values would be lost silently.
 static void require_no_other_field(codec *c, const route_part *p, const layout *l) {
-    const bool other[] = {p->side != 0, p->why != 0,        p->position != 0,                  p->source != 0, p->cost != 0,
-                          p->units != 0, p->taken_back != 0, p->origin != 0 || p->serial != 0, p->moved != 0};
+    const bool other[] = {p->side != 0,           p->why != 0,
+                          p->token.position != 0, p->source != 0,
+                          p->cost != 0,           p->units != 0,
+                          p->taken_back != 0,     p->token.origin != 0 || p->token.serial != 0,
+                          p->moved != 0,          p->scale != 0,
+                          p->turn != 0,           p->epoch.number != 0 || p->epoch.plan != 0 || p->epoch.attempts != 0,
+                          p->on_path != 0};
     for (uint32_t i = 0; i < sizeof other / sizeof *other; i++) codec_require(c, !other[i] || (l->fields & 1u << i));
     codec_require(c, p->words == 0 || l->most_words > 0);
 }

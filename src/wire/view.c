@@ -6,8 +6,9 @@ enum {
     CHANCE = 1 << 1,
     COST = 1 << 2,
     CLOCK = 1 << 3,
-    RATES = 1 << 4,
-    CARDS = 1 << 5,
+    ECHO = 1 << 4,
+    RATES = 1 << 5,
+    CARDS = 1 << 6,
     OFFER = SIDE | CHANCE | COST,
 
     SIDES = 3,
@@ -24,9 +25,9 @@ typedef struct layout {
 
 static const layout layouts[GOSSIP_KINDS] = {
     [GOSSIP_SAMPLE] = {CLOCK | RATES | CARDS, "sample"},
-    [GOSSIP_REPLY] = {OFFER | CLOCK | RATES | CARDS, "reply"},
+    [GOSSIP_REPLY] = {OFFER | ECHO | RATES | CARDS, "reply"},
     [GOSSIP_PING] = {SIDE | CLOCK | RATES, "ping"},
-    [GOSSIP_PONG] = {OFFER | CLOCK | RATES, "pong"},
+    [GOSSIP_PONG] = {OFFER | ECHO | RATES, "pong"},
     [GOSSIP_ASK] = {OFFER, "ask"},
     [GOSSIP_YES] = {OFFER, "yes"},
     [GOSSIP_NO] = {OFFER, "no"},
@@ -57,7 +58,7 @@ static void code_card(codec *c, message_card *card) {
 // Fields that the kind does not encode must be zero, else their values would be lost silently.
 static void require_no_other_field(codec *c, const message_view *v, uint8_t fields) {
     const bool other[] = {v->side != 0,     v->by_chance, v->cost != 0,
-                          v->clock_us != 0, v->rate_out != 0 || v->rate_in != 0 || v->rate_here != 0,
+                          v->clock_us != 0, v->echo_us != 0, v->rate_out != 0 || v->rate_in != 0 || v->rate_here != 0,
                           v->cards != 0};
     for (uint32_t i = 0; i < sizeof other / sizeof *other; i++) codec_require(c, !other[i] || (fields & 1u << i));
 }
@@ -76,6 +77,7 @@ void codec_view(codec *c, message_view *view) {
         codec_require(c, view->cost <= WIRE_MAX_LINK_COST);
     }
     if (fields & CLOCK) codec_u32(c, &view->clock_us);
+    if (fields & ECHO) codec_u32(c, &view->echo_us);
     if (fields & RATES) {
         codec_u32(c, &view->rate_out);
         codec_u32(c, &view->rate_in);

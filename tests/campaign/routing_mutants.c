@@ -64,12 +64,12 @@ static bool no_label(router_message *m) {
 }
 
 static bool no_scale(router_message *m) {
-    m->taken_back &= 0xffff;
+    m->scale &= 0xffff;
     return true;
 }
 
 static bool no_heaviest_link(router_message *m) {
-    m->taken_back &= ~(uint32_t)0xffff;
+    m->scale &= ~(uint32_t)0xffff;
     return true;
 }
 
@@ -77,7 +77,7 @@ static bool no_heaviest_link(router_message *m) {
 
 static bool one_unit_too_many_on_its_way(router_message *m) {
     m->units++;
-    m->position++;
+    m->on_path++;
     return true;
 }
 

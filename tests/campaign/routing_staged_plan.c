@@ -38,8 +38,8 @@ static void restore_somewhere(net *n, rng *r, uint32_t span) {
         .from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH};
     while (m.from <= n->peers && !(n->alive[m.from] && net_linked(n, m.from, m.to))) m.from++;
     if (!n->alive[m.to] || m.from > n->peers) return;
-    m.cost = MINCOST_EPOCHS_PER_FLOW * (int64_t)span;
-    m.units = (uint32_t)rng_below(r, MINCOST_PLAN_ATTEMPTS + 1);
+    m.epoch = MINCOST_EPOCHS_PER_FLOW * (uint64_t)span;
+    m.attempts = (uint32_t)rng_below(r, MINCOST_PLAN_ATTEMPTS + 1);
     mincost_planner *pl = (mincost_planner *)n->router[m.to];
     int previous = router_slot(&pl->mc.r, ROUTER_PREVIOUS, m.from), next = router_slot(&pl->mc.r, ROUTER_NEXT, m.from);
     uint32_t heard = next >= 0 ? downstream_of(&pl->mc, 0, (uint32_t)next)->epoch

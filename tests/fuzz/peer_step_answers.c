@@ -137,8 +137,8 @@ static void answer_route(const answers *a, member_id by) {
         route_part *p = &route->part[i];
         uint32_t *cycle = &route->word[words];
         if (p->kind != ROUTE_LOCK || p->words < 3) continue;
-        p->origin = (uint32_t)by;
-        p->position = 1;
+        p->token.origin = (uint32_t)by;
+        p->token.position = 1;
         cycle[0] = cycle[p->words - 1] = 2 * (uint32_t)by + (cycle[0] & 1);
         cycle[1] = 2 * (uint32_t)a->sent->sender + (cycle[1] & 1);
     }

@@ -230,11 +230,13 @@ static inline void random_deny(wire_random *w, message_deny *b) {
     random_subject(w, &b->subject);
     b->phase = random_below(w, PHASE_COUNT);
     b->reason = random_below(w, DENY_REASONS);
+    if (b->reason == DENY_FULL) b->phase = PHASE_FORWARD;
+    if (b->reason == DENY_MISSING) b->phase = PHASE_BACKWARD;
 }
 
 static inline void random_deny_commit(wire_random *w, message_deny_commit *b) {
     random_subject(w, &b->subject);
-    b->reason = random_below(w, DENY_REASONS);
+    b->reason = random_below(w, COMMIT_REFUSALS);
     b->rev = random_u32(w);
 }
 
@@ -537,17 +539,24 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     bool any = p->kind >= ROUTE_OFFER && p->kind <= ROUTE_RELINK, home = p->kind == ROUTE_HOME, loads = p->kind == ROUTE_ADVERT_OF_LOADS;
     bool bid = p->kind == ROUTE_FLOW_OF_BID, way = p->kind == ROUTE_WAY, map = p->kind == ROUTE_MAP;
     bool token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY && !loads && !bid && !home && !way && !map);
-    bool counts = any || bid || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
+    bool query = p->kind == ROUTE_QUERY, change = any && !query;
+    bool counts = bid || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
     if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
-    if (counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
-    if (token || way) p->position = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
-    if (token) p->origin = random_u32(w) >> 1;
-    if (token) p->serial = random_u32(w);
+    if (any || counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
+    uint16_t *place = way ? &p->on_path : &p->token.position;
+    if (token || way) *place = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
+    if (token) p->token.origin = random_u32(w) >> 1;
+    if (token) p->token.serial = random_u32(w);
     if (p->kind != ROUTE_ABORT && !map) p->source = random_u32(w) >> (w->below == 0);
-    bool cost = any || home || bid || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
+    bool cost = change || home || bid || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
     if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
-    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT && !home && !map) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
-    if (counts || loads || way) p->taken_back = random_u32(w) >> !any;
+    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT && !home && !map && !query) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
+    if (counts || way) p->taken_back = random_u32(w) >> 1;
+    if (loads) p->scale = random_u32(w) >> 1;
+    if (change) p->turn = random_u32(w);
+    if (query) p->epoch.number = random_u64(w) >> 8;
+    if (query) p->epoch.plan = random_u32(w);
+    if (query) p->epoch.attempts = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : way ? 63 : any || map ? 160 : 0;
     uint32_t each = p->kind == ROUTE_LABEL ? 3 : 1;
@@ -596,7 +605,8 @@ static inline void random_view(wire_random *w, message_view *b) {
         b->cost = random_u32(w) >> 2;
     }
     if (sample || reply || pong || b->kind == GOSSIP_PING) {
-        b->clock_us = random_u32(w);
+        uint32_t *clock = reply || pong ? &b->echo_us : &b->clock_us;
+        *clock = random_u32(w);
         b->rate_out = random_u32(w);
         b->rate_in = random_u32(w);
         b->rate_here = random_u32(w);

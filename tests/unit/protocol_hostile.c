@@ -1,7 +1,12 @@
 // One peer among members that send wrong messages, or correct ones at rare moments.
 #include "protocol_world.h"
 
-// ---- a shadow that brings a microbatch home
+// The peers of the tests. RELAY_A works on stage 1; RELAY_B works on stage 2, or is the only relay of
+// a run with two stages.
+enum { OTHER_DATA = 1, RELAY_A = 2, RELAY_B = 3, OWNER = 4, JOINER = 4, STANDBY = 4, SELF_OWNER = 5 };
+enum { DATA_A = 1, DATA_B = 2, SELF_DATA = 3, DATA_C = 4 };
+
+// ---- a standby that returns an activation
 
 // Standby replicas. Given an owner, when a standby returns an activation, then no answer names a
 // stage of the standby, since it has none.
@@ -9,17 +14,17 @@ static void test_activation_from_a_standby_is_harmless(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     w.run.standbys = 1;
-    open_world(&w, 5, MEMBER_DATA);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_RELAY, 1);
-    admit(&w, 3, MEMBER_RELAY, 2);
-    admit(&w, 4, MEMBER_SHADOW, 2);
-    admit(&w, 5, MEMBER_DATA, 0);
-    own(&w, 0, 5);
+    open_world(&w, SELF_OWNER, MEMBER_DATA);
+    admit(&w, OTHER_DATA, MEMBER_DATA, 0);
+    admit(&w, RELAY_A, MEMBER_RELAY, 1);
+    admit(&w, RELAY_B, MEMBER_RELAY, 2);
+    admit(&w, STANDBY, MEMBER_SHADOW, 2);
+    admit(&w, SELF_OWNER, MEMBER_DATA, 0);
+    own(&w, 0, SELF_OWNER);
     append(&w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 0; i < 3; i++) {
-        message m = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 5, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {5, 2, 4}}}};
-        deliver(&w, 4, &m, true);
+        message m = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = SELF_OWNER, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {SELF_OWNER, RELAY_A, STANDBY}}}};
+        deliver(&w, STANDBY, &m, true);
     }
     peer_view view;
     peer_look(w.p, &view);
@@ -33,10 +38,10 @@ static void test_member_of_an_unknown_stage_is_ignored(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     member_id members[MOST];
-    open_world(&w, 3, MEMBER_RELAY);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_RELAY, 3);
-    admit(&w, 3, MEMBER_RELAY, WIRE_MAX_STAGES - 1);
+    open_world(&w, RELAY_B, MEMBER_RELAY);
+    admit(&w, DATA_A, MEMBER_DATA, 0);
+    admit(&w, RELAY_A, MEMBER_RELAY, 3);
+    admit(&w, RELAY_B, MEMBER_RELAY, WIRE_MAX_STAGES - 1);
     peer_view view;
     peer_look(w.p, &view);
     assert_int_equal(view.member, 0);
@@ -53,23 +58,23 @@ static void test_unrequested_answer_does_not_end_a_request(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
     w.run.start_version = 1;
-    open_world(&w, 4, MEMBER_RELAY);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_RELAY, 1);
-    admit(&w, 3, MEMBER_RELAY, 2);
-    admit(&w, 4, MEMBER_RELAY, 1);
+    open_world(&w, JOINER, MEMBER_RELAY);
+    admit(&w, DATA_A, MEMBER_DATA, 0);
+    admit(&w, RELAY_A, MEMBER_RELAY, 1);
+    admit(&w, RELAY_B, MEMBER_RELAY, 2);
+    admit(&w, JOINER, MEMBER_RELAY, 1);
     w.busy = true;
     uint32_t asked = w.last_get_to;
     assert_int_not_equal(asked, 0);
     message names = {.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = {.what = GET_NAMES, .stage = 1, .version = 1, .count = 1}};
-    deliver(&w, 3, &names, true);
+    deliver(&w, RELAY_B, &names, true);
     assert_int_equal(w.work.id, 0);
     deliver(&w, asked, &names, true);
     assert_int_equal(w.work.kind, JOB_NAMES_PUT);
     free(w.p);
 }
 
-// ---- words that nothing comes of
+// ---- reports without progress
 
 static void beat(world *w, uint32_t from) {
     message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = from == 1 ? 0 : 2, .reaches = 1}};
@@ -85,20 +90,20 @@ static void trace(world *w, uint32_t from, uint16_t stage, uint8_t phase, member
 // second seems to be full.
 static void open_owners_world(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
-    open_world(w, 4, MEMBER_DATA);
-    admit(w, 1, MEMBER_DATA, 0);
-    admit(w, 2, MEMBER_RELAY, 1);
-    admit(w, 3, MEMBER_RELAY, 2);
-    admit(w, 4, MEMBER_DATA, 0);
-    own(w, 0, 4);
+    open_world(w, OWNER, MEMBER_DATA);
+    admit(w, OTHER_DATA, MEMBER_DATA, 0);
+    admit(w, RELAY_A, MEMBER_RELAY, 1);
+    admit(w, RELAY_B, MEMBER_RELAY, 2);
+    admit(w, OWNER, MEMBER_DATA, 0);
+    own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
-    for (uint32_t i = 1; i <= 3; i++) beat(w, i);
+    for (uint32_t i = OTHER_DATA; i <= RELAY_B; i++) beat(w, i);
     assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
     message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
-    deliver(w, 2, &accept, false);
-    deliver(w, 2, &complete, false);
-    trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
+    deliver(w, RELAY_A, &accept, false);
+    deliver(w, RELAY_A, &complete, false);
+    trace(w, RELAY_A, 1, TRACE_FORWARD_DONE, 0);
 }
 
 // Sends heartbeats. Each probed member reports the contents `held` and that it works. Returns the
@@ -107,7 +112,7 @@ static uint32_t half_seconds(world *w, uint32_t count, const message_status *hel
     w->sent[MESSAGE_RESUME] = 0;
     for (uint32_t half_second = 0; half_second < count; half_second++) {
         w->now += 500 * MILLISECOND;
-        for (uint32_t i = 1; i <= 3; i++) beat(w, i);
+        for (uint32_t i = OTHER_DATA; i <= RELAY_B; i++) beat(w, i);
         step(w, &(event){.kind = EVENT_TICK});
         for (uint32_t i = 1; i < MOST; i++) {
             message m = {.kind = MESSAGE_STATUS, .u.status = held[i]};
@@ -129,7 +134,7 @@ static void test_forwarding_report_expires(void **state) {
     (void)state;
     world w;
     open_owners_world(&w);
-    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true, .working = true, .forwarding = true}};
+    const message_status held[MOST] = {[RELAY_A] = {.has_x = true, .has_y = true, .forward_done = true, .working = true, .forwarding = true}};
     assert_in_range(ten_minutes(&w, held), 2, 6);
     free(w.p);
 }
@@ -137,8 +142,8 @@ static void test_forwarding_report_expires(void **state) {
 // It is home, and its gradient is sent to the last stage.
 static void open_at_home(world *w) {
     open_owners_world(w);
-    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = 4, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
-    deliver(w, 3, &home, true);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = OWNER, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {OWNER, RELAY_A, RELAY_B}}}};
+    deliver(w, RELAY_B, &home, true);
     assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
 }
 
@@ -150,11 +155,11 @@ static void test_gradient_report_expires(void **state) {
     open_at_home(&w);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
     message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
-    deliver(&w, 3, &accept, false);
-    deliver(&w, 3, &complete, false);
-    trace(&w, 3, 2, TRACE_BACKWARD_DONE, 2);
-    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true},
-                                       [3] = {.has_x = true, .has_y = true, .has_dy = true, .has_dx = true, .forward_done = true, .backward_done = true, .working = true}};
+    deliver(&w, RELAY_B, &accept, false);
+    deliver(&w, RELAY_B, &complete, false);
+    trace(&w, RELAY_B, 2, TRACE_BACKWARD_DONE, RELAY_A);
+    const message_status held[MOST] = {[RELAY_A] = {.has_x = true, .has_y = true, .forward_done = true},
+                                       [RELAY_B] = {.has_x = true, .has_y = true, .has_dy = true, .has_dx = true, .forward_done = true, .backward_done = true, .working = true}};
     assert_in_range(ten_minutes(&w, held), 2, 6);
     free(w.p);
 }
@@ -165,9 +170,9 @@ static void test_member_with_an_old_log_keeps_its_microbatch(void **state) {
     (void)state;
     world w;
     open_at_home(&w);
-    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true}, [3] = {.has_x = true, .has_y = true, .forward_done = true}};
+    const message_status held[MOST] = {[RELAY_A] = {.has_x = true, .has_y = true, .forward_done = true}, [RELAY_B] = {.has_x = true, .has_y = true, .forward_done = true}};
     message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD, .reason = DENY_VERSION}};
-    deliver(&w, 3, &deny, false);
+    deliver(&w, RELAY_B, &deny, false);
     half_seconds(&w, 1, held);
     assert_int_equal(w.sent[MESSAGE_BACKWARD] + w.sent[MESSAGE_PROBE], 1);
     assert_int_equal(half_seconds(&w, 1, held), 0);
@@ -196,18 +201,18 @@ static void open_elastic_world(world *w) {
     *w = (world){.run = run_of(2, 4, 2)};
     w->run.shares = 2;
     w->run.elastic = true;
-    open_world(w, 3, MEMBER_RELAY);
-    for (uint32_t i = 1; i <= 2; i++) admit(w, i, MEMBER_DATA, 0);
-    admit(w, 3, MEMBER_RELAY, 1);
+    open_world(w, RELAY_B, MEMBER_RELAY);
+    for (uint32_t i = DATA_A; i <= DATA_B; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, RELAY_B, MEMBER_RELAY, 1);
     for (uint16_t i = 0; i < 2; i++) append(w, (log_entry){.kind = LOG_SHARE, .u.share = {.share = i, .peer = name_of(i + 1u)}});
     for (uint16_t i = 0; i < 2; i++) own(w, i, i + 1u);
     append(w, (log_entry){.kind = LOG_RUN});
-    count_one(w, 1, 2);
-    count_one(w, 3, 2);
+    count_one(w, 1, DATA_B);
+    count_one(w, 3, DATA_B);
     peer_look(w->p, &view);
     assert_int_equal(view.k.words[0], 1 << 1 | 1 << 3);
     append(w, close_of(15));
-    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 2, .reason = EXPEL_DEAD}});
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = DATA_B, .reason = EXPEL_DEAD}});
     w->busy = true;
     append(w, close_of(1 << 0 | 1 << 2));
     assert_int_equal(w->work.kind, JOB_FORWARD);
@@ -229,8 +234,8 @@ static void test_repair_does_not_evict_a_subtraction(void **state) {
     (void)state;
     world w;
     open_elastic_world(&w);
-    message repair = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 2, 1), .owner = 1, .forward_to = 2, .repair = true, .path = {.stages = 2, .member = {1, 3}}}};
-    deliver(&w, 1, &repair, true);
+    message repair = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 2, 1), .owner = DATA_A, .forward_to = 2, .repair = true, .path = {.stages = 2, .member = {DATA_A, RELAY_B}}}};
+    deliver(&w, DATA_A, &repair, true);
     expect_all_taken_back(&w);
 }
 
@@ -254,20 +259,20 @@ static void test_current_addresses_replace_those_of_the_log(void **state) {
     world w = {.run = run_of(3, 2, 1)};
     begin_world(&w, 4, MEMBER_DATA);
     log_entry records[] = {
-        {.kind = LOG_BASE, .index = 9, .term = 1, .u.base = {.applied = 9, .entries = 3, .voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}}}}},
-        {.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-1:1"}},
-        {.kind = LOG_MEMBER, .index = 2, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-2:1"}},
-        {.kind = LOG_MEMBER, .index = 3, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1, .address = "old-3:1"}},
+        {.kind = LOG_BASE, .index = 9, .term = 1, .u.base = {.applied = 9, .entries = 3, .voters = {.count = 1, .voter = {{.id = name_of(DATA_B), .store = 7, .address = "old-2:1"}}}}},
+        {.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(DATA_A), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-1:1"}},
+        {.kind = LOG_MEMBER, .index = 2, .u.member = {.peer = name_of(DATA_B), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-2:1"}},
+        {.kind = LOG_MEMBER, .index = 3, .u.member = {.peer = name_of(RELAY_B), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1, .address = "old-3:1"}},
         // possibly uncommitted
-        {.kind = LOG_MEMBER, .index = 10, .term = 1, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 2, .address = "new-3:1"}},
-        {.kind = LOG_VOTERS, .index = 11, .term = 1, .u.voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "new-2:1"}}}},
+        {.kind = LOG_MEMBER, .index = 10, .term = 1, .u.member = {.peer = name_of(RELAY_B), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 2, .address = "new-3:1"}},
+        {.kind = LOG_VOTERS, .index = 11, .term = 1, .u.voters = {.count = 1, .voter = {{.id = name_of(DATA_B), .store = 7, .address = "new-2:1"}}}},
     };
     for (uint32_t i = 0; i < sizeof records / sizeof *records; i++) assert_true(peer_recall(w.p, &records[i]));
     w.now += 1000 * MILLISECOND;
     step(&w, &(event){.kind = EVENT_TICK});
-    assert_string_equal(w.last_address[1], "peer-1:1");  // the user has just said so
-    assert_string_equal(w.last_address[2], "new-2:1");
-    assert_string_equal(w.last_address[3], "new-3:1");
+    assert_string_equal(w.last_address[DATA_A], "peer-1:1");  // the user has just said so
+    assert_string_equal(w.last_address[DATA_B], "new-2:1");
+    assert_string_equal(w.last_address[RELAY_B], "new-3:1");
     free(w.p);
 }
 
@@ -276,31 +281,31 @@ static void test_current_addresses_replace_those_of_the_log(void **state) {
 static void test_relay_sends_current_voter_addresses(void **state) {
     (void)state;
     world w = {.run = run_of(3, 2, 1)};
-    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}, {.id = name_of(4), .store = 8, .address = "old-4:1"}}}};
-    open_world(&w, 3, MEMBER_RELAY);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_DATA, 0);
-    admit(&w, 3, MEMBER_RELAY, 1);
-    admit(&w, 4, MEMBER_DATA, 0);
+    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(DATA_B), .store = 7, .address = "old-2:1"}, {.id = name_of(DATA_C), .store = 8, .address = "old-4:1"}}}};
+    open_world(&w, RELAY_B, MEMBER_RELAY);
+    admit(&w, DATA_A, MEMBER_DATA, 0);
+    admit(&w, DATA_B, MEMBER_DATA, 0);
+    admit(&w, RELAY_B, MEMBER_RELAY, 1);
+    admit(&w, DATA_C, MEMBER_DATA, 0);
     append(&w, voters);
     message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 8, .address = "new-4:1"}};
-    deliver(&w, 4, &join, false);
+    deliver(&w, DATA_C, &join, false);
     snprintf(join.u.join.address, WIRE_MAX_ADDRESS, "new-2:1");
     w.last_log = (message){.kind = MESSAGE_LOG};
-    deliver(&w, 2, &join, false);
+    deliver(&w, DATA_B, &join, false);
     assert_string_equal(w.last_log.u.log.entry.u.voters.voter[1].address, "new-4:1");
     free(w.p);
 
     world other = {.run = run_of(3, 2, 1)};
-    open_world(&other, 3, MEMBER_DATA);
-    admit(&other, 1, MEMBER_DATA, 0);
-    admit(&other, 2, MEMBER_DATA, 0);
-    admit(&other, 3, MEMBER_DATA, 0);
-    admit(&other, 4, MEMBER_DATA, 0);
+    open_world(&other, SELF_DATA, MEMBER_DATA);
+    admit(&other, DATA_A, MEMBER_DATA, 0);
+    admit(&other, DATA_B, MEMBER_DATA, 0);
+    admit(&other, SELF_DATA, MEMBER_DATA, 0);
+    admit(&other, DATA_C, MEMBER_DATA, 0);
     append(&other, voters);
-    step(&other, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(4), .refused = true});
-    deliver(&other, 2, &w.last_log, false);
-    assert_string_equal(other.last_address[4], "new-4:1");
+    step(&other, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(DATA_C), .refused = true});
+    deliver(&other, DATA_B, &w.last_log, false);
+    assert_string_equal(other.last_address[DATA_C], "new-4:1");
     peer_view view;
     peer_look(other.p, &view);
     assert_int_equal(view.log_position, other.log);

@@ -1,14 +1,18 @@
 // Microbatches in flight at a member and at a new owner: slots, eviction, void microbatches.
 #include "protocol_world.h"
 
+// The peers of the tests: an owner, the relay under test and a relay of the next stage; or the two
+// owners of a failover.
+enum { OWNER = 1, RELAY = 2, NEXT = 3, OLD_OWNER = 1, NEW_OWNER = 3, FIRST_OWNER = 4, LAST = 4 };
+
 // A relay of stage 1 with two slots. Its owner has four microbatches.
 static void open_relay_of(world *w, uint16_t stages) {
     w->run = run_of(stages, 4, 1);
-    open_world(w, 2, MEMBER_RELAY);
-    admit(w, 1, MEMBER_DATA, 0);
-    admit(w, 2, MEMBER_RELAY, 1);
-    if (stages == 3) admit(w, 3, MEMBER_RELAY, 2);
-    own(w, 0, 1);
+    open_world(w, RELAY, MEMBER_RELAY);
+    admit(w, OWNER, MEMBER_DATA, 0);
+    admit(w, RELAY, MEMBER_RELAY, 1);
+    if (stages == 3) admit(w, NEXT, MEMBER_RELAY, 2);
+    own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= stages; i += 2) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
@@ -20,18 +24,18 @@ static void open_relay(world *w) {
 
 static void come_forward(world *w, uint32_t m, bool repair) {
     const uint16_t stages = w->run.stages;
-    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = repair ? 1 : stages, .repair = repair, .path = {.stages = stages, .member = {1, repair ? 2 : 0}}}};
-    deliver(w, 1, &forward, true);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = OWNER, .forward_to = repair ? 1 : stages, .repair = repair, .path = {.stages = stages, .member = {OWNER, repair ? RELAY : 0}}}};
+    deliver(w, OWNER, &forward, true);
 }
 
 static void come_back(world *w, uint32_t m) {
-    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = 1, .path = {.stages = 2, .member = {1, 2}}}};
-    deliver(w, 1, &backward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = OWNER, .path = {.stages = 2, .member = {OWNER, RELAY}}}};
+    deliver(w, OWNER, &backward, true);
 }
 
 static void commit(world *w, uint32_t m) {
-    message order = {.kind = MESSAGE_COMMIT, .u.commit = {.subject = subject_of(w, m, 1), .rev = 1, .path = {.stages = 2, .member = {1, 2}}}};
-    deliver(w, 1, &order, false);
+    message order = {.kind = MESSAGE_COMMIT, .u.commit = {.subject = subject_of(w, m, 1), .rev = 1, .path = {.stages = 2, .member = {OWNER, RELAY}}}};
+    deliver(w, OWNER, &order, false);
 }
 
 // With all slots taken, a repair evicts a microbatch that has not returned, unless a queued weight
@@ -153,29 +157,29 @@ static void test_later_repair_does_not_take_the_slot_of_a_waiting_one(void **sta
 static void test_return_to_a_dead_owner_does_not_protect_from_eviction(void **state) {
     (void)state;
     world w = {.run = run_of(2, 4, 2)};
-    open_world(&w, 2, MEMBER_RELAY);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_RELAY, 1);
-    admit(&w, 3, MEMBER_DATA, 0);
-    own(&w, 0, 1);
-    own(&w, 1, 3);
+    open_world(&w, RELAY, MEMBER_RELAY);
+    admit(&w, OLD_OWNER, MEMBER_DATA, 0);
+    admit(&w, RELAY, MEMBER_RELAY, 1);
+    admit(&w, NEW_OWNER, MEMBER_DATA, 0);
+    own(&w, 0, OLD_OWNER);
+    own(&w, 1, NEW_OWNER);
     append(&w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 3; i += 2) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
     come_forward(&w, 0, true);
     come_forward(&w, 2, true);
-    message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 3, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {3, 2}}}};
-    deliver(&w, 3, &later, true);
+    message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = NEW_OWNER, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {NEW_OWNER, RELAY}}}};
+    deliver(&w, NEW_OWNER, &later, true);
     assert_int_equal(w.sent[MESSAGE_DENY], 1);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
-    own(&w, 0, 3);
-    deliver(&w, 3, &later, true);
+    own(&w, 0, NEW_OWNER);
+    deliver(&w, NEW_OWNER, &later, true);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     free(w.p);
 }
 
 static void resume(world *w, uint32_t m, uint16_t until, member_id next) {
-    message order = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, m, 1), .owner = 1, .phase = PHASE_FORWARD, .until = until, .path = {.stages = 3, .member = {1, 2, next}}}};
-    deliver(w, 1, &order, false);
+    message order = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, m, 1), .owner = OWNER, .phase = PHASE_FORWARD, .until = until, .path = {.stages = 3, .member = {OWNER, RELAY, next}}}};
+    deliver(w, OWNER, &order, false);
 }
 
 // Rule R10. Given a microbatch that waits for a slot, when RESUME extends its path, then it waits
@@ -190,15 +194,15 @@ static void test_resume_makes_a_waiting_microbatch_a_repair(void **state) {
     assert_int_equal(done, 2);
     resume(&w, 0, 3, 0);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
-    resume(&w, 0, 2, 3);
+    resume(&w, 0, 2, NEXT);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
     free(w.p);
 }
 
 static void send_back(world *w, uint32_t m, bool repair) {
-    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = 1, .repair = repair, .path = {.stages = 3, .member = {1, 2, 3}}}};
-    deliver(w, 3, &backward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = OWNER, .repair = repair, .path = {.stages = 3, .member = {OWNER, RELAY, NEXT}}}};
+    deliver(w, NEXT, &backward, true);
 }
 
 // Rule R10. Given two taken slots and a waiting microbatch, when its gradient arrives, in a repair
@@ -241,8 +245,8 @@ static void test_gradient_proves_that_the_microbatch_has_returned(void **state) 
         send_back(&w, m, false);
     }
     send_back(&w, 0, true);
-    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
-    deliver(&w, 1, &forward, true);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = OWNER, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {OWNER, RELAY}}}};
+    deliver(&w, OWNER, &forward, true);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 1);
     free(w.p);
 }
@@ -252,13 +256,13 @@ static void test_gradient_proves_that_the_microbatch_has_returned(void **state) 
 static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state) {
     (void)state;
     world w = {.run = run_of(3, 4, 2)};
-    open_world(&w, 2, MEMBER_RELAY);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_RELAY, 1);
-    admit(&w, 3, MEMBER_RELAY, 2);
-    admit(&w, 4, MEMBER_DATA, 0);
-    own(&w, 0, 4);
-    own(&w, 1, 1);
+    open_world(&w, RELAY, MEMBER_RELAY);
+    admit(&w, OWNER, MEMBER_DATA, 0);
+    admit(&w, RELAY, MEMBER_RELAY, 1);
+    admit(&w, NEXT, MEMBER_RELAY, 2);
+    admit(&w, FIRST_OWNER, MEMBER_DATA, 0);
+    own(&w, 0, FIRST_OWNER);
+    own(&w, 1, OWNER);
     append(&w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 4; i++)
         if (i != 2) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
@@ -266,11 +270,11 @@ static void test_return_to_an_older_owner_is_forgotten_at_failover(void **state)
         come_forward(&w, m, false);
         send_back(&w, m, false);
     }
-    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 4, .repair = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
-    deliver(&w, 3, &backward, true);
-    own(&w, 0, 1);
-    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
-    deliver(&w, 1, &forward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = FIRST_OWNER, .repair = true, .path = {.stages = 3, .member = {FIRST_OWNER, RELAY, NEXT}}}};
+    deliver(&w, NEXT, &backward, true);
+    own(&w, 0, OWNER);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = OWNER, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {OWNER, RELAY}}}};
+    deliver(&w, OWNER, &forward, true);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     free(w.p);
 }
@@ -286,8 +290,8 @@ static void test_old_resume_does_not_reopen_a_returned_path(void **state) {
         send_back(&w, m, false);
     }
     resume(&w, 1, 3, 0);
-    message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
-    deliver(&w, 1, &other, true);
+    message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = OWNER, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {OWNER, RELAY}}}};
+    deliver(&w, OWNER, &other, true);
     assert_int_equal(w.sent[MESSAGE_EVICTED], 0);
     free(w.p);
 }
@@ -302,7 +306,7 @@ static void test_activation_is_not_sent_after_its_gradient(void **state) {
     const uint32_t sent = w.sent[MESSAGE_FORWARD];
     send_back(&w, 0, false);
     message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 1}};
-    deliver(&w, 3, &room, false);
+    deliver(&w, NEXT, &room, false);
     assert_int_equal(w.sent[MESSAGE_FORWARD], sent);
     free(w.p);
 }
@@ -312,20 +316,20 @@ static void test_activation_is_not_sent_after_its_gradient(void **state) {
 static void test_uncomputed_microbatch_in_the_last_stage_has_not_returned(void **state) {
     (void)state;
     world w = {.run = run_of(3, 1, 1)};
-    open_world(&w, 1, MEMBER_DATA);
-    admit(&w, 1, MEMBER_DATA, 0);
+    open_world(&w, OWNER, MEMBER_DATA);
+    admit(&w, OWNER, MEMBER_DATA, 0);
     for (uint32_t i = 2; i <= 4; i++) admit(&w, i, MEMBER_RELAY, i == 4 ? 2 : 1);
-    own(&w, 0, 1);
+    own(&w, 0, OWNER);
     append(&w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 4; i >= 2; i--) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = 2}}, false);
     const uint32_t first = w.last_receiver[MESSAGE_FORWARD], other = 5 - first;
     message computed = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_FORWARD_DONE}};
     message waits = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_ACCEPTED}};
     deliver(&w, first, &computed, false);
-    deliver(&w, 4, &waits, false);
+    deliver(&w, LAST, &waits, false);
     append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = first}});
-    message has = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 2), .nonce = w.probe[4].u.probe.nonce, .has_x = true, .forwarding = true, .working = true}};
-    deliver(&w, 4, &has, false);
+    message has = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 2), .nonce = w.probe[LAST].u.probe.nonce, .has_x = true, .forwarding = true, .working = true}};
+    deliver(&w, LAST, &has, false);
     assert_int_equal(w.last_receiver[MESSAGE_FORWARD], other);
     assert_true(w.last_forward.u.forward.repair);
     assert_int_equal(w.last_forward.u.forward.path.member[1], other);
@@ -335,11 +339,11 @@ static void test_uncomputed_microbatch_in_the_last_stage_has_not_returned(void *
 
 // Two data peers and a relay; the older one owns all microbatches.
 static void begin_to_inherit(world *w) {
-    open_world(w, 3, MEMBER_DATA);
-    admit(w, 1, MEMBER_DATA, 0);
-    admit(w, 2, MEMBER_RELAY, 1);
-    admit(w, 3, MEMBER_DATA, 0);
-    own(w, 0, 1);
+    open_world(w, NEW_OWNER, MEMBER_DATA);
+    admit(w, OLD_OWNER, MEMBER_DATA, 0);
+    admit(w, RELAY, MEMBER_RELAY, 1);
+    admit(w, NEW_OWNER, MEMBER_DATA, 0);
+    own(w, 0, OLD_OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
@@ -352,14 +356,14 @@ static void inherit(world *w, bool told_to_count, bool closed) {
     w->run.reproducible = false;
     begin_to_inherit(w);
     if (closed) append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
-    own(w, 0, 3);
+    own(w, 0, NEW_OWNER);
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w->owner_term[0]}};
-    deliver(w, 1, &holdings, false);
+    deliver(w, OLD_OWNER, &holdings, false);
     holdings.u.holdings = (message_holdings){.owner_term = w->owner_term[0], .held = it, .forward = it, .returning = it, .backward = it, .committed = told_to_count ? it : none};
-    deliver(w, 2, &holdings, false);
+    deliver(w, RELAY, &holdings, false);
     memset(w->sent, 0, sizeof w->sent);
-    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = 3, .home = true, .path = {.stages = 2, .member = {3, 2}}}};
-    deliver(w, 2, &home, true);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = NEW_OWNER, .home = true, .path = {.stages = 2, .member = {NEW_OWNER, RELAY}}}};
+    deliver(w, RELAY, &home, true);
 }
 
 // Rule M6. Given a microbatch without COMMIT, when the loss at the new owner is not finite, then it
@@ -400,7 +404,7 @@ static void test_missing_after_resume_repeats_the_commit(void **state) {
     }
     uint32_t told = w.sent[MESSAGE_COMMIT], probed = w.sent[MESSAGE_PROBE];
     message nothing = {.kind = MESSAGE_DENY_RESUME, .u.deny_resume.subject = subject_of(&w, 0, 1)};
-    deliver(&w, 2, &nothing, false);
+    deliver(&w, RELAY, &nothing, false);
     assert_int_equal(w.sent[MESSAGE_COMMIT], told + 1);
     assert_int_equal(w.sent[MESSAGE_PROBE], probed);
     free(w.p);
@@ -422,12 +426,12 @@ static void test_gradient_ahead_of_its_activation_is_no_progress(void **state) {
     (void)state;
     world w = {.run = run_of(2, 3, 1)};
     begin_to_inherit(&w);
-    own(&w, 0, 3);
+    own(&w, 0, NEW_OWNER);
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
-    deliver(&w, 1, &holdings, false);
+    deliver(&w, OLD_OWNER, &holdings, false);
     w.busy = true;
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {7}, .forward.words = {4}, .returning.words = {3}};
-    deliver(&w, 2, &holdings, false);
+    deliver(&w, RELAY, &holdings, false);
     uint32_t begun = 0;
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(w.work.kind, JOB_FORWARD);
@@ -450,7 +454,7 @@ static void test_cancelled_and_resent_activation_is_computed_once(void **state) 
     assert_int_equal(w.work.kind, JOB_FORWARD);
     const uint32_t done = w.sent[MESSAGE_COMPLETE];
     message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 1, 1)}};
-    deliver(&w, 1, &cancel, false);
+    deliver(&w, OWNER, &cancel, false);
     come_forward(&w, 1, false);
     w.forward_held = 0;
     const uint64_t first = w.work.id;
@@ -475,7 +479,7 @@ static void test_cancelled_and_resent_gradient_is_computed_once(void **state) {
     assert_int_equal(w.work.kind, JOB_BACKWARD);
     const uint32_t done = w.sent[MESSAGE_COMPLETE], gone_on = w.sent[MESSAGE_BACKWARD];
     message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 1, 1)}};
-    deliver(&w, 1, &cancel, false);
+    deliver(&w, OWNER, &cancel, false);
     come_back(&w, 1);
     w.busy = false;
     w.blobs++;
@@ -494,14 +498,14 @@ static void test_new_owner_keeps_only_counted_microbatches(void **state) {
     world w = {.run = run_of(2, 2, 1)};
     begin_to_inherit(&w);
     append(&w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
-    own(&w, 0, 3);
+    own(&w, 0, NEW_OWNER);
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
-    deliver(&w, 1, &holdings, false);
+    deliver(&w, OLD_OWNER, &holdings, false);
     const uint32_t cancelled = w.sent[MESSAGE_CANCEL];
     holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {3}, .forward.words = {3}};
-    deliver(&w, 2, &holdings, false);
+    deliver(&w, RELAY, &holdings, false);
     assert_int_equal(w.sent[MESSAGE_CANCEL], cancelled + 1);
-    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], 2);
+    assert_int_equal(w.last_receiver[MESSAGE_CANCEL], RELAY);
     free(w.p);
 }
 

@@ -5,6 +5,9 @@
 #include "base/rng.h"
 #include "protocol/internal.h"
 
+// The owner, and three relays of one stage: each of them pulls, serves or forwards.
+enum { OWNER = 1, RELAY_A = 2, RELAY_B = 3, RELAY_C = 4, STANDBY = 5, UNKNOWN = 99 };
+
 enum { HASH = 99, SERIAL = 7, MOST_CARRIED = 32 };
 
 static void pass(world *w, uint64_t ns) {
@@ -17,14 +20,14 @@ static void beats(world *w) {
         deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
 }
 
-// One of a stage's three members adds up one segment; both others have a part. Everything is to be
-// carried.
+// One of a stage's three members adds up one segment; both others have a part. All of it is to be
+// relayed.
 static void open_stage(world *w) {
     w->run = run_of(2, 2, 1);
-    open_world(w, 4, MEMBER_RELAY);
-    admit(w, 1, MEMBER_DATA, 0);
-    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
-    own(w, 0, 1);
+    open_world(w, RELAY_C, MEMBER_RELAY);
+    admit(w, OWNER, MEMBER_DATA, 0);
+    for (uint32_t i = RELAY_A; i <= RELAY_C; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
     beats(w);
 }
@@ -34,9 +37,9 @@ static void open_parts(world *w) {
     message begin = {
         .kind = MESSAGE_BEGIN_AGGREGATION,
         .u.begin = {.stage = 1, .term = 1, .round = 1, .close_index = close, .tokens = 2, .parts = 2, .owners = 1}};
-    for (uint32_t i = 0; i < 2; i++) begin.u.begin.part[i] = (message_part){.member = 2 + i, .set.words = {1u << i}};
-    begin.u.begin.owner[0] = (message_block_owner){.member = 4, .first = 0, .count = 1};
-    deliver(w, 1, &begin, false);
+    for (uint32_t i = 0; i < 2; i++) begin.u.begin.part[i] = (message_part){.member = RELAY_A + i, .set.words = {1u << i}};
+    begin.u.begin.owner[0] = (message_block_owner){.member = RELAY_C, .first = 0, .count = 1};
+    deliver(w, OWNER, &begin, false);
     pass(w, 300 * MILLISECOND);
     assert_int_equal(w->get_count, 2);
     w->busy = true;
@@ -58,7 +61,7 @@ static message piece_of(const world *w, uint32_t i) {
     const message_get *get = got(w, i);
     return (message){.kind = MESSAGE_CARRY_CHUNKS,
                      .u.carry_chunks = {.origin = w->get_to[i],
-                                        .to = 4,
+                                        .to = RELAY_C,
                                         .serial = get->serial,
                                         .what = get->what,
                                         .stage = get->stage,
@@ -267,7 +270,7 @@ static void open_quick(world *w) {
         w->p->chunks->multipath.known[i] = (multipath_paths){.from = 2 + i,
                                               .until_ns = UINT64_MAX,
                                               .count = 2,
-                                              .way = {{.us = STRAIGHT_MS * 1000}, {.by = 1, .us = CARRIED_MS * 1000}}};
+                                              .way = {{.us = STRAIGHT_MS * 1000}, {.by = OWNER, .us = CARRIED_MS * 1000}}};
     open_parts(w);
 }
 
@@ -299,7 +302,7 @@ static void test_failed_forwarder_rests_for_a_minute(void **state) {
     (void)state;
     world w = {.self = 0};
     open_quick(&w);
-    deliver(&w, 1, &(message){.kind = MESSAGE_UNCARRIED_CHUNKS, .u.uncarried_chunks.serial = got(&w, 0)->serial}, false);
+    deliver(&w, OWNER, &(message){.kind = MESSAGE_UNCARRIED_CHUNKS, .u.uncarried_chunks.serial = got(&w, 0)->serial}, false);
     for (uint32_t i = 0; i < 118; i++) {
         beats(&w);
         pass(&w, 500 * MILLISECOND);
@@ -338,7 +341,7 @@ static void test_forwarder_with_a_lost_link_has_not_failed(void **state) {
     world w = {.self = 0};
     open_quick(&w);
     fall(&w, 1);
-    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(OWNER)});
     beats(&w);
     assert_int_equal(chosen(&w, false), 1);
     free(w.p);
@@ -369,7 +372,7 @@ static void test_forwarder_without_gain_rests(void **state) {
     }
 }
 
-// ---- at who answers -----------------------------------------------------------------------------
+// ---- at the source --------------------------------------------------------------------------------
 
 static message question(member_id by) {
     message get = {
@@ -389,24 +392,24 @@ static void test_source_answers_through_the_named_forwarder(void **state) {
     static const struct {
         member_id by;
         bool carried;
-    } ways[] = {{0, false}, {3, true},  {2, false},
-                {4, false}, {5, false}, {99, false}};  // directly; the puller; the source itself; a standby; no member
+    } ways[] = {{0, false}, {RELAY_B, true},  {RELAY_A, false},
+                {RELAY_C, false}, {STANDBY, false}, {UNKNOWN, false}};  // directly; the puller; the source itself; a standby; no member
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         world w = {.self = 0};
         w.run = run_of(2, 2, 1);
-        open_world(&w, 4, MEMBER_RELAY);
-        admit(&w, 1, MEMBER_DATA, 0);
-        for (uint32_t k = 2; k <= 4; k++) admit(&w, k, MEMBER_RELAY, 1);
-        admit(&w, 5, MEMBER_SHADOW, 1);
-        own(&w, 0, 1);
+        open_world(&w, RELAY_C, MEMBER_RELAY);
+        admit(&w, OWNER, MEMBER_DATA, 0);
+        for (uint32_t k = RELAY_A; k <= RELAY_C; k++) admit(&w, k, MEMBER_RELAY, 1);
+        admit(&w, STANDBY, MEMBER_SHADOW, 1);
+        own(&w, 0, OWNER);
         append(&w, (log_entry){.kind = LOG_RUN});
         beats(&w);
         w.busy = true;
         message get = question(ways[i].by);
-        deliver(&w, 2, &get, false);
+        deliver(&w, RELAY_A, &get, false);
         done(&w, JOB_PACK, HASH);
         assert_int_equal(w.sent[MESSAGE_DATA], 1);
-        assert_int_equal(w.last_receiver[MESSAGE_DATA], 2);
+        assert_int_equal(w.last_receiver[MESSAGE_DATA], RELAY_A);
         assert_int_equal(w.last_had_blob[MESSAGE_DATA], !ways[i].carried);
         assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], ways[i].carried);
         if (ways[i].carried) assert_true(w.last_receiver[MESSAGE_CARRY_CHUNKS] == ways[i].by && w.last_had_blob[MESSAGE_CARRY_CHUNKS]);
@@ -414,36 +417,36 @@ static void test_source_answers_through_the_named_forwarder(void **state) {
     }
 }
 
-// ---- at the carrier -----------------------------------------------------------------------------
+// ---- at the forwarder ---------------------------------------------------------------------------
 
-static void open_carrier(world *w) {
+static void open_forwarder(world *w) {
     w->run = run_of(2, 1, 1);
-    open_world(w, 3, MEMBER_RELAY);
-    admit(w, 1, MEMBER_DATA, 0);
-    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
-    own(w, 0, 1);
+    open_world(w, RELAY_B, MEMBER_RELAY);
+    admit(w, OWNER, MEMBER_DATA, 0);
+    for (uint32_t i = RELAY_A; i <= RELAY_C; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
 }
 
 static const message passing = {
     .kind = MESSAGE_CARRY_CHUNKS,
-    .u.carry_chunks = {.origin = 2, .to = 4, .serial = SERIAL, .what = GET_PART, .stage = 1, .count = 1}};
+    .u.carry_chunks = {.origin = RELAY_A, .to = RELAY_C, .serial = SERIAL, .what = GET_PART, .stage = 1, .count = 1}};
 
 // Rule A6. Given a piece for another member, when it arrives at the forwarder, then it is passed on
 // unchanged.
 static void test_forwarder_passes_pieces_on(void **state) {
     (void)state;
     world w = {.self = 0};
-    open_carrier(&w);
+    open_forwarder(&w);
     message piece = passing;
-    deliver(&w, 2, &piece, true);
+    deliver(&w, RELAY_A, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 1);
-    assert_int_equal(w.last_receiver[MESSAGE_CARRY_CHUNKS], 4);
+    assert_int_equal(w.last_receiver[MESSAGE_CARRY_CHUNKS], RELAY_C);
     assert_int_equal(w.sent[MESSAGE_UNCARRIED_CHUNKS], 0);
-    deliver(&w, 4, &piece, true);  // one carrier is enough
-    deliver_bytes(&w, 2, &piece, WIRE_CARRIED_BLOCK_BYTES + 1);
-    piece.u.carry_chunks.origin = 99;
-    deliver(&w, 99, &piece, true);
+    deliver(&w, RELAY_C, &piece, true);  // one forwarder is enough
+    deliver_bytes(&w, RELAY_A, &piece, WIRE_CARRIED_BLOCK_BYTES + 1);
+    piece.u.carry_chunks.origin = UNKNOWN;
+    deliver(&w, UNKNOWN, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 1);
     assert_int_equal(held_blobs(&w), 0);
     free(w.p);
@@ -455,16 +458,16 @@ static void test_forwarder_reports_to_the_puller(void **state) {
     (void)state;
     message piece = passing;
     world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES};
-    open_carrier(&w);
-    deliver(&w, 2, &piece, true);
+    open_forwarder(&w);
+    deliver(&w, RELAY_A, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 0);
-    assert_int_equal(w.last_uncarried_to, 4);
+    assert_int_equal(w.last_uncarried_to, RELAY_C);
     free(w.p);
     w = (world){.carries_nothing = true};
-    open_carrier(&w);
-    deliver(&w, 2, &piece, true);
+    open_forwarder(&w);
+    deliver(&w, RELAY_A, &piece, true);
     assert_int_equal(w.sent[MESSAGE_CARRY_CHUNKS], 0);
-    assert_int_equal(w.last_uncarried_to, 4);
+    assert_int_equal(w.last_uncarried_to, RELAY_C);
     assert_int_equal(held_blobs(&w), 0);
     free(w.p);
 }

@@ -1,6 +1,8 @@
 // A reduction at one member: requests, rounds, and results that outlive a membership.
 #include "protocol_world.h"
 
+enum { OWNER = 1, RELAY_A = 2, RELAY_B = 3, SELF = 4 };  // the relays work on the same stage
+
 enum { PARTS = 2 };
 
 // A member of a stage with two others that have contributions each; the iteration is closed. The
@@ -9,17 +11,17 @@ static void open_reduction_of(world *w, bool reproducible, uint32_t blocks, memb
     *w = (world){.run = run_of(2, 2, 1)};
     w->run.reproducible = reproducible;
     w->run.blocks[1] = blocks;
-    open_world(w, 4, MEMBER_RELAY);
-    admit(w, 1, MEMBER_DATA, 0);
-    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
-    own(w, 0, 1);
+    open_world(w, SELF, MEMBER_RELAY);
+    admit(w, OWNER, MEMBER_DATA, 0);
+    for (uint32_t i = RELAY_A; i <= SELF; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
-    for (uint32_t i = 1; i <= 3; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    for (uint32_t i = OWNER; i <= RELAY_B; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
     uint64_t close = append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}});
     message begin = {.kind = MESSAGE_BEGIN_AGGREGATION, .u.begin = {.stage = 1, .term = 1, .round = 1, .close_index = close, .tokens = 2, .parts = PARTS, .owners = 1}};
-    for (uint32_t i = 0; i < PARTS; i++) begin.u.begin.part[i] = (message_part){.member = 2 + i, .set.words = {1u << i}};
+    for (uint32_t i = 0; i < PARTS; i++) begin.u.begin.part[i] = (message_part){.member = RELAY_A + i, .set.words = {1u << i}};
     begin.u.begin.owner[0] = (message_block_owner){.member = adds_up, .first = 0, .count = blocks};
-    deliver(w, 1, &begin, false);
+    deliver(w, OWNER, &begin, false);
 }
 
 static void open_reduction(world *w, uint32_t blocks, member_id adds_up) { open_reduction_of(w, true, blocks, adds_up); }
@@ -40,10 +42,10 @@ static void pass(world *w, uint64_t ns) {
 static void test_announcing_member_is_asked_next(void **state) {
     (void)state;
     world w;
-    open_reduction(&w, 1, 3);
+    open_reduction(&w, 1, RELAY_B);
     w.last_get_to = 0;
     pass(&w, 300 * MILLISECOND);
-    uint32_t other = w.last_get_to == 2 ? 3 : 2;
+    uint32_t other = w.last_get_to == RELAY_A ? RELAY_B : RELAY_A;
     assert_int_not_equal(w.last_get_to, 0);
     uint32_t guessed = w.last_get_to;
     deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
@@ -54,7 +56,7 @@ static void test_announcing_member_is_asked_next(void **state) {
 }
 
 static void announce(world *w, uint64_t round, uint32_t segment, uint32_t count) {
-    deliver(w, 2, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = round, .first = segment * 8, .count = count}}, false);
+    deliver(w, RELAY_A, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = round, .first = segment * 8, .count = count}}, false);
 }
 
 static void give_all(world *w, uint64_t round) {
@@ -67,7 +69,7 @@ static void give_all(world *w, uint64_t round) {
 static bool gives(world *w, uint64_t round) {
     const message_get get = {.what = GET_RESULT, .stage = 1, .first = 0, .count = 8, .version = 0, .round = round, .close_index = w->log - 1};
     uint32_t before = w->sent[MESSAGE_DATA];
-    deliver(w, 3, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
+    deliver(w, RELAY_B, &(message){.kind = MESSAGE_GET, .u.get = get}, false);
     return w->sent[MESSAGE_DATA] > before;
 }
 
@@ -89,7 +91,7 @@ static void test_rounds_do_not_mix_in_fast_mode(void **state) {
     announce(&w, 2, 1, 8);
     assert_int_equal(w.get_count, 1);
     w.busy = true;
-    deliver(&w, 2, &older, true);
+    deliver(&w, RELAY_A, &older, true);
     assert_int_equal(w.work.id, 0);
     w.busy = false;
     pass(&w, 300 * MILLISECOND);
@@ -106,7 +108,7 @@ static void test_rounds_do_not_mix_in_fast_mode(void **state) {
 static void test_second_close_stops_older_sums(void **state) {
     (void)state;
     world w;
-    open_reduction(&w, 9, 4);
+    open_reduction(&w, 9, SELF);
     pass(&w, 300 * MILLISECOND);
     w.busy = true;
     uint32_t asked = w.get_count;
@@ -133,7 +135,7 @@ static uint64_t held_blobs(const world *w) {
 static void test_skipped_final_drops_parts(void **state) {
     (void)state;
     world w;
-    open_reduction(&w, 1, 4);
+    open_reduction(&w, 1, SELF);
     pass(&w, 300 * MILLISECOND);
     assert_int_equal(w.get_count, PARTS);
     deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[0].u.get}, true);
@@ -159,7 +161,7 @@ static void test_parts_of_a_fast_member_do_not_pile_up(void **state) {
         for (uint32_t i = 0; i < asked; i++) {
             if (w.get_to[i] != 2) continue;
             given++;
-            deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+            deliver(&w, RELAY_A, &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
         }
         pass(&w, MILLISECOND);
     }
@@ -177,13 +179,13 @@ static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     for (uint32_t i = 0; i < PARTS; i++) deliver(w, w->get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w->get[i].u.get}, true);
     pass(w, MILLISECOND);
     assert_true(look(w).whole && look(w).reaches == 1);
-    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 4, .reason = EXPEL_DEAD}});
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = SELF, .reason = EXPEL_DEAD}});
     assert_true(look(w).member == 0 && look(w).left == 1);
     log_entry final = {.kind = LOG_FINAL, .u.final = {.stages = 2, .round = {1, 1}, .clip = 1, .learning_rate = 1, .bias1 = 1, .bias2 = 1}};
     final.u.final.result_root[1].bytes[0] = root;
     append(w, final);
     w->get_count = 0;
-    append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(4), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1}});
+    append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(SELF), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1}});
     assert_int_equal(look(w).member, w->log);
 }
 
@@ -205,7 +207,7 @@ static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index
     message m = {.kind = MESSAGE_LOG, .u.log = {.previous = after, .reset = after == 0, .entry = entry}};
     m.u.log.entry.index = index;
     m.u.log.entry.term = 1;
-    deliver(w, 1, &m, false);
+    deliver(w, OWNER, &m, false);
 }
 
 // Rule J7. Given complete results, when a snapshot replaces the log and closes the iteration in the
@@ -213,7 +215,7 @@ static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index
 static void test_results_outlive_a_snapshot(void **state) {
     (void)state;
     world w;
-    open_reduction(&w, 1, 4);
+    open_reduction(&w, 1, SELF);
     pass(&w, 300 * MILLISECOND);
     for (uint32_t i = 0; i < PARTS; i++) deliver(&w, w.get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
     pass(&w, MILLISECOND);

@@ -201,7 +201,7 @@ static void say_view(world *w, uint32_t from) {
         m.u.view = (message_view){.kind = GOSSIP_PONG, .side = (uint8_t)below(w, 3), .linked = (uint8_t)below(w, 4), .cost = below(w, 5000)};
         if (chance(w, 3)) m.u.view.kind = GOSSIP_YES;
     }
-    if (m.u.view.kind == GOSSIP_PONG || m.u.view.kind == GOSSIP_REPLY) m.u.view.clock_us = chance(w, 8) ? (uint32_t)rng_next(&w->random) : w->other[from].clock_us;
+    if (m.u.view.kind == GOSSIP_PONG || m.u.view.kind == GOSSIP_REPLY) m.u.view.echo_us = chance(w, 8) ? (uint32_t)rng_next(&w->random) : w->other[from].clock_us;
     deliver(w, from, &m);
 }
 

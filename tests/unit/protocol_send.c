@@ -1,6 +1,12 @@
 // Tensors on their way to the next member: resends, other receivers, and limits.
 #include "protocol_world.h"
 
+// The peers of the tests: a relay between its owner and two members of the next stage; an owner that
+// sends, with a relay in each stage; an owner with two possible holders of its microbatch.
+enum { OWNER = 1, RELAY = 2, NEXT_A = 3, NEXT_B = 4 };
+enum { OTHER_DATA = 1, FIRST = 2, SENDER = 3, LAST = 4 };
+enum { COMMITTER = 2, HOLDER_A = 3, HOLDER_B = 4 };
+
 enum { STEP_MS = 10, BEAT_STEPS = 50, FALLS_AT = 10, MOST_STEPS = 10000 };
 
 static void beat(world *w, uint32_t from) {
@@ -12,22 +18,24 @@ static void beat(world *w, uint32_t from) {
 // it to the first of them.
 static void open_relay(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
-    open_world(w, 2, MEMBER_RELAY);
-    admit(w, 1, MEMBER_DATA, 0);
-    admit(w, 2, MEMBER_RELAY, 1);
-    for (uint32_t i = 3; i <= 4; i++) admit(w, i, MEMBER_RELAY, 2);
-    own(w, 0, 1);
+    open_world(w, RELAY, MEMBER_RELAY);
+    admit(w, OWNER, MEMBER_DATA, 0);
+    admit(w, RELAY, MEMBER_RELAY, 1);
+    for (uint32_t i = NEXT_A; i <= NEXT_B; i++) admit(w, i, MEMBER_RELAY, 2);
+    own(w, 0, OWNER);
     append(w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 4; i++)
         if (i != 2) beat(w, i);
-    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 1), .owner = 1, .forward_to = 3, .path = {.stages = 3, .member = {1}}}};
-    deliver(w, 1, &forward, true);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 1), .owner = OWNER, .forward_to = 3, .path = {.stages = 3, .member = {OWNER}}}};
+    deliver(w, OWNER, &forward, true);
     assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
 }
 
+static uint32_t other_next(uint32_t next) { return NEXT_A + NEXT_B - next; }
+
 static void resume(world *w, member_id next) {
-    message m = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, 0, 1), .owner = 1, .phase = PHASE_FORWARD, .until = 3, .path = {.stages = 3, .member = {1, 2, next}}}};
-    deliver(w, 1, &m, false);
+    message m = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, 0, 1), .owner = OWNER, .phase = PHASE_FORWARD, .until = 3, .path = {.stages = 3, .member = {OWNER, RELAY, next}}}};
+    deliver(w, OWNER, &m, false);
 }
 
 // Rule R1. Given an activation under way, when the owner sends RESUME, then it is not sent a second
@@ -38,7 +46,7 @@ static void test_tensor_under_way_is_not_resent(void **state) {
     open_relay(&w);
     resume(&w, 0);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    resume(&w, 4);
+    resume(&w, NEXT_B);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     free(w.p);
 }
@@ -63,8 +71,8 @@ static uint32_t sent_after_gradient(bool of_it) {
     world w;
     open_relay(&w);
     uint32_t to = w.last_receiver[MESSAGE_FORWARD];
-    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 1, .path = {.stages = 3, .member = {1, 2, to}}}};
-    deliver(&w, of_it ? to : 7 - to, &backward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = OWNER, .path = {.stages = 3, .member = {OWNER, RELAY, to}}}};
+    deliver(&w, of_it ? to : other_next(to), &backward, true);
     uint32_t sent = sent_after(&w, GUARDED_MS);
     free(w.p);
     return sent;
@@ -94,7 +102,7 @@ static void test_refusing_members_are_asked_again(void **state) {
     for (uint32_t i = 0; i < 30; i++) {
         message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 2}};
         w.now += 100 * MILLISECOND;
-        deliver(&w, 3 + i % 2, &room, false);
+        deliver(&w, NEXT_A + i % 2, &room, false);
     }
     assert_in_range(w.sent[MESSAGE_FORWARD], 3, 9);
     free(w.p);
@@ -123,16 +131,16 @@ static void test_refusing_member_is_not_asked_at_every_step(void **state) {
 
 static void open_owner(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
-    open_world(w, 3, MEMBER_DATA);
-    admit(w, 1, MEMBER_DATA, 0);
-    admit(w, 2, MEMBER_RELAY, 1);
-    admit(w, 3, MEMBER_DATA, 0);
-    admit(w, 4, MEMBER_RELAY, 2);
-    own(w, 0, 3);
+    open_world(w, SENDER, MEMBER_DATA);
+    admit(w, OTHER_DATA, MEMBER_DATA, 0);
+    admit(w, FIRST, MEMBER_RELAY, 1);
+    admit(w, SENDER, MEMBER_DATA, 0);
+    admit(w, LAST, MEMBER_RELAY, 2);
+    own(w, 0, SENDER);
     append(w, (log_entry){.kind = LOG_RUN});
-    beat(w, 1);
-    beat(w, 4);
-    beat(w, 2);
+    beat(w, OTHER_DATA);
+    beat(w, LAST);
+    beat(w, FIRST);
 }
 
 // Rule R8. Given a receiver that evicts an accepted microbatch, when EVICTED and DENY arrive, then the
@@ -142,16 +150,16 @@ static void test_evicted_microbatch_is_resent_at_once(void **state) {
     world w;
     open_owner(&w);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 10000 * MILLISECOND}};
-    deliver(&w, 2, &accept, false);
+    deliver(&w, FIRST, &accept, false);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    deliver(&w, 2, &(message){.kind = MESSAGE_EVICTED, .u.evicted.subject = subject_of(&w, 0, 1)}, false);
-    deny(&w, 2, 1, DENY_FULL);
+    deliver(&w, FIRST, &(message){.kind = MESSAGE_EVICTED, .u.evicted.subject = subject_of(&w, 0, 1)}, false);
+    deny(&w, FIRST, 1, DENY_FULL);
     assert_int_equal(sent_after(&w, STEP_MS), 2);
     free(w.p);
 }
 
 static void trace(world *w, uint32_t from, uint8_t phase) {
-    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == 2 ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
+    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == FIRST ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
     deliver(w, from, &m, false);
 }
 
@@ -159,7 +167,7 @@ static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
     world w;
     open_owner(&w);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    trace(&w, 2, TRACE_ACCEPTED);
+    trace(&w, FIRST, TRACE_ACCEPTED);
     trace(&w, from, phase);
     uint32_t sent = sent_after(&w, GUARDED_MS);
     free(w.p);
@@ -170,10 +178,10 @@ static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
 // then it is not resent.
 static void test_trace_proves_the_arrival_of_the_activation(void **state) {
     (void)state;
-    assert_int_equal(sent_after_trace(2, TRACE_FORWARD_DONE), 1);
-    assert_int_equal(sent_after_trace(2, TRACE_BACKWARD_DONE), 1);
-    assert_in_range(sent_after_trace(2, TRACE_ACCEPTED), 2, 9);
-    assert_in_range(sent_after_trace(4, TRACE_FORWARD_DONE), 2, 9);
+    assert_int_equal(sent_after_trace(FIRST, TRACE_FORWARD_DONE), 1);
+    assert_int_equal(sent_after_trace(FIRST, TRACE_BACKWARD_DONE), 1);
+    assert_in_range(sent_after_trace(FIRST, TRACE_ACCEPTED), 2, 9);
+    assert_in_range(sent_after_trace(LAST, TRACE_FORWARD_DONE), 2, 9);
 }
 
 // An owner's activation that no member accepts. Returns the time from the second to the third send.
@@ -185,14 +193,14 @@ static uint64_t time_of_the_second(bool falls) {
         uint32_t count = w.sent[MESSAGE_FORWARD];
         if (count < 4 && sent_ns[count] == 0) sent_ns[count] = w.now;
         if (falls && i == FALLS_AT) {
-            step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
-            step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+            step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(FIRST)});
+            step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(FIRST)});
         }
         w.now += STEP_MS * MILLISECOND;
         if (i % BEAT_STEPS == 0) {
-            beat(&w, 1);
-            beat(&w, 2);
-            beat(&w, 4);
+            beat(&w, OTHER_DATA);
+            beat(&w, FIRST);
+            beat(&w, LAST);
         }
         step(&w, &(event){.kind = EVENT_TICK});
         assert_true(i < MOST_STEPS);
@@ -211,9 +219,9 @@ static void test_copy_on_a_lost_link_is_not_waited_for(void **state) {
     assert_in_range(falls, 2000 * MILLISECOND, 2500 * MILLISECOND);
 }
 
-static void fall_and_rise(world *w, uint32_t who) {
-    step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(who)});
-    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(who)});
+static void fall_and_rise(world *w, uint32_t number) {
+    step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(number)});
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
 }
 
 // Rule D9. Given an unaccepted tensor on a lost link, when the link is up again, then it is resent
@@ -223,7 +231,7 @@ static void test_unaccepted_tensor_is_resent_after_reconnect(void **state) {
     world w;
     open_relay(&w);
     uint32_t to = w.last_receiver[MESSAGE_FORWARD];
-    fall_and_rise(&w, 7 - to);  // that of the other one, 3 or 4
+    fall_and_rise(&w, other_next(to));
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
     fall_and_rise(&w, to);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
@@ -241,7 +249,7 @@ static void test_unaccepted_tensor_is_resent_after_reconnect(void **state) {
 static void say_where(world *w, uint32_t leader, const char *address) {
     message m = {.kind = MESSAGE_LEADER, .u.leader = {.term = 2, .id = name_of(leader)}};
     snprintf(m.u.leader.address, WIRE_MAX_ADDRESS, "%s", address);
-    deliver(w, 1, &m, false);
+    deliver(w, OWNER, &m, false);
 }
 
 static void wait_for_dial(world *w, uint32_t to, const char *address) {
@@ -268,34 +276,34 @@ static void test_refusal_at_an_old_address_is_none(void **state) {
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
-    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], 7 - to);
+    assert_int_equal(w.last_receiver[MESSAGE_FORWARD], other_next(to));
     free(w.p);
 }
 
 // A relay with a COMMIT. Its refusal comes over the link of another relay, or of an unknown peer.
 static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
-    enum { STRANGER = 9 };
+    enum { UNKNOWN = 9 };
     world w = {.run = run_of(2, 1, 1)};
-    open_world(&w, 2, MEMBER_DATA);
-    for (uint32_t i = 1; i <= 2; i++) admit(&w, i, MEMBER_DATA, 0);
-    for (uint32_t i = 3; i <= 4; i++) admit(&w, i, MEMBER_RELAY, 1);
-    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(STRANGER)});
-    own(&w, 0, 2);
+    open_world(&w, COMMITTER, MEMBER_DATA);
+    for (uint32_t i = OTHER_DATA; i <= COMMITTER; i++) admit(&w, i, MEMBER_DATA, 0);
+    for (uint32_t i = HOLDER_A; i <= HOLDER_B; i++) admit(&w, i, MEMBER_RELAY, 1);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(UNKNOWN)});
+    own(&w, 0, COMMITTER);
     append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
-    beat(&w, 3);
-    beat(&w, 4);
+    beat(&w, HOLDER_A);
+    beat(&w, HOLDER_B);
     uint32_t holder = w.last_receiver[MESSAGE_FORWARD];
     const message_path path = {.stages = 2, .member = {2, holder}};
-    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 2, .forward_to = 2, .home = true, .path = path}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = COMMITTER, .forward_to = 2, .home = true, .path = path}};
     deliver(&w, holder, &home, true);
-    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = COMMITTER, .path = path}};
     deliver(&w, holder, &back, true);
     assert_int_equal(w.last_receiver[MESSAGE_COMMIT], holder);
-    message deny = {.kind = MESSAGE_DENY_COMMIT, .sender = holder, .log_position = w.log, .u.deny_commit = {.subject = subject_of(&w, 0, 1), .reason = DENY_MISSING, .rev = 1}};
-    step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
+    message deny = {.kind = MESSAGE_DENY_COMMIT, .sender = holder, .log_position = w.log, .u.deny_commit = {.subject = subject_of(&w, 0, 1), .reason = COMMIT_MISSING, .rev = 1}};
+    step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? HOLDER_A + HOLDER_B - holder : UNKNOWN), .msg = &deny});
     for (uint32_t i = 0; i < 10; i++) {
-        beat(&w, 3);
-        beat(&w, 4);
+        beat(&w, HOLDER_A);
+        beat(&w, HOLDER_B);
         tick(&w);
     }
     free(w.p);

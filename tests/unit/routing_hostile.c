@@ -97,11 +97,11 @@ static void some_units(world *w, router_message *m) {
 // Several data peers: an epoch that may come next, or one of the last ones.
 static void some_era(world *w, router_message *m) {
     m->why = MINCOST_QUERY_EPOCH;
-    m->cost = chance(w, 600) ? MINCOST_LAST_EPOCH - below(w, 8) : w->era + below(w, 5);
-    if (chance(w, 5)) m->cost = (m->cost / MINCOST_EPOCHS_PER_FLOW + 1) * MINCOST_EPOCHS_PER_FLOW;
-    m->units = below(w, MINCOST_PLAN_ATTEMPTS + 1);
-    m->taken_back = below(w, 26);
-    if (m->cost > w->era && m->cost < MINCOST_LAST_EPOCH - 8) w->era = m->cost;
+    m->epoch = chance(w, 600) ? MINCOST_LAST_EPOCH - below(w, 8) : (uint64_t)w->era + below(w, 5);
+    if (chance(w, 5)) m->epoch = (m->epoch / MINCOST_EPOCHS_PER_FLOW + 1) * MINCOST_EPOCHS_PER_FLOW;
+    m->attempts = below(w, MINCOST_PLAN_ATTEMPTS + 1);
+    m->plan = below(w, 26);
+    if (m->epoch > (uint64_t)w->era && m->epoch < MINCOST_LAST_EPOCH - 8) w->era = (int64_t)m->epoch;
 }
 
 // A map that connects previous with next neighbours, sometimes with impossible contents.
@@ -123,7 +123,7 @@ static void some_map(world *w, router_message *m) {
 
 // Staged units over this router to peers that it may know.
 static void some_way(world *w, router_message *m) {
-    m->position = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
+    m->on_path = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
     m->length = (uint16_t)(chance(w, 20) ? below(w, MULTI_SOURCE_MAX_HOPS + 2) : below(w, 4));
     if (m->length > 0 && !chance(w, 4)) m->u.word[0] = 1 + SIDE_PEERS + below(w, SIDE_PEERS);
 }
@@ -136,8 +136,11 @@ static void any_message(world *w, router_message *m) {
     m->position = (uint16_t)some_count(w, 4095);
     m->units = some_count(w, ROUTER_MAX_UNITS);
     m->taken_back = some_count(w, MOST_TAKEN);
-    // a scale of loads
-    if (m->kind == ROUTER_ADVERT && chance(w, 2)) m->taken_back = below(w, 800) << 16 | below(w, 800);
+    m->turn = some_count(w, MOST_TAKEN);
+    m->epoch = some_count(w, MOST_TAKEN);
+    m->plan = some_count(w, MOST_TAKEN);
+    m->attempts = some_count(w, ROUTER_MAX_UNITS);
+    m->scale = chance(w, 2) ? below(w, 800) << 16 | below(w, 800) : some_count(w, MOST_TAKEN);
     m->cost = some_cost(w);
     m->token = (router_token){below(w, OTHERS), below(w, 8)};
     for (uint32_t i = 0; i < 4 * ROUTER_MAX_PATH; i++)
@@ -177,6 +180,7 @@ static void answer(world *w, router_message *m) {
         m->token = h->token;
         m->position = (uint16_t)(h->position + below(w, 3));
         if (chance(w, 2)) m->taken_back = h->taken_back;
+        if (chance(w, 2)) m->turn = h->turn;
         if (chance(w, 2)) m->units = h->units;
         if (m->kind == ROUTER_LABEL) some_label(w, m);
         if (m->kind == ROUTER_LOCK) some_cycle(w, m);

@@ -312,7 +312,7 @@ static uint32_t cuts(const router *r) { return ((const mincost_planner *)r)->mc.
 
 static void way(router *r, uint32_t units, router_peer next) {
     router_message m = {
-        .kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .position = 1, .length = 2};
+        .kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .on_path = 1, .length = 2};
     m.u.word[0] = next;
     m.u.word[1] = SOURCE;
     router_receive(r, NET_DELAY, &m);

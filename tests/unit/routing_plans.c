@@ -29,7 +29,7 @@ static int32_t units_out(const net *n) {
 // A neighbour announces that epoch.
 static void tell_era(net *n, router_peer to, uint32_t era, uint32_t plan) {
     router_message m = {
-        .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .to = to, .from = 1, .cost = era, .taken_back = plan};
+        .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .to = to, .from = 1, .epoch = era, .plan = plan};
     while (!net_linked(n, m.from, to) && !net_linked(n, to, m.from)) m.from++;
     router_receive(n->router[to], n->now, &m);
     net_after(n, to);

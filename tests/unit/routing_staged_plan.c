@@ -386,7 +386,7 @@ static void test_restored_epoch_may_be_missed(void **state) {
                                 .to = p,
                                 .kind = ROUTER_QUERY,
                                 .why = MINCOST_QUERY_EPOCH,
-                                .cost = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
+                                .epoch = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
             while (!net_linked(n, m.from, p)) m.from++;
             router_receive(n->router[p], n->now, &m);
             net_after(n, p);
@@ -417,7 +417,7 @@ static void test_returns_of_two_flow_versions_are_separate(void **state) {
         .from = 1, .to = 3, .kind = ROUTER_FLOW, .why = MINCOST_PUSHED, .source = 1, .units = 2};
     router_receive(relay, n->now, &flow);
     const router_message era = {
-        .from = 1, .to = 3, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW};
+        .from = 1, .to = 3, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .epoch = 2 * MINCOST_EPOCHS_PER_FLOW};
     router_receive(relay, n->now, &era);
     router_receive(relay, n->now, &flow);
     router_tick(relay, n->now);

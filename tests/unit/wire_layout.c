@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_layout_belongs_to_this_version(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 17);
+    assert_int_equal(WIRE_VERSION, 18);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .owner_term = 7};
@@ -48,8 +48,8 @@ static void test_refusals(void **state) {
     m.u.deny = (message_deny){.subject = subject, .phase = PHASE_BACKWARD, .reason = DENY_VERSION};
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "05" HEADER_HEX SUBJECT_HEX "01 02");
     m = header(MESSAGE_DENY_COMMIT);
-    m.u.deny_commit = (message_deny_commit){.subject = subject, .reason = DENY_MISSING, .rev = 1000};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "06" HEADER_HEX SUBJECT_HEX "03 e8030000");
+    m.u.deny_commit = (message_deny_commit){.subject = subject, .reason = COMMIT_MISSING, .rev = 1000};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "06" HEADER_HEX SUBJECT_HEX "01 e8030000");
     m = header(MESSAGE_DENY_RESUME);
     m.u.deny_resume.subject = subject;
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "07" HEADER_HEX SUBJECT_HEX);
@@ -156,21 +156,23 @@ static void test_append_of_voters(void **state) {
 static void test_route(void **state) {
     (void)state;
     message m = header(MESSAGE_ROUTE);
-    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 8,
+    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 10,
                                 .part = {{.kind = ROUTE_LABEL, .side = 1, .source = 6, .cost = -7, .words = 3},
-                                         {.kind = ROUTE_FLOW_OF_TOKEN, .why = 3, .position = 8, .source = 6, .units = 9,
-                                          .taken_back = 10, .origin = 11, .serial = 12},
-                                         {.kind = ROUTE_LOCK, .position = 1, .source = 6, .units = 1, .origin = 11,
-                                          .serial = 12, .cost = 13, .words = 2},
-                                         {.kind = ROUTE_COMMIT, .why = 1, .position = 1, .source = 6, .units = 2,
-                                          .taken_back = 3, .moved = 4, .origin = 11, .serial = 12},
-                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .taken_back = 0x90009},
+                                         {.kind = ROUTE_FLOW_OF_TOKEN, .why = 3, .token.position = 8, .source = 6, .units = 9,
+                                          .taken_back = 10, .token.origin = 11, .token.serial = 12},
+                                         {.kind = ROUTE_LOCK, .token.position = 1, .source = 6, .units = 1, .token.origin = 11,
+                                          .token.serial = 12, .cost = 13, .words = 2},
+                                         {.kind = ROUTE_COMMIT, .why = 1, .token.position = 1, .source = 6, .units = 2,
+                                          .taken_back = 3, .moved = 4, .token.origin = 11, .token.serial = 12},
+                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .scale = 0x90009},
                                          {.kind = ROUTE_FLOW_OF_BID, .why = 6, .source = 6, .cost = 7, .units = 8, .taken_back = 9},
-                                         {.kind = ROUTE_WAY, .position = 1, .source = 6, .units = 2, .taken_back = 3, .words = 2},
-                                         {.kind = ROUTE_MAP, .words = 3}},
+                                         {.kind = ROUTE_WAY, .on_path = 1, .source = 6, .units = 2, .taken_back = 3, .words = 2},
+                                         {.kind = ROUTE_MAP, .words = 3},
+                                         {.kind = ROUTE_REQUEST, .why = 1, .token.position = 2, .source = 3, .cost = 4, .units = 5, .turn = 6, .token.origin = 7, .token.serial = 8},
+                                         {.kind = ROUTE_QUERY, .why = 1, .token.position = 2, .source = 3, .epoch.number = 4, .epoch.attempts = 5, .epoch.plan = 6, .token.origin = 7, .token.serial = 8}},
                                 .word = {0x14, 0xfffffff9, 0xffffffff, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "22" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0800"
+                 "22" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0a00"
                  "00 01 06000000 f9ffffffffffffff 0300 14000000 f9ffffff ffffffff"
                  "03 03 0800 06000000 09000000 0a000000 0b000000 0c000000"
                  "07 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
@@ -178,13 +180,15 @@ static void test_route(void **state) {
                  "04 06000000 0700000000000000 08000000 09000900"
                  "05 06 06000000 0700000000000000 08000000 09000000"
                  "0a 0100 06000000 02000000 03000000 0200 18000000 19000000"
-                 "0b 0300 1a000000 1b000000 1c000000");
+                 "0b 0300 1a000000 1b000000 1c000000"
+                 "0d 01 0200 03000000 0400000000000000 05000000 06000000 07000000 08000000 0000"
+                 "0f 01 0200 03000000 0400000000000000 05000000 06000000 07000000 08000000 0000");
 }
 
 static void test_view(void **state) {
     (void)state;
     message m = header(MESSAGE_VIEW);
-    m.u.view = (message_view){.kind = GOSSIP_REPLY, .side = 1, .by_chance = true, .linked = 2, .cost = 3, .clock_us = 4,
+    m.u.view = (message_view){.kind = GOSSIP_REPLY, .side = 1, .by_chance = true, .linked = 2, .cost = 3, .echo_us = 4,
                               .rate_out = 5, .rate_in = 6, .rate_here = 7, .place = {.at = {8, -9, 10}, .height = 11, .error = 1000},
                               .cards = 1, .card = {{.member = 12, .age = 13, .place = {.height = 14, .error = 15}}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
@@ -266,10 +270,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 1100 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 1200 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 1100 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 1200 03 0200 6e6f");
 }
 
 int main(void) {

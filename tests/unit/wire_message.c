@@ -186,7 +186,11 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_DENY, .u.deny.reason = DENY_REASONS};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_DENY_COMMIT, .u.deny_commit.reason = DENY_REASONS};
+    m = (message){.kind = MESSAGE_DENY, .u.deny = {.phase = PHASE_BACKWARD, .reason = DENY_FULL}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY, .u.deny = {.phase = PHASE_FORWARD, .reason = DENY_MISSING}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY_COMMIT, .u.deny_commit.reason = COMMIT_REFUSALS};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_DENY_GET, .u.deny_get.reason = GET_REFUSALS};
     assert_not_encoded(&m);
@@ -276,8 +280,18 @@ static void test_limits_of_a_route(void **state) {
         {.kind = ROUTE_LABEL, .words = 123},
         {.kind = ROUTE_LOCK, .words = 45},
         {.kind = ROUTE_QUERY, .words = 161},
+        {.kind = ROUTE_QUERY, .epoch.number = (uint64_t)WIRE_MAX_ROUTE_COST + 1},
+        {.kind = ROUTE_QUERY, .epoch.attempts = WIRE_MAX_ROUTE_UNITS + 1},
+        {.kind = ROUTE_QUERY, .units = 1},
+        {.kind = ROUTE_REQUEST, .epoch.plan = 1},
+        {.kind = ROUTE_REQUEST, .taken_back = 1},
+        {.kind = ROUTE_FLOW, .turn = 1},
+        {.kind = ROUTE_ADVERT, .scale = 1},
+        {.kind = ROUTE_ADVERT_OF_LOADS, .scale = 1u << 31},
         {.kind = ROUTE_WAY, .words = 64},
         {.kind = ROUTE_WAY, .cost = 1},
+        {.kind = ROUTE_WAY, .token.position = 1},
+        {.kind = ROUTE_WAY, .on_path = 4096},
         {.kind = ROUTE_WAY, .taken_back = 1u << 31},
         {.kind = ROUTE_MAP, .words = 161},
         {.kind = ROUTE_MAP, .source = 1},
@@ -286,8 +300,8 @@ static void test_limits_of_a_route(void **state) {
         {.kind = ROUTE_DENY, .units = WIRE_MAX_ROUTE_UNITS + 1},
         {.kind = ROUTE_DENY, .source = 1u << 31},
         {.kind = ROUTE_COMMIT, .moved = WIRE_MAX_ROUTE_UNITS + 1},
-        {.kind = ROUTE_ABORT, .origin = 1u << 31},
-        {.kind = ROUTE_ABORT, .position = 4096},
+        {.kind = ROUTE_ABORT, .token.origin = 1u << 31},
+        {.kind = ROUTE_ABORT, .token.position = 4096},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         message m = route_of(bad[i]);
@@ -321,6 +335,8 @@ static void test_limits_of_a_view(void **state) {
         {.kind = GOSSIP_PING, .by_chance = true},
         {.kind = GOSSIP_PING, .cost = 1},
         {.kind = GOSSIP_ASK, .clock_us = 1},
+        {.kind = GOSSIP_PONG, .clock_us = 1},
+        {.kind = GOSSIP_PING, .echo_us = 1},
         {.kind = GOSSIP_YES, .rate_out = 1},
         {.kind = GOSSIP_NO, .rate_in = 1},
         {.kind = GOSSIP_CUT, .rate_here = 1},
@@ -369,6 +385,11 @@ static void test_limits_hold_when_decoding(void **state) {
     assert_refused(count, HEADER + 5, 1);
     assert_refused(count, HEADER + SUBJECT, PHASE_COUNT);
     assert_refused(count, HEADER + SUBJECT + 1, DENY_REASONS);
+    assert_refused(count, HEADER + SUBJECT, PHASE_BACKWARD);    // DENY_FULL is an answer to a forward
+    assert_refused(count, HEADER + SUBJECT + 1, DENY_MISSING);  // and this one to a gradient
+    m = (message){.kind = MESSAGE_DENY_COMMIT};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, HEADER + SUBJECT, COMMIT_REFUSALS);
     m = (message){.kind = MESSAGE_COUNTED, .u.counted.overflow = true};
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER + SUBJECT + 4, 2);
@@ -476,6 +497,9 @@ static void test_names(void **state) {
     for (uint8_t why = 0; why < DENY_REASONS; why++) assert_string_not_equal(deny_reason_name(why), "UNKNOWN");
     assert_string_equal(deny_reason_name(DENY_STALE), "STALE");
     assert_string_equal(deny_reason_name(DENY_REASONS), "UNKNOWN");
+    for (uint8_t why = 0; why < COMMIT_REFUSALS; why++) assert_string_not_equal(commit_refusal_name(why), "UNKNOWN");
+    assert_string_equal(commit_refusal_name(COMMIT_MISSING), "MISSING");
+    assert_string_equal(commit_refusal_name(COMMIT_REFUSALS), "UNKNOWN");
     for (uint8_t why = 0; why < GET_REFUSALS; why++) assert_string_not_equal(get_refusal_name(why), "UNKNOWN");
     assert_string_equal(get_refusal_name(GET_LATER), "LATER");
     assert_string_equal(get_refusal_name(GET_REFUSALS), "UNKNOWN");

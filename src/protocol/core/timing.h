@@ -51,7 +51,7 @@
 #define TIMING_FILL_NS (2 * TIMING_S)              // a replacement must get its activation within this, or another one is chosen,
 #define TIMING_FILL_MOST_NS (120 * TIMING_S)       // ... or within this while the activation is reported to be on its way
 #define TIMING_STARVED_NS (4 * TIMING_S)           // a new owner finds no slot for so long: a less advanced microbatch gives up its own
-#define TIMING_NO_PEER_NS (2 * TIMING_S)           // the next stage is empty for so long: DENY(NO_PEER) upstream
+#define TIMING_NO_PEER_NS (2 * TIMING_S)           // the next stage is empty for so long: NO PEER upstream
 
 // ---- forwarded transfers ------------------------------------------------------------------------
 #define TIMING_FORWARD_NS (5 * TIMING_S)           // a forwarded transfer is taken for lost after this and a multiple of the expected time

@@ -100,7 +100,7 @@ void on_deny_commit(peer *p, const message *msg) {
     const message_deny_commit *body = &msg->u.deny_commit;
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
-    if (!member_live(p, msg->sender) || body->reason != DENY_MISSING) return;
+    if (!member_live(p, msg->sender) || body->reason != COMMIT_MISSING) return;
     bool present = s < p->run.stages && microbatch_is_mine(p, m) && body->rev == p->microbatch->owned[m].stage[s].rev;
     if (present) repair_holder_lost(p, m, s, msg->sender);
 }

@@ -290,7 +290,7 @@ static void answer_counted(peer *p, uint32_t m) {
     peer_send_member(p, h->owner, 0);
 }
 
-static void refuse_commit(peer *p, const message *msg, deny_reason reason) {
+static void refuse_commit(peer *p, const message *msg, commit_refusal reason) {
     message_deny_commit *deny = &peer_compose(p, MESSAGE_DENY_COMMIT)->u.deny_commit;
     *deny = (message_deny_commit){.subject = msg->u.commit.subject, .reason = (uint8_t)reason, .rev = msg->u.commit.rev};
     peer_send_member(p, msg->sender, 0);
@@ -302,7 +302,7 @@ void on_commit(peer *p, const message *msg) {
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier incarnation
     if (private_closed_out(p, body->subject.m)) {
-        refuse_commit(p, msg, DENY_CLOSED);
+        refuse_commit(p, msg, COMMIT_CLOSED);
         return;
     }
     bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
@@ -310,7 +310,7 @@ void on_commit(peer *p, const message *msg) {
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
         if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
-        refuse_commit(p, msg, stale ? DENY_STALE : DENY_MISSING);
+        refuse_commit(p, msg, stale ? COMMIT_STALE : COMMIT_MISSING);
         return;
     }
     if (body->rev > h->rev || body->subject.owner_term > h->commit_term) h->rev = body->rev;

@@ -74,7 +74,7 @@ enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts t
 static uint8_t kind_on_the_wire(const router_message *m) {
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
     if (m->kind == ROUTER_FLOW && m->cost != 0) return ROUTE_FLOW_OF_BID;
-    if (m->kind == ROUTER_ADVERT && m->taken_back != 0) return ROUTE_ADVERT_OF_LOADS;
+    if (m->kind == ROUTER_ADVERT && m->scale != 0) return ROUTE_ADVERT_OF_LOADS;
     return (uint8_t)(m->kind <= ROUTER_FLOW ? m->kind : m->kind + ONLY_ON_THE_WIRE);
 }
 
@@ -104,25 +104,28 @@ static void put_words(const router_message *m, uint32_t *word) {
 static route_part part_of(const router_message *m) {
     route_part p = {.kind = kind_on_the_wire(m), .words = (uint16_t)words_of(m)};
     if (m->kind == ROUTER_MAP) return p;
-    bool others = m->kind > ROUTER_MAP;
-    bool counts = others || m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
+    bool others = m->kind > ROUTER_MAP, query = m->kind == ROUTER_QUERY;
+    bool counts = m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
     bool token = others || p.kind == ROUTE_FLOW_OF_TOKEN || (m->kind >= ROUTER_LOCK && m->kind <= ROUTER_ABORT);
-    bool cost = others || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
+    bool cost = (others && !query) || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
     if (m->kind == ROUTER_LABEL) p.side = m->side;
-    if (counts || m->kind == ROUTER_ABORT) p.why = m->why;
+    if (others || counts || m->kind == ROUTER_ABORT) p.why = m->why;
     if (m->kind != ROUTER_ABORT) p.source = m->source;
-    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ABORT) p.units = m->units;
-    if (counts || p.kind == ROUTE_ADVERT_OF_LOADS) p.taken_back = m->taken_back;
+    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ABORT && !query) p.units = m->units;
+    if (counts) p.taken_back = m->taken_back;
+    if (p.kind == ROUTE_ADVERT_OF_LOADS) p.scale = m->scale;
+    if (others && !query) p.turn = m->turn;
+    if (query) {
+        p.epoch = (route_epoch){m->epoch, m->plan, m->attempts};
+    }
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
     if (m->kind == ROUTER_WAY) {
         p.taken_back = m->taken_back;
-        p.position = m->position;
+        p.on_path = m->on_path;
     }
     if (token) {
-        p.position = m->position;
-        p.origin = m->token.origin;
-        p.serial = m->token.serial;
+        p.token = (route_token){m->token.origin, m->token.serial, m->position};
     }
     return p;
 }
@@ -170,12 +173,18 @@ static bool message_of(const route_part *part, const uint32_t *word, router_mess
     m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
-    m->position = part->position;
+    m->position = part->token.position;
+    m->on_path = part->on_path;
     m->source = part->source;
     m->cost = part->cost;
     m->units = part->units;
     m->taken_back = part->taken_back;
-    m->token = (router_token){part->origin, part->serial};
+    m->scale = part->scale;
+    m->turn = part->turn;
+    m->epoch = part->epoch.number;
+    m->plan = part->epoch.plan;
+    m->attempts = part->epoch.attempts;
+    m->token = (router_token){part->token.origin, part->token.serial};
     m->length = part->words;
     if (!cost_in_range(part->cost)) return false;
     if (part->kind == ROUTE_COMMIT) m->u.word[0] = part->moved;

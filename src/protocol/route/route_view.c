@@ -252,7 +252,8 @@ static view_coordinate place_in(const message_place *place) {
     return in;
 }
 
-static void send_view(peer *p, const view_message *m, uint32_t echo_us) {
+// `request_us`: the clock of the request that a reply answers.
+static void send_view(peer *p, const view_message *m, uint32_t request_us) {
     const route_known *k = known_find(p, m->to);
     if (k == NULL) return;
     message_view *v = &peer_compose(p, MESSAGE_VIEW)->u.view;
@@ -265,7 +266,8 @@ static void send_view(peer *p, const view_message *m, uint32_t echo_us) {
         v->cost = (uint32_t)m->cost;
     }
     if (is_request(v->kind) || is_reply(v->kind)) {
-        v->clock_us = is_request(v->kind) ? clock_us(p) : echo_us;
+        v->clock_us = is_request(v->kind) ? clock_us(p) : 0;
+        v->echo_us = is_reply(v->kind) ? request_us : 0;
         v->rate_out = my_rate_out(p);
         v->rate_in = my_rate_in(p);
         const route_link *l = route_find(p, k->member);
@@ -277,10 +279,10 @@ static void send_view(peer *p, const view_message *m, uint32_t echo_us) {
     peer_send_member(p, k->member, 0);
 }
 
-static void send_queued(peer *p, uint32_t echo_us) {
+static void send_queued(peer *p, uint32_t request_us) {
     view_message out;
     view_change change;
-    while (view_next(p->routing->view, &out)) send_view(p, &out, echo_us);
+    while (view_next(p->routing->view, &out)) send_view(p, &out, request_us);
     while (view_changed(p->routing->view, &change)) p->routing->stale = true;
 }
 
@@ -298,8 +300,8 @@ static void record_measurements(peer *p, route_known *k, const message_view *v) 
         k->rate_in = v->rate_in;
         k->rate_here = v->rate_here;
     }
-    uint32_t round_trip_us = clock_us(p) - v->clock_us;
-    if (!is_reply(v->kind) || v->clock_us == 0 || round_trip_us >= longest_echo_us) return;
+    uint32_t round_trip_us = clock_us(p) - v->echo_us;
+    if (!is_reply(v->kind) || v->echo_us == 0 || round_trip_us >= longest_echo_us) return;
     measure_round_trip(&k->measured, (int64_t)round_trip_us * 1000);
     int64_t cost = cost_of(p, k);
     if (cost > 0) view_measured(p->routing->view, (int64_t)p->now, (router_peer)k->member, cost);

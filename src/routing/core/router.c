@@ -263,9 +263,15 @@ static void begin_message(const router *r, const router_outgoing *o, router_mess
     out->side = o->side;
     out->why = o->why;
     out->position = o->position;
+    out->on_path = o->on_path;
     out->cost = o->cost;
     out->units = o->units;
-    out->taken_back = o->taken_back;  // copies scale, plan or turn as well: one union
+    out->taken_back = o->taken_back;
+    out->scale = o->scale;
+    out->turn = o->turn;
+    out->epoch = o->epoch;
+    out->plan = o->plan;
+    out->attempts = o->attempts;
     out->token = o->token;
     out->source = r->source[o->k];
 }

@@ -164,21 +164,22 @@ typedef struct router_token {
 typedef struct router_message {
     router_peer from, to;
     router_kind kind;
-    bool joined;         // travels in the same frame as the message before it: same `to`, same arrival
-    uint8_t side;        // LABEL: router_side of the receiver, as the sender sees it
-    uint8_t why;         // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
-    uint16_t position;   // LOCK, COMMIT, ABORT: on the cycle; WAY: units on the path
-    uint16_t length;     // number of steps, cycle nodes or words
-    router_peer source;  // data peer that owns the units
-    int64_t cost;        // LABEL, ADVERT, LOCK; QUERY: epoch
-    uint32_t units;      // room, absolute count, or number of units; QUERY: attempts left in an epoch
-    union {
-        uint32_t taken_back;  // FLOW, WAY, COMMIT: returned units acknowledged, in total
-        uint32_t scale;       // ADVERT: scale of loads (bottleneck), or whether the sender has started
-        uint32_t plan;        // QUERY: number of the plan of an epoch
-        uint32_t turn;        // gwtf: turn of a link, or a number of costs
-    };
-    router_token token;  // LOCK, COMMIT, ABORT, FLOW
+    bool joined;          // travels in the same frame as the message before it: same `to`, same arrival
+    uint8_t side;         // LABEL: router_side of the receiver, as the sender sees it
+    uint8_t why;          // FLOW, REQUEST, ANSWER, RELINK: reason, see the algorithm
+    uint16_t position;    // LOCK, COMMIT, ABORT: on the cycle
+    uint16_t on_path;     // WAY: units on the path
+    uint16_t length;      // number of steps, cycle nodes or words
+    router_peer source;   // data peer that owns the units
+    int64_t cost;         // LABEL, ADVERT, LOCK
+    uint32_t units;       // room, absolute count, or number of units
+    uint32_t taken_back;  // FLOW, WAY, COMMIT: returned units acknowledged, in total
+    uint32_t scale;       // ADVERT: scale of loads (bottleneck), or whether the sender has started
+    uint32_t turn;        // gwtf: turn of a link, or a number of costs
+    uint64_t epoch;       // QUERY
+    uint32_t plan;        // QUERY: number of the plan of an epoch
+    uint32_t attempts;    // QUERY: attempts left in an epoch
+    router_token token;   // LOCK, COMMIT, ABORT, FLOW
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL
         router_node cycle[ROUTER_MAX_CYCLE];  // LOCK

@@ -33,12 +33,10 @@ typedef struct router_neighbour {
 typedef struct router_outgoing {
     router_peer to;
     uint8_t kind, side, why, k;
-    uint16_t position;
-    uint32_t units;
-    union {  // the union of router_message
-        uint32_t taken_back, scale, plan, turn;
-    };
+    uint16_t position, on_path;
+    uint32_t units, taken_back, scale, turn, plan, attempts;
     uint32_t extra;  // free for the algorithm
+    uint64_t epoch;
     int64_t cost;
     router_token token;
 } router_outgoing;

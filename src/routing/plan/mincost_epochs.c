@@ -63,8 +63,8 @@ bool mincost_commits_paused(const mincost_planner *pl) {
 static void send_epoch(mincost_planner *pl, router_peer to) {
     router_outgoing *o = router_post(&pl->mc.r, to, ROUTER_QUERY);
     o->why = MINCOST_QUERY_EPOCH;
-    o->cost = pl->epochs.epoch;
-    o->units = pl->mc.phase.plan_attempts;
+    o->epoch = pl->epochs.epoch;
+    o->attempts = pl->mc.phase.plan_attempts;
     o->plan = pl->epochs.plan;
 }
 
@@ -321,12 +321,12 @@ void mincost_epoch_link_gone(mincost_planner *pl, bool active) {
 }
 
 void mincost_on_epoch(mincost_planner *pl, const router_message *m, int previous, int next) {
-    if (!mincost_is_multi_source(&pl->mc.r.config) || (previous < 0 && next < 0) || m->cost < 0 ||
-        m->cost > MINCOST_LAST_EPOCH || m->units > MINCOST_PLAN_ATTEMPTS || m->plan > MINCOST_LAST_PLAN)
+    if (!mincost_is_multi_source(&pl->mc.r.config) || (previous < 0 && next < 0) || m->epoch > MINCOST_LAST_EPOCH ||
+        m->attempts > MINCOST_PLAN_ATTEMPTS || m->plan > MINCOST_LAST_PLAN)
         return;
-    if (m->cost > pl->epochs.epoch) enter_epoch(pl, (uint32_t)m->cost, m->units, m->plan);
-    if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = (uint32_t)m->cost;
-    if (next >= 0) downstream_of(&pl->mc, 0, (uint32_t)next)->epoch = (uint32_t)m->cost;
+    if (m->epoch > pl->epochs.epoch) enter_epoch(pl, (uint32_t)m->epoch, m->attempts, m->plan);
+    if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = (uint32_t)m->epoch;
+    if (next >= 0) downstream_of(&pl->mc, 0, (uint32_t)next)->epoch = (uint32_t)m->epoch;
 }
 
 // The neighbour's counts belong to an older flow version.

@@ -28,7 +28,7 @@ enum {
     MINCOST_PROPOSED = 4,             // cycle proposals that a data peer remembers (mincost_reoptimise.c)
 };
 
-#define MINCOST_LAST_EPOCH ((int64_t)1 << 30)
+#define MINCOST_LAST_EPOCH ((uint32_t)1 << 30)
 #define MINCOST_LAST_PLAN  ((uint32_t)INT32_MAX)
 
 // Positions of the peers' entries in a map, by hash, and a search for reachable peers (mincost_reach.c).

@@ -83,7 +83,7 @@ static bool send_path(mincost_planner *pl, uint32_t k, const router_peer *path, 
     o->k = (uint8_t)k;
     o->units = (uint32_t)d->units;
     o->taken_back = d->returned_done;
-    o->position = (uint16_t)units;
+    o->on_path = (uint16_t)units;
     o->extra = (uint32_t)(words - pl->staged.path_word);
     o->cost = length - 1;
     // flush now, so that the next path finds room even before a tick
@@ -124,7 +124,7 @@ void mincost_on_path(mincost_planner *pl, uint32_t k, uint32_t slot, const route
     if (m->length >= MULTI_SOURCE_MAX_HOPS) return;
     if (!mincost_accept_counts(&pl->mc, k, slot, m->units, m->taken_back)) return;
     mincost_return_overflow(&pl->mc, k, slot, mincost_inflow(&pl->mc, k, slot) - before);
-    int32_t units = least((int32_t)m->position, mincost_excess(&pl->mc, k));
+    int32_t units = least((int32_t)m->on_path, mincost_excess(&pl->mc, k));
     bool may_forward = pl->mc.phase.staged || mincost_plans_first(&pl->mc.r.config);
     if (units <= 0 || !may_forward || pl->mc.r.is_source) return;
     if (!send_path(pl, k, m->u.word, m->length, units)) mincost_note_deviation(&pl->mc);
