@@ -1,5 +1,5 @@
-// What the live machines of a trace could do: the oracle's placement and time of an iteration, and
-// restarts from a checkpoint at that pace.
+// The oracle of churn-trace: placement of the live machines and time of an iteration; restarts from
+// a checkpoint at that pace.
 #include "bench/training/churn_trace.h"
 
 #include "routing/schedule/schedule.h"

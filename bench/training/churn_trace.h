@@ -36,7 +36,7 @@ braid_err churn_trace_parse(char *text, const char *origin, churn_trace *out, br
 typedef struct churn_span {
     uint64_t from_ns, until_ns;
     uint32_t live;
-    bool arrivals_only, deaths_only;  // what made the machines differ from the span before
+    bool arrivals_only, deaths_only;  // the change since the span before
     uint64_t iteration_ns;            // the least time of an iteration that the oracle finds
     uint64_t state_ns;                // time until each of these machines has its stage's state from a data peer
 } churn_span;

@@ -149,8 +149,8 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
     if (v->ready && !w->ready) w->ready_since_ns = s->now;
     if (v->ready && !w->ever_ready && node >= s->c->data_peers + s->c->relays) {
         uint64_t took = s->now - n->started_ns;
-        s->stats->joined++;
-        if (took > s->stats->most_join_ns) s->stats->most_join_ns = took;
+        s->stats->joined.count++;
+        if (took > s->stats->joined.most_ns) s->stats->joined.most_ns = took;
     }
     w->ready = v->ready;
     w->ever_ready = w->ever_ready || v->ready;

@@ -463,7 +463,7 @@ static braid_err check_recipe(const run_reader *r) {
 }
 
 static braid_err check_routing(const run_reader *r) {
-    if (r->run->plan_first && (r->run->routing != RUN_ROUTING_BRAID || r->run->objective != RUN_OBJECTIVE_SUM))
+    if (r->run->plan.first && (r->run->routing != RUN_ROUTING_BRAID || r->run->objective != RUN_OBJECTIVE_SUM))
         return yaml_fail(r->file, place_of(r->file, "swarm", "plan_first"), r->error,
                          "swarm.plan_first is for the routing braid with the objective sum; leave it out, or choose those");
     if (r->run->routing != RUN_ROUTING_SWARM || r->run->objective == RUN_OBJECTIVE_SUM) return BRAID_OK;

@@ -71,9 +71,11 @@ typedef struct run_config {
     uint32_t max_skipped;   // consecutive iterations without a finite gradient that end the run; 0: no limit
     uint32_t slots;
     run_routing routing;
-    run_placement placement;
     run_objective objective;
-    bool plan_first;  // braid: data peers plan their initial routes on a map of the run
+    struct {
+        bool first;  // braid: data peers plan their initial routes on a map of the run
+        run_placement placement;
+    } plan;
     bool recompute;
     uint32_t eval_every, eval_microbatches;
     char checkpoint[RUN_MAX_PATH];  // directory, "" : none

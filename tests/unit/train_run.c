@@ -310,11 +310,11 @@ static void test_hash_names_the_result(void **state) {
     braid_hash routed = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &routed));
     parse(changed("data:", "swarm: {plan_first: true}\ndata:"));
-    assert_true(run.plan_first);
+    assert_true(run.plan.first);
     braid_hash planned = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &planned));
     parse(changed("data:", "swarm: {placement: stay}\ndata:"));
-    assert_int_equal(run.placement, RUN_PLACEMENT_STAY);
+    assert_int_equal(run.plan.placement, RUN_PLACEMENT_STAY);
     braid_hash staying = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &staying));
     parse(changed("data:", "swarm: {placement: braid}\ndata:"));

@@ -109,10 +109,10 @@ bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16
 // ---- move.c -------------------------------------------------------------------------------------
 // True if the run can go on without the member, and no state is lost with it.
 typedef bool leader_spares(const peer *p, const cluster_member *m);
-// After FINAL: a relay that helps more in another stage, 0: none. The caller removes it as moved.
+// After FINAL: a relay that helps more in another stage, 0: none. The caller calls leader_move_begin
+// and removes the relay as moved.
 member_id leader_move_choose(peer *p, leader_spares *spares);
-// Removes that relay, if there is one.
-void leader_move_begin(peer *p);
+void leader_move_begin(peer *p, member_id keeper);  // `keeper`: leader_keeper of the relay
 void leader_move_applied(peer *p, member_id who);  // EXPEL with MOVED: called before the member is removed
 uint16_t leader_move_target(const peer *p, const braid_id *id);  // the stage chosen for a moved peer; 0: none
 

@@ -162,11 +162,8 @@ member_id leader_move_choose(peer *p, leader_spares *spares) {
     return m == NULL ? 0 : m->id;
 }
 
-void leader_move_begin(peer *p) {
-    member_id who = leader_move_choose(p, leader_can_spare);
-    if (who == 0) return;
-    p->leader->move.keeper = leader_keeper(p, member_find(p, who));
-    leader_remove(p, who, EXPEL_MOVED);
+void leader_move_begin(peer *p, member_id keeper) {
+    p->leader->move.keeper = keeper;
     p->leader->move.pending = true;
 }
 
