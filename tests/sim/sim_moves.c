@@ -27,11 +27,18 @@ static void test_moves_on_real_kernels(void **state) {
     moves_pass((sim_campaign){.count = 20, .real = true, .flaps = true});
 }
 
+// After a rollback a moved relay's iteration comes again.
+static void test_move_after_a_rollback(void **state) {
+    (void)state;
+    campaign_ends((sim_campaign){.moves = true, .flaps = true, .odd = true, .data_deaths = true, .first = 3702});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moves_with_deaths_of_relays),
         cmocka_unit_test(test_moves_with_deaths_of_leaders),
         cmocka_unit_test(test_moves_on_real_kernels),
+        cmocka_unit_test(test_move_after_a_rollback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
