@@ -30,9 +30,10 @@ static void put_steps(FILE *f, const plot_line *line, const char *colour, double
     fprintf(f, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.3\" d=\"", colour);
     for (uint32_t i = 0; i < line->steps; i++) {
         double x = LEFT + line->step[i].at * across, y = top + HEIGHT - line->step[i].value * up;
-        if (i > 0) fprintf(f, "H%.1f", x);
-        fprintf(f, "%s%.1f", i == 0 ? "" : "V", i == 0 ? x : y);
-        if (i == 0) fprintf(f, ",%.1f", y);
+        if (i == 0)
+            fprintf(f, "M%.1f,%.1f", x, y);
+        else
+            fprintf(f, "H%.1fV%.1f", x, y);
     }
     fprintf(f, "\"/>\n");
 }
