@@ -13,6 +13,7 @@ int bench_t2(int argc, char **argv);
 int bench_t3(int argc, char **argv);
 int bench_t6(int argc, char **argv);
 int bench_churn(int argc, char **argv);
+int bench_churn_trace(int argc, char **argv);
 int bench_scale(int argc, char **argv);
 int bench_views(int argc, char **argv);
 int bench_repair(int argc, char **argv);

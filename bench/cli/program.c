@@ -10,6 +10,7 @@ static const cli_verb experiments[] = {
     {"t3", bench_t3, "the same with a GPT-like model (GWTF, Table III)"},
     {"t6", bench_t6, "time per microbatch against DT-FM's arrangement (GWTF, Table VI)"},
     {"churn", bench_churn, "routing: what it takes to repair when relays die or join"},
+    {"churn-trace", bench_churn_trace, "training on machines that come and go as a trace says, beside restarts from a checkpoint"},
     {"views", bench_views, "routing: what it costs that peers know only some neighbours, chosen by gossip"},
     {"scale", bench_scale, "routing: what it costs each peer, from 100 peers to 10,000"},
     {"repair", bench_repair, "time until a microbatch goes on after a peer died, and until the death is noticed"},

@@ -19,11 +19,11 @@ static const char examples_t3[] = "braid-bench t3\n"
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
 const char *const t2_system_names[T2_SYSTEMS] = {"swarm", "gwtf", "braid"};
-const char *const t2_placement_names[T2_PLACEMENTS] = {"braid", "gwtf"};
+const char *const t2_placement_names[T2_PLACEMENTS] = {"braid", "gwtf", "stay"};
 
 static t2_case case_of(const t2_bench *b, uint32_t cell, uint64_t seed) {
     return (t2_case){.model = b->model, .heterogeneous = cell >= T2_CHURNS, .churn = 10 * (cell % T2_CHURNS),
-                     .iterations = (uint32_t)b->iterations, .links = b->links, .placement = b->placement, .seed = seed};
+                     .iterations = (uint32_t)b->iterations, .links = b->links, .placement = b->placement, .best_stages = b->best_stages, .seed = seed};
 }
 
 // --- sums
@@ -49,6 +49,8 @@ static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t ne
     row->foresight_s += (double)account->foresight_ns / 1e9;
     row->kept_s += (double)account->kept_ns / 1e9;
     row->at_once_s += (double)account->at_once_ns / 1e9;
+    row->placed_s += (double)account->placed_ns / 1e9;
+    row->best_s += (double)account->best_ns / 1e9;
     row->at_once_kept_s += (double)account->at_once_kept_ns / 1e9;
 }
 
@@ -105,12 +107,14 @@ static braid_err run_one(t2_bench *b, uint32_t cell, uint64_t seed, t2_system sy
 static int run(t2_bench *b) {
     braid_error error = {0};
     t2_progress p = {0};
+    uint32_t systems = 0;
     if (!cli_can_fill(b->verb, "dump", b->dump) || !cli_can_write(b->verb, "plot", b->plot)) return CLI_FAILED;
-    for (uint32_t cell = 0; cell < T2_CELLS; cell++) p.all += b->wanted[cell] * b->repetitions * T2_SYSTEMS;
+    for (uint32_t i = 0; i < T2_SYSTEMS; i++) systems += b->system[i];
+    for (uint32_t cell = 0; cell < T2_CELLS; cell++) p.all += b->wanted[cell] * b->repetitions * systems;
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (uint64_t i = 0; i < b->repetitions && b->wanted[cell]; i++)
             for (t2_system system = 0; system < T2_SYSTEMS; system++)
-                if (run_one(b, cell, b->first + i, system, &p, &error))
+                if (b->system[system] && run_one(b, cell, b->first + i, system, &p, &error))
                     return cli_complain(CLI_FAILED, b->verb, "seed %" PRIu64 ": %s", b->first + i, error.text);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\x1b[K");
     t2_print(b);
@@ -142,9 +146,11 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
         {"cell", OPTION_LIST, &b->cells, .unit = "CELL", .fallback = "all",
          .help = "hom or het, for relays that hold 4 or 1 to 3 microbatches, and the churn in percent: hom0, hom10, hom20, het0, "
                  "het10, het20"},
+        {"systems", OPTION_TEXT, &b->systems, .unit = "LIST", .help = "which of swarm, gwtf and braid, separated by commas"},
         {"links", OPTION_TEXT, &b->links_name, .unit = "CODEC", .help = "codec of activations and gradients: fp32, bf16, int8 or int4"},
-        {"placement", OPTION_TEXT, &b->placement_name, .unit = "RULE", .help = "how the system braid places joiners: braid, or gwtf for the most used stage"},
+        {"placement", OPTION_TEXT, &b->placement_name, .unit = "RULE", .help = "how the system braid places joiners: braid, stay (without later moves), or gwtf for the most used stage"},
         {"account", OPTION_SWITCH, &b->account, .help = "says, too, where the seconds went that an oracle would not have needed"},
+        {"best-stages", OPTION_SWITCH, &b->best_stages, .help = "says, too, how long planned iterations would be with all relays in their best stages"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table, always with the account"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the time per microbatch"},
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every scenario for braid sim"},
@@ -155,7 +161,8 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
     uint32_t links = 0;
     uint32_t placement = 0;
     bool good = options_read_choice(b->verb, "placement", b->placement_name, t2_placement_names, T2_PLACEMENTS, &placement) &&
-                options_read_choice(b->verb, "links", b->links_name, tensor_codec_names, TENSOR_CODECS, &links) && read_cells(b);
+                options_read_choice(b->verb, "links", b->links_name, tensor_codec_names, TENSOR_CODECS, &links) &&
+                options_read_set(b->verb, "systems", b->systems, t2_system_names, T2_SYSTEMS, b->system) && read_cells(b);
     b->links = (tensor_codec)links;
     b->placement = (t2_placement)placement;
     code = good ? run(b) : CLI_USAGE;
@@ -164,11 +171,11 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
 }
 
 int bench_t2(int argc, char **argv) {
-    t2_bench b = {.verb = "t2", .model = T2_LLAMA, .links_name = "fp32", .placement_name = "braid", .repetitions = 1, .first = 1, .iterations = 10};
+    t2_bench b = {.verb = "t2", .model = T2_LLAMA, .links_name = "fp32", .placement_name = "braid", .systems = "swarm,gwtf,braid", .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a LLaMA-like model.", examples_t2, argc, argv);
 }
 
 int bench_t3(int argc, char **argv) {
-    t2_bench b = {.verb = "t3", .model = T2_GPT, .links_name = "fp32", .placement_name = "braid", .repetitions = 1, .first = 1, .iterations = 10};
+    t2_bench b = {.verb = "t3", .model = T2_GPT, .links_name = "fp32", .placement_name = "braid", .systems = "swarm,gwtf,braid", .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a GPT-like model.", examples_t3, argc, argv);
 }

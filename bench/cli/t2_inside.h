@@ -32,6 +32,7 @@ typedef struct t2_row {
     double foresight_s, kept_s;
     // the same for an oracle that learns of them when they happen
     double at_once_s, at_once_kept_s;
+    double placed_s, best_s;  // planned iterations: as placed, and with relays in their best stages
     uint64_t hash;
 } t2_row;
 
@@ -39,9 +40,11 @@ typedef struct t2_bench {
     const char *verb;  // "bench t2"
     t2_model model;
     uint64_t repetitions, first, iterations;
-    bool json, account;
+    bool json, account, best_stages;
     const char *plot, *dump;
     option_list cells;
+    const char *systems;
+    bool system[T2_SYSTEMS];
     const char *links_name;
     tensor_codec links;
     const char *placement_name;

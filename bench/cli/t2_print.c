@@ -60,7 +60,19 @@ static void print_accounts(const t2_bench *b) {
            "% oracle", "% + dead", "sums die", "%", "kept", "%", "sums die", "%", "kept", "%", "counted", "under way");
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++)
-            print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
+            if (b->system[system]) print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
+}
+
+static void print_best_stages(const t2_bench *b) {
+    printf("\nSeconds of an iteration by the search of paths: with the relays in their stages, and in the best stages found\n");
+    for (uint32_t cell = 0; cell < T2_CELLS; cell++)
+        for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++) {
+            const t2_row *r = &b->row[cell][system];
+            if (b->system[system])
+                printf("%-6s %-7s %-5s %8.1f %8.1f  %5.3f\n", t2_cell_names[cell], t2_system_names[system],
+                       t2_placement_names[placement_of(b, system)], figures_part(r->placed_s, r->minutes.count),
+                       figures_part(r->best_s, r->minutes.count), figures_part(r->best_s, r->placed_s));
+        }
 }
 
 // --- JSON
@@ -112,10 +124,12 @@ void t2_print(const t2_bench *b) {
     if (!b->json) print_head(b);
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++) {
+            if (!b->system[system]) continue;
             if (b->json) print_json(b, cell, system);
             else print_row(&b->row[cell][system], &b->row[cell][T2_SWARM], t2_cell_names[cell], t2_system_names[system], t2_placement_names[placement_of(b, system)]);
         }
     if (b->account && !b->json) print_accounts(b);
+    if (b->best_stages && !b->json) print_best_stages(b);
 }
 
 // --- drawing

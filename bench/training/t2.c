@@ -17,15 +17,15 @@ enum { SEQUENCES = 4, TOKENS = 512, WIDER = 32, GFLOPS = 2000, UPDATE_MS = 20, N
 
 typedef struct writer {
     char *text;
-    size_t length;
+    size_t length, room;
 } writer;
 
 __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(w->text + w->length, T2_TEXT - w->length, format, arguments);
+    int length = vsnprintf(w->text + w->length, w->room - w->length, format, arguments);
     va_end(arguments);
-    BRAID_ASSERT(length >= 0 && w->length + (size_t)length < T2_TEXT);
+    BRAID_ASSERT(length >= 0 && w->length + (size_t)length < w->room);
     w->length += (size_t)length;
 }
 
@@ -37,13 +37,11 @@ static void put_head(writer *w, const t2_case *c, t2_system system) {
         c->model == T2_GPT ? "gpt" : "llama", c->model == T2_GPT ? 50257 : 32000, TOKENS, SEQUENCES * WIDER, TOKENS, tensor_codec_names[c->links]);
     put(w, "stages: [1, 3, 3, 3, 3, 3]\nmicrobatches: %d\nmode: fast\nrouting: %s\n", T2_MICROBATCHES, routings[system]);
     if (system == T2_BRAID && c->placement == T2_PLACE_CAPACITY) put(w, "placement: gwtf\n");
+    if (system == T2_BRAID && c->placement == T2_PLACE_STAY) put(w, "placement: stay\n");
     if (system == T2_SWARM) put(w, "recovery: restart\n");
 }
 
-static uint32_t put_peer(writer *w, const t2_case *c, uint32_t i) {
-    bool data = i < T2_DATA;
-    char name[8];
-    snprintf(name, sizeof name, data ? "d%u" : "r%02u", data ? i + 1 : i - T2_DATA + 1);
+static uint32_t put_peer(writer *w, const t2_case *c, const char *name, bool data) {
     rng r = {rng_seed(c->seed, 2)};
     for (const char *letter = name; *letter != 0; letter++) r.state = rng_seed(r.state, (uint8_t)*letter);
     uint32_t place = (uint32_t)rng_below(&r, place_count()), capacity = 1 + (uint32_t)rng_below(&r, 3);
@@ -53,18 +51,41 @@ static uint32_t put_peer(writer *w, const t2_case *c, uint32_t i) {
     return place;
 }
 
-void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
-    writer w = {.text = text};
+// Returns the set of places, a bit each.
+static uint64_t put_data_peers(writer *w, const t2_case *c) {
     uint64_t places = 0;
-    put_head(&w, c, system);
-    put(&w, "peers:\n");
-    for (uint32_t i = 0; i < T2_PEERS; i++) places |= (uint64_t)1 << put_peer(&w, c, i);
-    put(&w, "links:\n  pairs:\n");
+    for (uint32_t i = 0; i < T2_DATA; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "d%u", i + 1);
+        places |= (uint64_t)1 << put_peer(w, c, name, true);
+    }
+    return places;
+}
+
+static void put_links(writer *w, uint64_t places) {
+    put(w, "links:\n  pairs:\n");
     for (uint32_t a = 0; a < place_count(); a++)
         for (uint32_t b = 0; b <= a; b++)
             if ((places >> a & 1) != 0 && (places >> b & 1) != 0)
-                put(&w, "  - {between: [%s, %s], mbps: %.3f}\n", place_name(a), place_name(b),
+                put(w, "  - {between: [%s, %s], mbps: %.3f}\n", place_name(a), place_name(b),
                     (double)place_scaled_bps(a, b, T2_SLOW_BPS, T2_FAST_BPS) / 1e6);
+}
+
+void t2_describe_relays(const t2_case *c, t2_system system, const char (*names)[SCENARIO_MAX_NAME], uint32_t relays,
+                        char *text, size_t room) {
+    writer w = {.text = text, .room = room};
+    put_head(&w, c, system);
+    put(&w, "peers:\n");
+    uint64_t places = put_data_peers(&w, c);
+    for (uint32_t i = 0; i < relays; i++) places |= (uint64_t)1 << put_peer(&w, c, names[i], false);
+    put_links(&w, places);
+}
+
+void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
+    char names[T2_RELAYS][SCENARIO_MAX_NAME];
+    for (uint32_t i = 0; i < T2_RELAYS; i++) snprintf(names[i], sizeof names[i], "r%02u", i + 1);
+    t2_describe_relays(c, system, names, T2_RELAYS, text, T2_TEXT);
+    writer w = {.text = text, .length = strlen(text), .room = T2_TEXT};
     if (c->churn > 0) put(&w, "churn: {crash: %g, rejoin: %g}\n", c->churn / 100.0, c->churn / 100.0);
 }
 
@@ -149,8 +170,9 @@ static braid_err settle_account(const scenario *s, t2_result *r, uint32_t index,
     return err;
 }
 
-static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *error) {
+static braid_err find_oracle(const scenario *s, bool best_stages, t2_result *out, braid_error *error) {
     const sim_swarm_report *report = &out->report;
+    t2_account placed = {0};
     braid_err err = BRAID_OK;
     t2_time oracle = {0};
     out->account = calloc(report->iterations + 1u, sizeof *out->account);
@@ -159,6 +181,9 @@ static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *err
         const uint16_t *stage = report->iteration[i].stage;
         bool same = i > 0 && memcmp(stage, report->iteration[i - 1].stage, s->peers * sizeof *stage) == 0;
         if (!same) err = t2_oracle(s, stage, &oracle, error);
+        if (!same && !err && best_stages) err = t2_best_stages(s, stage, &placed.placed_ns, &placed.best_ns, error);
+        out->account[i].placed_ns = placed.placed_ns;
+        out->account[i].best_ns = placed.best_ns;
         out->account[i].oracle = oracle;
         if (!err) err = settle_account(s, out, i, error);
     }
@@ -188,7 +213,7 @@ braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *op
     if (err) return err;
     err = sim_swarm_run(s, options, &out->report, error);
     out->needed_ns = needed_ns(s);
-    if (!err) err = find_oracle(s, out, error);
+    if (!err) err = find_oracle(s, c->best_stages, out, error);
     if (err) t2_result_close(out);
     scenario_free(s);
     return err;

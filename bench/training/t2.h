@@ -22,7 +22,7 @@ typedef enum t2_model { T2_LLAMA, T2_GPT, T2_MODELS } t2_model;
 typedef enum t2_system { T2_SWARM, T2_GWTF, T2_BRAID, T2_SYSTEMS } t2_system;
 
 // How joiners get their stage: see peer_placement.
-typedef enum t2_placement { T2_PLACE_GAIN, T2_PLACE_CAPACITY, T2_PLACEMENTS } t2_placement;
+typedef enum t2_placement { T2_PLACE_GAIN, T2_PLACE_CAPACITY, T2_PLACE_STAY, T2_PLACEMENTS } t2_placement;
 
 typedef struct t2_case {
     t2_model model;
@@ -33,11 +33,15 @@ typedef struct t2_case {
     uint32_t iterations;
     t2_placement placement;  // of braid; the baselines have GWTF's
     tensor_codec links;   // of activations and gradients
+    bool best_stages;     // the account has placed_ns and best_ns
     uint64_t seed;        // seed of places, capacities and deaths
 } t2_case;
 
 // The scenario as braid sim reads it. Places, capacities and deaths are the same for all systems.
 void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]);
+// The same with `relays` relays of these names, and without random churn, in a buffer of `room` bytes.
+void t2_describe_relays(const t2_case *c, t2_system system, const char (*names)[SCENARIO_MAX_NAME], uint32_t relays,
+                        char *text, size_t room);
 
 typedef struct t2_time {
     uint64_t ways_ns;      // until all microbatches are done
@@ -49,6 +53,10 @@ typedef struct t2_time {
 // of all microbatches are timed by pipeline.h; the exchange of sums and results follows at the full
 // rate of the lines. BRAID_ARGUMENT: a stage is empty.
 braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error);
+
+// The time of an iteration by the search of paths alone, for relays in the stages of `stage`, and for
+// the same relays in the best stages that a search of single moves and trades finds.
+braid_err t2_best_stages(const scenario *s, const uint16_t *stage, uint64_t *now_ns, uint64_t *best_ns, braid_error *error);
 
 // The presence of a peer, in the time of an iteration.
 typedef struct t2_presence {
@@ -83,6 +91,7 @@ typedef struct t2_account {
     uint64_t foresight_ns, kept_ns;
     // An oracle that learns of them when they happen (t2_at_once), the same two.
     uint64_t at_once_ns, at_once_kept_ns;
+    uint64_t placed_ns, best_ns;  // t2_best_stages; 0: not asked for
 } t2_account;
 
 typedef struct t2_result {

@@ -40,6 +40,8 @@ enum {
 typedef enum peer_placement {
     PLACEMENT_GAIN,      // the shortest iteration, where the leader knows the links; else as below
     PLACEMENT_CAPACITY,  // the least capacity: GWTF's rule, for comparison
+    PLACEMENT_STAY,      // as PLACEMENT_GAIN, but no member moves later
+    PLACEMENT_SHUFFLE,   // tests only: PLACEMENT_CAPACITY, and moves whenever rule J14 permits one, gain or not
     PLACEMENTS
 } peer_placement;
 
@@ -265,6 +267,7 @@ typedef struct peer_view {
     bool stands_again;     // no member, and leaving: it joins again first, so that its state stays available
     uint64_t left;         // no member: 1 + the iteration of complete results here; 0: none
     bool ready;            // at the newest version
+    uint16_t moves_to;     // a leader's newest choice of a stage for a relay; 0: none
     uint64_t version, iteration;
     uint64_t generation;   // 1 + the number of rollbacks
     uint32_t slots_used, capacity, counted;  // counted: |K|

@@ -191,8 +191,8 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // The flags of all verbs of braid and braid-bench. The file serves all of them, so a key without a
 // flag here may belong to another verb.
 static const char *const all_flags[] = {
-    "account", "adapter", "advise", "alpha", "anew", "batch", "beside", "bound", "bytes",
-    "cache-f16", "capacity", "carried", "carry", "cell", "certificate", "chaos", "check",
+    "account", "adapter", "advise", "alpha", "anew", "batch", "beside", "best-stages", "bound",
+    "bytes", "cache-f16", "capacity", "carried", "carry", "cell", "certificate", "chaos", "check",
     "checkpoint-every", "choices", "close", "context", "continue", "copies", "costs", "crash",
     "data", "dead-after", "delay", "delays", "demand", "details", "die-at", "draft", "dump",
     "effort", "events", "exact", "first", "force", "frequency-penalty", "from", "from-adapter",

@@ -13,7 +13,7 @@ void plan_make(const run_config *run, const braid_hash *description, const split
         .description = *description, .seed = run->seed, .iterations = run->recipe.iterations,
         .from_model = run_has_model(run), .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots, .shares = (uint16_t)run->private_data,
         .elastic = run->elastic, .patience_ns = run->patience * (uint64_t)1000000000,
-        .routing = (uint8_t)run->routing, .objective = (uint8_t)run->objective, .plan_first = run->plan_first,
+        .routing = (uint8_t)run->routing, .objective = (uint8_t)run->objective, .plan_first = run->plan.first, .placement = (uint8_t)run->plan.placement,
         .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
         .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,
         .save = run->checkpoint[0] != 0, .max_skipped = run->max_skipped,

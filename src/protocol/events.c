@@ -100,7 +100,10 @@ static void entry_applies(peer *p, const log_entry *entry) {
     switch (entry->kind) {
     case LOG_RUN: run_applied(p, &entry->u.run, &c); break;
     case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
-    case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
+    case LOG_EXPEL:
+        if (entry->u.expel.reason == EXPEL_MOVED) leader_move_applied(p, entry->u.expel.member);
+        member_remove(p, entry->u.expel.member, entry->u.expel.reason);
+        break;
     case LOG_PROMOTE: standby_promote(p, entry->index, entry->u.promote.member); break;
     case LOG_OWNER:
         if (c.applied) failover_owner(p, entry->u.owner.slot, c.older);

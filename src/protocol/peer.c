@@ -148,6 +148,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->k = p->microbatch->k;
     view->log_position = p->state.position;
     view->leads = p->cluster->leads;
+    view->moves_to = p->leader->move.stage;
     view->term = p->cluster->lead.term;
     view->voters = raft_votes(&p->raft) ? p->raft.voters.count : 0;
     view->blobs_held = p->core.blobs_held;

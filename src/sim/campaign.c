@@ -127,6 +127,7 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
     if (campaign->odd) sim_case_make_unusual(&c);
+    if (campaign->moves) sim_case_add_moves(&c);
     if (campaign->leader_deaths)
         sim_case_add_leader_deaths(&c);
     else if (campaign->data_deaths)
@@ -202,6 +203,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     if (campaign->restarting) fputs(" --comebacks", out);
     if (campaign->slow_stores) fputs(" --slow-stores", out);
     if (campaign->scarce_slots) fputs(" --crowded", out);
+    if (campaign->moves) fputs(" --moves", out);
     fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "",
             campaign->departures     ? " --elastic --leavers"
             : campaign->elastic      ? " --elastic"
@@ -252,6 +254,7 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->real += sim_campaign_mix(campaign, o->seed).real;
     r->events += stats->events;
     r->messages += stats->messages;
+    r->moves += stats->moves;
     r->route_checks += stats->route_checks;
     r->relay_jobs += stats->relay_jobs;
     r->again += stats->again;
@@ -365,6 +368,7 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     if (from->most_leaderless_s > to->most_leaderless_s) to->most_leaderless_s = from->most_leaderless_s;
     to->virtual_hours += from->virtual_hours;
     if (from->most_ticks > to->most_ticks) to->most_ticks = from->most_ticks;
+    to->moves += from->moves;
     to->route_checks += from->route_checks;
     to->routed += from->routed;
     to->unrouted += from->unrouted;

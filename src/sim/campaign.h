@@ -33,6 +33,7 @@ typedef struct sim_campaign {
     bool restarting;
     bool short_stores;       // voters compact their durable logs after a few entries
     bool slow_stores;        // durable logs are slow now and then
+    bool moves;              // relays move to another stage
     bool scarce_slots;            // few relays, with one slot or two
     bool private_data;       // each data peer has private data, and restarts after a death
     bool elastic;            // with private data: iterations do not wait for missing owners
@@ -60,6 +61,7 @@ typedef struct sim_campaign_result {
     char first_why[SIM_MAX_REPORT];  // violation of that run
     double virtual_hours;
     uint64_t most_ticks;     // most of one peer in one virtual second
+    uint64_t moves;          // as in sim_stats
     uint64_t route_checks, routed, unrouted, relay_jobs, again;
     // as in sim_stats
     uint64_t fault_count[SIM_TROUBLES], link_falls, returns, lost, doubled, delayed, reordered;

@@ -30,7 +30,8 @@ const char *sim_mutant_name(sim_mutant mutant) {
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
                                                     "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",
                                                     "round-before-close", "keeps-losers", "records-are-truth", "old-results",
-                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all", "hears-the-past", "keeps-the-past", "lets-the-last-go", "goes-back-for-one", "evicts-committed"};
+                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all", "hears-the-past", "keeps-the-past", "lets-the-last-go", "goes-back-for-one", "evicts-committed",
+                                                    "moves-with-sum", "moves-at-work", "moves-to-the-full", "moves-several", "moves-again", "ready-early"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
@@ -188,6 +189,24 @@ void sim_case_make_unusual(sim_case *c) {
     c->router.plan_first = c->router.routing == ROUTER_MINCOST && c->router.objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
     if (rng_below(&r, 8) == 0) c->awaited = c->stages > 1;
     if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
+}
+
+void sim_case_add_moves(sim_case *c) {
+    rng r = {rng_seed(c->seed, 89)};
+    c->moves = true;
+    if (c->stages < 3) c->stages = (uint16_t)between(&r, 3, 4);
+    uint32_t hidden = c->stages - 1u;
+    c->relays = (uint32_t)between(&r, hidden + 2, 3 * hidden + 1);
+    c->iterations += (uint32_t)between(&r, 2, 5);
+    // deaths while a relay leaves its stage, joins again and fetches the other state
+    static const uint8_t messages[] = {MESSAGE_JOIN, MESSAGE_LOG, MESSAGE_STATE, MESSAGE_GET, MESSAGE_DATA};
+    static const uint8_t jobs[] = {JOB_SUM_CLEAR, JOB_STATE_PUT, JOB_STATE_GET, JOB_STATE_ROOT};
+    for (uint32_t i = (uint32_t)between(&r, 0, 2); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) {
+        sim_crash *crash = &c->crash[c->crashes++];
+        random_crash(&r, c, sim_case_faultless_ns(c) / 2, crash);
+        crash->iteration = c->start_version + between(&r, 1, c->iterations - c->start_version - 1);
+        crash->kind = crash->moment >= SIM_BEFORE_JOB ? jobs[rng_below(&r, sizeof jobs)] : messages[rng_below(&r, sizeof messages)];
+    }
 }
 
 // The moments at which an owner does something that its successor must know or repeat.

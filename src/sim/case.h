@@ -130,6 +130,12 @@ typedef enum sim_mutant {
     SIM_MUTANT_LETS_THE_LAST_GO,
     SIM_MUTANT_GOES_BACK_FOR_ONE,
     SIM_MUTANT_EVICTS_COMMITTED,
+    SIM_MUTANT_MOVES_WITH_SUM,
+    SIM_MUTANT_MOVES_AT_WORK,
+    SIM_MUTANT_MOVES_TO_THE_FULL,
+    SIM_MUTANT_MOVES_SEVERAL,
+    SIM_MUTANT_MOVES_AGAIN,
+    SIM_MUTANT_READY_EARLY,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -201,6 +207,7 @@ typedef struct sim_case {
     uint32_t store_entries;
     // how many of the joiners, the last ones, are data peers
     uint32_t data_joins;
+    bool moves;                                  // the leader moves relays, gain or not
     // standbys wanted for each stage; standby processes
     uint32_t shadows, shadow_peers;
     uint32_t awaited;                            // joiners that must be there before the run starts
@@ -225,6 +232,8 @@ void sim_case_add_forwarders(sim_case *c);
 // checkpoint, asymmetric links, pauses, slow peers, departures, losses in several stages at once.
 // Fake kernels only.
 void sim_case_make_unusual(sim_case *c);
+// Relays move; more of them, and more iterations.
+void sim_case_add_moves(sim_case *c);
 // Makes data peers die, restart and be cut off as often as relays do. Messages are lost and
 // duplicated, clocks jump.
 void sim_case_add_data_deaths(sim_case *c);

@@ -224,6 +224,7 @@ static uint64_t content_of(const log_entry *entry) {
 void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry) {
     sim_checker *k = &s->checker;
     uint64_t content = content_of(entry);
+    sim_check_move_applied(s, node, entry);
     if (entry->index <= k->committed) {
         if (k->entry[entry->index] != content) sim_fail(s, "%s takes something else for entry %llu of the log", s->node[node].name, (unsigned long long)entry->index);
         return;

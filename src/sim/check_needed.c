@@ -189,6 +189,7 @@ static bool is_reachable(const sim_cluster *s, uint32_t node) {
 void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry) {
     const sim_checker *k = &s->checker;
     const log_run *run = &entry->u.run;
+    sim_check_move_appended(s, node, entry);
     bool goes_back = entry->kind == LOG_RUN && run->generation > 1 && node == sim_leader(s);
     if (!goes_back || !s->link || !is_reachable(s, node)) return;
     for (uint32_t i = 0; i < s->nodes; i++) {

@@ -128,6 +128,7 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
     const peer_view *v = &n->view;
     check_rollback(s, node);
+    sim_check_mover(s, node);
     if (v->version < w->last_version) sim_fail(s, "I9: %s returns from version %llu to %llu", n->name, (unsigned long long)w->last_version, (unsigned long long)v->version);
     if (v->log_position < w->last_log && v->member != 0) sim_fail(s, "I9: the log of %s shrinks to %llu", n->name, (unsigned long long)v->log_position);
     if (v->slots_used > v->capacity) sim_fail(s, "I9: %s uses %u of %u slots", n->name, v->slots_used, v->capacity);
@@ -148,8 +149,8 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
     if (v->ready && !w->ready) w->ready_since_ns = s->now;
     if (v->ready && !w->ever_ready && node >= s->c->data_peers + s->c->relays) {
         uint64_t took = s->now - n->started_ns;
-        s->stats->joined++;
-        if (took > s->stats->most_join_ns) s->stats->most_join_ns = took;
+        s->stats->joined.count++;
+        if (took > s->stats->joined.most_ns) s->stats->joined.most_ns = took;
     }
     w->ready = v->ready;
     w->ever_ready = w->ever_ready || v->ready;

@@ -323,6 +323,7 @@ static void run_describe(sim_cluster *s) {
                         .reproducible = model->reproducible, .save = true,
                         .routing = c->router.routing, .objective = c->router.objective, .plan_first = c->router.plan_first, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
                         .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited), .standbys = (uint16_t)c->shadows,
+                        .placement = c->moves ? PLACEMENT_SHUFFLE : PLACEMENT_GAIN,
                         .activation_bytes = model->activation_bytes, .gradient_bytes = model->gradient_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(s->run.blocks, model->blocks, sizeof s->run.blocks);
     memcpy(s->run.tensors, model->tensors, sizeof s->run.tensors);

@@ -66,11 +66,14 @@ typedef struct sim_stats {
     uint32_t shortened, recalled;
     uint32_t longest_store;      // most entries after a log's snapshot
     uint64_t leaderless_ns, most_leaderless_ns;  // time from a leader's death to the next leader
+    uint32_t moves;               // relays that the leader moved (rule J14)
     uint64_t route_checks;        // checks of settled routes
     uint64_t state_blocks, lies;  // blocks of state that were sent; corrupt chunks and names
     uint64_t saves_given_up;         // checkpoints abandoned because the agreed state was not sent
-    uint32_t joined;             // joiners and restarted peers that received their stage's state
-    uint64_t most_join_ns;       // longest time from the start of such a process until then
+    struct {
+        uint32_t count;    // joiners and restarted peers that received their stage's state
+        uint64_t most_ns;  // longest time from the start of such a process until then
+    } joined;
     uint64_t routed, unrouted;   // microbatches sent along the routers' units, and otherwise
     uint32_t losses;             // at most SIM_MAX_LOSSES are recorded
     sim_loss loss[SIM_MAX_LOSSES];

@@ -15,6 +15,7 @@
 enum {
     SIM_MAX_OWNERS = 256,
     SIM_MAX_NODES = 48,
+    SIM_KEPT_MOVES = 8,  // newest moves, for rule J14
     SIM_MAX_STAGE_BLOCKS = SIM_FAKE_BLOCKS,
     // expelled members are dropped from the table when it is full
     SIM_MAX_LOG_MEMBERS = 4 * WIRE_MAX_MEMBERS,
@@ -161,6 +162,13 @@ typedef struct sim_watch {
     bool answered;                        // the current COMMIT was answered
     sim_reach reach;                      // as reported after its last step
     uint64_t reached_ns;                  // time since which `reach` has been a whole state
+    // the log as this peer has applied it: version and time of its newest FINAL, and moves
+    uint64_t applied_version, final_ns;
+    uint32_t moves;
+    struct {
+        braid_id id;
+        uint64_t version;
+    } moved[SIM_KEPT_MOVES];
     // standbys: times of the first and the newest GET; time its line was in use
     uint64_t first_get_ns, get_ns, line_ns;
 } sim_watch;
@@ -203,6 +211,11 @@ typedef struct sim_checker {
     sim_commit *commit;      // [microbatches][stages]
     message_set waiting;     // microbatches that wait for a slot of the next stage
     uint64_t waiting_iteration;  // 1 + the iteration of `waiting`
+    // the newest mover: its EXPEL, its newest membership, and whether it has not had its state there yet
+    uint64_t moved_index;
+    braid_id mover;
+    member_id mover_member;
+    bool mover_fetches;
     uint64_t committed;
     uint64_t *entry;          // [committed + 1]: content hash of each entry
     uint32_t entries_room;
@@ -391,6 +404,10 @@ void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg);
 // --- check_route.c
 void sim_check_route(sim_cluster *s, uint32_t node);
 void sim_check_route_sent(sim_cluster *s, const message *msg);
+// --- check_move.c: rule J14
+void sim_check_move_applied(sim_cluster *s, uint32_t node, const log_entry *entry);
+void sim_check_mover(sim_cluster *s, uint32_t node);  // after each step
+void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_log.c
 // compares with the one-process run
 void sim_check_final_numbers(sim_cluster *s, const log_final *final);

@@ -53,7 +53,7 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     static const char *const routings[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
     static const char *const objectives[ROUTER_OBJECTIVES] = {"sum", "worst"};
     static const char *const recoveries[] = {"repair", "restart"};
-    static const char *const placements[] = {"braid", "gwtf"};  // peer_placement
+    static const char *const placements[] = {"braid", "gwtf", "stay"};  // peer_placement
     static const char *const computes[] = {"model", "kernels"};
     static const char *const modes[] = {"reproducible", "fast"};
     scenario *s = r->s;
@@ -68,7 +68,7 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     if (code == BRAID_OK && t->recovery != NULL)
         code = yaml_read_choice(r->file, t->recovery, "recovery", recoveries, 2, &recovery, r->error);
     if (code == BRAID_OK && t->placement != NULL)
-        code = yaml_read_choice(r->file, t->placement, "placement", placements, 2, &placement, r->error);
+        code = yaml_read_choice(r->file, t->placement, "placement", placements, 3, &placement, r->error);
     if (code == BRAID_OK && t->compute != NULL)
         code = yaml_read_choice(r->file, t->compute, "compute", computes, 2, &compute, r->error);
     if (code == BRAID_OK && t->mode != NULL)

@@ -140,6 +140,7 @@ typedef struct scenario_churn {
     double crash, rejoin;
     // a crash or the end of a session is a SCENARIO_KILL, else a SCENARIO_CRASH
     bool kill;
+    bool keeps_last;              // a death that would take the last state of a stage is delayed
     scenario_sessions sessions;   // distribution of the time that a relay stays
     uint64_t session_mean_ns;
     double session_shape;         // Weibull's; 1 is exponential

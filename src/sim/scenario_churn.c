@@ -183,6 +183,7 @@ braid_err scenario_read_churn(scenario_reader *r, const yaml_node *node) {
         {"trace", KEY_NODE, &trace, 0, 0},
         {"only", KEY_NODE, &only, 0, 0},
         {"dies", KEY_NODE, &dies, 0, 0},
+        {"keeps_last", KEY_SWITCH, &s->churn.keeps_last, 0, 0},
     };
     for (uint32_t i = s->data_peers; i < s->peers; i++) scenario_set_add(&s->churn.subjects, i);
     if (node == NULL) return check_starts(r);

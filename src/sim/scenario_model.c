@@ -80,7 +80,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
         s->reproducible = run->recipe.reproducible;
         s->routing = (scenario_routing)run->routing;
         s->objective = (router_objective)run->objective;
-        s->plan_first = run->plan_first;
+        s->plan_first = run->plan.first;
         s->links = run->links;
         s->byte_sums = run->recipe.byte_sums;
         m->recompute = run->recompute;

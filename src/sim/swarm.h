@@ -38,6 +38,7 @@ typedef struct sim_swarm_options {
     const char *replay;
     sim_check_level check;
     uint8_t view_mutant;     // a planted mistake of peer_view_mutant
+    uint64_t until_ns;       // the run stops at this time; 0: after its last iteration
     // called about ten times a second; NULL: none
     void (*progress)(void *context, const sim_swarm_progress *progress);
     // Called after each iteration, with peers and flows as they are now; `done`: iterations so far.
@@ -105,6 +106,8 @@ typedef struct sim_swarm_report {
     sim_swarm_flow *flow;            // [flows], by sender
     uint32_t flows;
     uint64_t events, messages, repairs, crashes, joins, leaves;
+    uint32_t delayed;                // deaths delayed by churn.keeps_last
+    uint64_t delayed_ns;             // sum of their delays
     uint64_t hash;                   // hash of every event, in order
     uint64_t virtual_ns, wall_ns;
 } sim_swarm_report;

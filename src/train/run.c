@@ -290,6 +290,11 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = yaml_read_choice(r->file, node, name, run_objective_names, RUN_OBJECTIVES, &choice, r->error);
         if (code == BRAID_OK) *(run_objective *)place = (run_objective)choice;
         return code;
+    case FIELD_PLACEMENT:
+        code = yaml_read_choice(r->file, node, name, run_placement_names,
+                                r->baselines || r->travelled ? RUN_PLACEMENTS : RUN_PLACEMENT_SHUFFLE, &choice, r->error);
+        if (code == BRAID_OK) *(run_placement *)place = (run_placement)choice;
+        return code;
     default: return read_number(r, f, node, name, place);
     }
 }
@@ -476,7 +481,7 @@ static braid_err check_local(const run_reader *r) {
 }
 
 static braid_err check_routing(const run_reader *r) {
-    if (r->run->plan_first && (r->run->routing != RUN_ROUTING_BRAID || r->run->objective != RUN_OBJECTIVE_SUM))
+    if (r->run->plan.first && (r->run->routing != RUN_ROUTING_BRAID || r->run->objective != RUN_OBJECTIVE_SUM))
         return yaml_fail(r->file, place_of(r->file, "swarm", "plan_first"), r->error,
                          "swarm.plan_first is for the routing braid with the objective sum; leave it out, or choose those");
     if (r->run->routing != RUN_ROUTING_SWARM || r->run->objective == RUN_OBJECTIVE_SUM) return BRAID_OK;

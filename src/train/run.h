@@ -22,6 +22,10 @@ typedef enum run_routing { RUN_ROUTING_BRAID, RUN_ROUTING_GWTF, RUN_ROUTING_SWAR
 // The objectives of braid and gwtf, in the order of the routers' enum.
 typedef enum run_objective { RUN_OBJECTIVE_SUM, RUN_OBJECTIVE_WORST, RUN_OBJECTIVES } run_objective;
 
+// The stage of joiners and later moves, in the order of peer_placement. The last one, for tests, moves
+// relays without a reason.
+typedef enum run_placement { RUN_PLACEMENT_GAIN, RUN_PLACEMENT_GWTF, RUN_PLACEMENT_STAY, RUN_PLACEMENT_SHUFFLE, RUN_PLACEMENTS } run_placement;
+
 // The kernels of matrix products (tensor/gemm.h): the same bits on all processors, or the fastest
 // of each. Default: the first for a reproducible run, the second for a fast one.
 typedef enum run_products { RUN_PRODUCTS_BY_MODE, RUN_PRODUCTS_COMMON, RUN_PRODUCTS_FASTEST, RUN_PRODUCTS } run_products;
@@ -68,7 +72,10 @@ typedef struct run_config {
     uint32_t slots;
     run_routing routing;
     run_objective objective;
-    bool plan_first;  // braid: data peers plan their initial routes on a map of the run
+    struct {
+        bool first;  // braid: data peers plan their initial routes on a map of the run
+        run_placement placement;
+    } plan;
     bool recompute;
     uint32_t eval_every, eval_microbatches;
     char checkpoint[RUN_MAX_PATH];  // directory, "" : none

@@ -79,6 +79,7 @@ static void put_value(run_writer *w, const run_config *run, const run_field *f) 
     case FIELD_PRODUCTS: put(w, "%s", run_product_names[run_multiplies_fastest(run)]); break;
     case FIELD_ROUTING: put(w, "%s", run_routing_names[*(const run_routing *)place]); break;
     case FIELD_OBJECTIVE: put(w, "%s", run_objective_names[*(const run_objective *)place]); break;
+    case FIELD_PLACEMENT: put(w, "%s", run_placement_names[*(const run_placement *)place]); break;
     case FIELD_STAGES: put_stages(w, run); break;
     case FIELD_BETAS:
         put(w, "[");

@@ -95,9 +95,10 @@ const run_field run_fields[] = {
     {"swarm", "slots", FIELD_COUNT, AT(slots), 1, WIRE_MAX_SLOTS},
     {"swarm", "routing", FIELD_ROUTING, AT(routing)},
     {"swarm", "objective", FIELD_OBJECTIVE, AT(objective)},
+    {"swarm", "placement", FIELD_PLACEMENT, AT(plan.placement), .optional = true},
     {"swarm", "links", FIELD_LINKS, AT(links), .optional = true},
     {"swarm", "sums", FIELD_SUMS, AT(recipe.byte_sums), .optional = true},
-    {"swarm", "plan_first", FIELD_SWITCH, AT(plan_first)},
+    {"swarm", "plan_first", FIELD_SWITCH, AT(plan.first)},
     {"swarm", "data_peers", FIELD_COUNT, AT(data_peers), 1, WIRE_MAX_STAGE_MEMBERS, .local = true},
     {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
     {"swarm", "max_memory", FIELD_SIZE, AT(max_memory), .local = true},
@@ -113,6 +114,7 @@ const char *const run_sum_names[2] = {"exact", "int8"};
 const char *const run_batch_names[2] = {"strict", "elastic"};
 const char *const run_product_names[RUN_PRODUCTS - 1] = {"common", "fastest"};
 const char *const run_routing_names[RUN_ROUTINGS] = {"braid", "gwtf", "swarm"};
+const char *const run_placement_names[RUN_PLACEMENTS] = {"braid", "gwtf", "stay", "shuffle"};
 const char *const run_objective_names[RUN_OBJECTIVES] = {"sum", "worst"};
 
 void run_set_defaults(run_config *run) {

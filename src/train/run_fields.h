@@ -28,6 +28,7 @@ typedef enum run_field_kind {
     FIELD_PRODUCTS,  // run_products: common, fastest
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
     FIELD_OBJECTIVE,  // run_objective: sum, worst
+    FIELD_PLACEMENT,  // run_placement: braid, gwtf, stay
     FIELD_BATCHES,    // bool: strict, elastic
     FIELD_BETAS,   // two floats
     FIELD_STAGES,  // run_config.stages and .blocks
@@ -61,6 +62,7 @@ extern const char *const run_sum_names[2];   // index 1: int8
 extern const char *const run_batch_names[2];  // index 1: elastic
 extern const char *const run_product_names[RUN_PRODUCTS - 1];  // index 1: fastest
 extern const char *const run_routing_names[RUN_ROUTINGS];
+extern const char *const run_placement_names[RUN_PLACEMENTS];
 extern const char *const run_objective_names[RUN_OBJECTIVES];
 
 // Fills in missing values that depend on others (0, negative or all ones before).

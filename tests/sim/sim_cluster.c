@@ -5,7 +5,7 @@
 //     sim_sim_cluster --soak FROM:COUNT        schedules of every kind, with a line after every 500
 // FLAGS: [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths]
 // [--stage-deaths] [--stage-losses] [--short-stores] [--slow-stores] [--comebacks] [--carried]
-// [--doubled-tensors] [--crowded] [--private | --elastic [--leavers]]
+// [--doubled-tensors] [--crowded] [--moves] [--private | --elastic [--leavers]]
 #include "campaign_run.h"
 #include "case_run.h"
 
@@ -501,7 +501,7 @@ static bool parse_switch(const char *argument, options *o) {
         bool *at;
     } all[] = {{"--real", &c->real}, {"--flaps", &c->flaps}, {"--odd", &c->odd}, {"--partitions", &c->partitions}, {"--data-deaths", &c->data_deaths},
                {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--leavers", &c->departures}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried},
-               {"--comebacks", &c->restarting}, {"--slow-stores", &c->slow_stores}, {"--crowded", &c->scarce_slots}, {"--doubled-tensors", &c->doubled_tensors}};
+               {"--comebacks", &c->restarting}, {"--slow-stores", &c->slow_stores}, {"--crowded", &c->scarce_slots}, {"--moves", &c->moves}, {"--doubled-tensors", &c->doubled_tensors}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(argument, all[i].name) == 0) return *all[i].at = true;
     return false;
@@ -573,14 +573,14 @@ static void print_result(const sim_campaign_result *r) {
     time_t now = time(NULL);
     sim_campaign_troubles(r, troubles, sizeof troubles);
     strftime(when, sizeof when, "%H:%M:%S", localtime(&now));
-    printf("%s %llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu timer steps of a peer in a second, %llu without faults, %.1f virtual hours; %llu of %llu microbatches took routed paths, settled routes were checked %llu times; of %llu F and B in relays %llu repeated a result that a living peer had; %llu whole stages died, %llu standbys took over, %llu rollbacks by %llu iterations in all; %llu logs were compacted, %llu read again; %llu microbatches were skipped, %llu were void\n",
+    printf("%s %llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu timer steps of a peer in a second, %llu without faults, %.1f virtual hours; %llu of %llu microbatches took routed paths, settled routes were checked %llu times; of %llu F and B in relays %llu repeated a result that a living peer had; %llu whole stages died, %llu standbys took over, %llu rollbacks by %llu iterations in all; %llu logs were compacted, %llu read again; %llu microbatches were skipped, %llu were void; %llu relays moved\n",
            when, (unsigned long long)r->runs, (unsigned long long)r->real, (unsigned long long)r->failures, (unsigned long long)r->crashes, (unsigned long long)r->joins,
            (unsigned long long)r->leaders, (unsigned long long)r->repairs, (unsigned long long)r->repairs_in[0], (unsigned long long)r->repairs_in[1],
            (unsigned long long)r->repairs_in[2], (unsigned long long)r->repairs_in[3], (unsigned long long)r->events, (unsigned long long)r->most_ticks,
            (unsigned long long)r->quiet, r->virtual_hours, (unsigned long long)r->routed, (unsigned long long)(r->routed + r->unrouted),
            (unsigned long long)r->route_checks, (unsigned long long)r->relay_jobs, (unsigned long long)r->again, (unsigned long long)r->stage_deaths,
            (unsigned long long)r->promotions, (unsigned long long)r->rollbacks, (unsigned long long)r->again_iterations, (unsigned long long)r->shortened, (unsigned long long)r->recalled,
-           (unsigned long long)r->left_out, (unsigned long long)r->voided);
+           (unsigned long long)r->left_out, (unsigned long long)r->voided, (unsigned long long)r->moves);
     printf("  %s\n", troubles);
     fflush(stdout);
 }
@@ -618,7 +618,7 @@ static int by_hand(const options *o) {
 int main(int count, char **arguments) {
     options o;
     if (count > 1 && !parse(count, arguments, &o)) {
-        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --soak FROM:COUNT | --scenario NAME] [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--carried] [--short-stores] [--slow-stores] [--comebacks] [--doubled-tensors] [--crowded] [--private | --elastic [--leavers]] [--mixed] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --soak FROM:COUNT | --scenario NAME] [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--carried] [--short-stores] [--slow-stores] [--comebacks] [--doubled-tensors] [--crowded] [--moves] [--private | --elastic [--leavers]] [--mixed] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
         return 2;
     }
     if (count > 1) {

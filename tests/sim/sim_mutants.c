@@ -7,9 +7,9 @@
 
 enum { SLICE = 8 };
 
-typedef enum kind { PLAIN, ODD, DATA, LEADERS, CROWDED, REAL, KINDS } kind;
+typedef enum kind { PLAIN, ODD, DATA, LEADERS, CROWDED, REAL, MOVES, KINDS } kind;
 
-static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--flaps --odd --data-deaths", "--flaps --odd --leader-deaths", "--crowded --flaps --odd", "--real --flaps"};
+static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--flaps --odd --data-deaths", "--flaps --odd --leader-deaths", "--crowded --flaps --odd", "--real --flaps", "--moves --flaps --odd"};
 
 typedef struct planted {
     sim_mutant mutant;
@@ -47,10 +47,16 @@ static const planted all[] = {
     {SIM_MUTANT_LETS_THE_LAST_GO, LEADERS, 39, 8, "I10: "},
     {SIM_MUTANT_GOES_BACK_FOR_ONE, DATA, 20, 8, "I10: "},
     {SIM_MUTANT_EVICTS_COMMITTED, CROWDED, 3, 8, "I9: "},
+    {SIM_MUTANT_MOVES_WITH_SUM, MOVES, 2, 8, "J14: "},
+    {SIM_MUTANT_MOVES_AT_WORK, MOVES, 2, 8, "J14: "},
+    {SIM_MUTANT_MOVES_TO_THE_FULL, MOVES, 1, 8, "J14: "},
+    {SIM_MUTANT_MOVES_SEVERAL, MOVES, 1, 8, "J14: "},
+    {SIM_MUTANT_MOVES_AGAIN, MOVES, 8, 8, "J14: "},
+    {SIM_MUTANT_READY_EARLY, MOVES, 3, 8, NULL},
 };
 
 static void notice(const planted *p) {
-    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = true, .odd = p->kind != PLAIN && p->kind != REAL, .real = p->kind == REAL, .scarce_slots = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
+    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = true, .odd = p->kind != PLAIN && p->kind != REAL, .real = p->kind == REAL, .scarce_slots = p->kind == CROWDED, .moves = p->kind == MOVES, .leader_deaths = p->kind == LEADERS,
                                    .data_deaths = p->kind == DATA, .mutant = p->mutant};
     campaign_notices_as(campaign, p->most, kind_flags[p->kind], p->as ? p->as : "");
 }

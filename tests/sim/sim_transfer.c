@@ -29,7 +29,7 @@ static sim_case joining(uint64_t seed, uint32_t donors) {
 static void run(const char *name, const sim_case *c, sim_report *report) { case_run(&bench, name, c, false, "", report); }
 
 static void expect_joined(const char *name, const sim_case *c, const sim_report *r, uint32_t joined) {
-    if (r->stats.joined != joined) fail_msg("%s, seed %llu: %u of %u have had their state", name, (unsigned long long)c->seed, r->stats.joined, joined);
+    if (r->stats.joined.count != joined) fail_msg("%s, seed %llu: %u of %u have had their state", name, (unsigned long long)c->seed, r->stats.joined.count, joined);
 }
 
 // ---- several at once
@@ -43,7 +43,7 @@ static double seconds_to_join(uint32_t donors, void (*change)(sim_case *c), uint
         if (change) change(&c);
         run("several donors", &c, &r);
         expect_joined("several donors", &c, &r, 1);
-        sum += (double)r.stats.most_join_ns / 1e9;
+        sum += (double)r.stats.joined.most_ns / 1e9;
         *blocks += r.stats.state_blocks;
     }
     *blocks /= SEEDS;
@@ -147,7 +147,7 @@ static void test_faults_of_donors(void **state) {
             run("no trouble", &c, &calm);
             troubles[i].make(&c);
             run(troubles[i].name, &c, &r);
-            if (troubles[i].make == joiner_restarts ? r.stats.joined < 1 : r.stats.joined != 1) expect_joined(troubles[i].name, &c, &r, 1);
+            if (troubles[i].make == joiner_restarts ? r.stats.joined.count < 1 : r.stats.joined.count != 1) expect_joined(troubles[i].name, &c, &r, 1);
             expect_no_restart(&troubles[i], &c, &r, calm.stats.state_blocks);
             crashes += r.stats.crashes;
             lies += r.stats.lies;
@@ -234,7 +234,7 @@ static void test_mutants_are_noticed(void **state) {
             all[i].make(&c);
             c.mutant = all[i].mutant;
             sim_bench_run(&bench, &c, false, NULL, &r);
-            noticed += r.failed || r.stats.joined < c.joins;
+            noticed += r.failed || r.stats.joined.count < c.joins;
         }
         print_message("mutant %s: noticed in %u of %d schedules\n", sim_mutant_name(all[i].mutant), noticed, SEEDS);
         if (noticed == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(all[i].mutant));

@@ -252,6 +252,7 @@ static void test_mistakes(void **state) {
                    "run.yaml:8:20: swarm.objective must be sum or worst, not 'least'");
     expect_refused(changed("data:", "swarm: {routing: swarm}\ndata:"),
                    "run.yaml:8:18: swarm.routing 'swarm' is a baseline for comparisons, which only braid-bench runs; write braid or gwtf");
+    expect_refused(changed("data:", "swarm: {placement: shuffle}\ndata:"), "run.yaml:8:20: swarm.placement must be");
     expect_refused(changed("data:", "swarm: {routing: bread}\ndata:"), "swarm.routing must be braid or gwtf, not 'bread'");
     expect_refused(changed("data:", "swarm: {routing: gwtf, plan_first: true}\ndata:"),
                    "run.yaml:8:36: swarm.plan_first is for the routing braid with the objective sum; leave it out");
@@ -309,9 +310,16 @@ static void test_hash_names_the_result(void **state) {
     braid_hash routed = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &routed));
     parse(changed("data:", "swarm: {plan_first: true}\ndata:"));
-    assert_true(run.plan_first);
+    assert_true(run.plan.first);
     braid_hash planned = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &planned));
+    parse(changed("data:", "swarm: {placement: stay}\ndata:"));
+    assert_int_equal(run.plan.placement, RUN_PLACEMENT_STAY);
+    braid_hash staying = run_config_hash(&run, &data);
+    assert_false(hash_equal(&plain, &staying));
+    parse(changed("data:", "swarm: {placement: braid}\ndata:"));
+    braid_hash by_gain = run_config_hash(&run, &data);
+    assert_true(hash_equal(&plain, &by_gain));
 }
 
 static void expect_description_refused(const char *text, const char *message) {

@@ -40,6 +40,12 @@ typedef enum peer_mutant {
     PEER_MUTANT_LETS_THE_LAST_GO,     // a leaving member is released even if it has the last copy
     PEER_MUTANT_GOES_BACK_FOR_ONE,    // the run rolls back when one member of a stage lacks the state
     PEER_MUTANT_EVICTS_COMMITTED,     // a slot is taken from a committed microbatch
+    PEER_MUTANT_MOVES_WITH_SUM,       // a relay moves between CLOSE and FINAL, and its sum is lost
+    PEER_MUTANT_MOVES_AT_WORK,        // a relay moves within an iteration, and its microbatches are computed twice
+    PEER_MUTANT_MOVES_TO_THE_FULL,    // a relay moves to a stage that has as many members
+    PEER_MUTANT_MOVES_SEVERAL,        // a relay moves while another is on its way
+    PEER_MUTANT_MOVES_AGAIN,          // a relay that has just moved moves again
+    PEER_MUTANT_READY_EARLY,          // a member works before its last chunk of state has arrived
 } peer_mutant;
 
 // Mutations in the choice of neighbours (route_view.c).

@@ -7,6 +7,14 @@
 
 // ---- what counts --------------------------------------------------------------------------------
 
+// Rule J14.
+static void move_relay(peer *p) {
+    member_id who = leader_move_choose(p, leader_can_spare);
+    if (who == 0) return;
+    leader_move_begin(p, leader_keeper(p, member_find(p, who)));
+    leader_remove(p, who, EXPEL_MOVED);
+}
+
 void on_settled(peer *p, const message *msg) {
     const message_settled *body = &msg->u.settled;
     uint32_t m = body->subject.m;
@@ -19,6 +27,7 @@ void on_settled(peer *p, const message *msg) {
     known->known = true;
     known->rev_sum = sum;
     known->body = *body;
+    if (peer_breaks(p, PEER_MUTANT_MOVES_AT_WORK)) move_relay(p);
 }
 
 // True if the microbatch needs no more work. Elastic: a dead owner's microbatches are not settled,
@@ -502,14 +511,15 @@ void leader_applied(peer *p, const log_entry *entry) {
         l->phase = LEADER_REDUCING;
         rounds_anew(p);
         tell_eval(p);
+        if (peer_breaks(p, PEER_MUTANT_MOVES_WITH_SUM)) move_relay(p);
     }
     if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
     if (entry->kind == LOG_END) leader_dismiss(p, false);
     if (entry->kind != LOG_FINAL) return;
     if (!entry->u.final.last) {
         leader_release_leaving(p);
-        member_id moves = leader_move_choose(p, leader_can_spare);
-        if (moves != 0) leader_remove(p, moves, EXPEL_MOVED);
+        bool at_other_times = peer_breaks(p, PEER_MUTANT_MOVES_WITH_SUM) || peer_breaks(p, PEER_MUTANT_MOVES_AT_WORK);
+        if (!at_other_times) move_relay(p);
     }
     leader_begin_iteration(p);
     leader_save_when_due(p);

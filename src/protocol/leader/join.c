@@ -265,18 +265,20 @@ static bool has_reported(const stage_round *r, member_id who) {
     return false;
 }
 
-// At FINAL: true if another member stays that can make version t + 1. `skip`: any member with
+// At FINAL: another member that stays and can make version t + 1, 0: none. `skip`: any member with
 // version t can.
-static bool stage_keeps(const peer *p, const cluster_member *m, bool skip) {
+static member_id keeper_of(const peer *p, const cluster_member *m, bool skip) {
     const stage_round *r = &p->leader->round[m->keeps];
     for (uint32_t i = 0; i < p->cluster->member_count; i++) {
         const cluster_member *other = &p->cluster->members[i];
         bool stays = other->contact == NO_CONTACT || !p->cluster->contacts[other->contact].departing;
         if (other == m || other->stage != m->keeps || other->expelling || !stays || !has_state(p, other)) continue;
-        if (skip || has_reported(r, other->id)) return true;
+        if (skip || has_reported(r, other->id)) return other->id;
     }
-    return false;
+    return 0;
 }
+
+member_id leader_keeper(const peer *p, const cluster_member *m) { return keeper_of(p, m, p->state.final.u.final.skip); }
 
 // FINAL is being appended, and `m` is the only member that can make the next version: it reported
 // the results, or, if nothing counts, has this version. Before that the aggregation is repeated
@@ -285,7 +287,7 @@ static bool is_only_source_of_next_version(const peer *p, const cluster_member *
     const peer_leader *l = p->leader;
     if (l->phase != LEADER_FINISHING || member_is_standby(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
-    return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
+    return has_reported(&l->round[m->stage], m->id) && keeper_of(p, m, false) == 0;
 }
 
 // Decides whether a suspected member is removed:
@@ -343,7 +345,7 @@ static void start_run(peer *p) {
 }
 
 bool leader_can_spare(const peer *p, const cluster_member *m) {
-    return stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
+    return leader_keeper(p, m) != 0 && (member_is_standby(m) || failover_has_successor(p, m)) && !rollback_loses(p, m);
 }
 
 void leader_release_leaving(peer *p) {

@@ -51,12 +51,19 @@ typedef struct leader_rollback {
     uint64_t decided;       // index of the RUN that rolls back, 0: none
 } leader_rollback;
 
-// The newest move of a relay to another stage.
+enum { LEADER_KEPT_MOVES = 8 };
+
+// Moves of relays to another stage. Every peer notes those of the log, because it may lead later;
+// only the leader that chose a move knows its stage.
 typedef struct leader_move {
-    bool ever, pending;  // pending: it has not joined again yet
-    braid_id id;
+    bool pending;        // the newest one has not joined again yet
     uint16_t stage;      // where it shall go
-    uint64_t iteration;
+    member_id keeper;    // a member that keeps the state of its older stage
+    uint32_t count;      // moves so far
+    struct {
+        braid_id id;
+        uint64_t iteration;
+    } kept[LEADER_KEPT_MOVES];  // the newest ones, by count
 } leader_move;
 
 typedef struct peer_leader {
@@ -102,8 +109,11 @@ bool place_joiner(const peer *p, uint32_t from, const message_join *join, uint16
 // ---- move.c -------------------------------------------------------------------------------------
 // True if the run can go on without the member, and no state is lost with it.
 typedef bool leader_spares(const peer *p, const cluster_member *m);
-// After FINAL: a relay that helps more in another stage, 0: none. The caller removes it as moved.
+// After FINAL: a relay that helps more in another stage, 0: none. The caller calls leader_move_begin
+// and removes the relay as moved.
 member_id leader_move_choose(peer *p, leader_spares *spares);
+void leader_move_begin(peer *p, member_id keeper);  // `keeper`: leader_keeper of the relay
+void leader_move_applied(peer *p, member_id who);  // EXPEL with MOVED: called before the member is removed
 uint16_t leader_move_target(const peer *p, const braid_id *id);  // the stage chosen for a moved peer; 0: none
 
 // ---- standby.c ----------------------------------------------------------------------------------
@@ -159,6 +169,7 @@ void leader_begin_iteration(peer *p);
 void leader_release_leaving(peer *p);
 // At FINAL: the run can go on without the member, and no state is lost with it.
 bool leader_can_spare(const peer *p, const cluster_member *m);
+member_id leader_keeper(const peer *p, const cluster_member *m);  // at FINAL: another member of its stage that can make the next version, 0: none
 void leader_release_last(peer *p);
 void leader_dismiss(peer *p, bool failed);  // sends the shutdown message to all contacts and exits
 

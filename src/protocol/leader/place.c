@@ -40,6 +40,10 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
         count++;
         if (leader_sees_at_version(p, m) && member_answers(p, m->id)) return false;
     }
+    // a relay that moves: the others may still be applying the results
+    bool moves = from != NO_CONTACT && leader_move_target(p, &p->cluster->contacts[from].id) != 0;
+    if (moves && member_find(p, p->leader->move.keeper) != NULL && member_answers(p, p->leader->move.keeper))
+        return false;
     *stage = was;
     return count < WIRE_MAX_STAGE_MEMBERS;
 }

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+static const uint64_t DELAY_NS = 10 * SWARM_S;
+
 static bool is_subject_to_churn(const swarm *w, uint32_t number) { return scenario_set_has(&w->s->churn.subjects, w->peer[number].index); }
 
 static void plan(swarm *w, uint64_t at_ns, uint32_t number, scenario_event_kind what, bool chance) {
@@ -73,6 +75,21 @@ static void session_over(swarm *w, uint32_t number) {
     plan(w, w->core->now + exponential_ns(&w->peer[number].churn, c->away_mean_ns), number, SCENARIO_JOIN, false);
 }
 
+// A death of the trace that would take the last state of a stage is tried again later, until the
+// leader has placed another peer there.
+static bool delays_death(swarm *w, const swarm_item *item) {
+    const swarm_peer *p = &w->peer[item->peer];
+    if (!w->s->churn.keeps_last || !p->alive || sim_crash_allowed(w->core, p->node)) return false;
+    swarm_item *again = swarm_item_new(SWARM_CHURN, item->peer, 0);
+    again->what = item->what;
+    again->incarnation = item->incarnation;
+    again->serial = item->serial + 1;
+    w->out->delayed += item->serial == 0;
+    w->out->delayed_ns += DELAY_NS;
+    swarm_put(w, w->core->now + DELAY_NS, again);
+    return true;
+}
+
 void swarm_churn_item(swarm *w, const swarm_item *item) {
     swarm_peer *p = &w->peer[item->peer];
     bool dies = item->what == SCENARIO_CRASH || item->what == SCENARIO_KILL;
@@ -84,6 +101,7 @@ void swarm_churn_item(swarm *w, const swarm_item *item) {
             return;
         }
     }
+    if (dies && !item->refused && delays_death(w, item)) return;
     switch ((scenario_event_kind)item->what) {
     case SCENARIO_CRASH:
     case SCENARIO_KILL: swarm_die(w, item->peer, item->what == SCENARIO_CRASH); break;

@@ -301,6 +301,7 @@ static void check_stall(swarm *w) {
 
 // True when the run may stop: after the last FINAL only SIM_CHECK_RULES has more to check.
 static bool may_stop(const swarm *w) {
+    if (w->options->until_ns != 0 && w->core->now >= SWARM_BEGIN_NS + w->options->until_ns) return true;
     return w->options->check == SIM_CHECK_LIVENESS && w->out->iterations == w->s->iterations;
 }
 
