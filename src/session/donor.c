@@ -97,6 +97,7 @@ static bool import(session_peer *p, uint32_t i, const session_message_cache *cac
     e->ticket = s->ticket;
     e->layer_begin = s->layer_begin;
     e->layer_end = s->layer_end;
+    e->adapter = s->adapter;
     e->position = s->have;
     e->count = cache->count;
     e->blob = blob;

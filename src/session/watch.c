@@ -73,7 +73,7 @@ static uint32_t culprit(const session_peer *p, const own *o) {
 // Without progress: probe, then begin a new epoch, at first with the same spans.
 static void check_stall(session_peer *p, uint32_t i) {
     own *o = &p->owns[i];
-    if (o->need >= o->length || p->now_ns - o->progress_ns < p->config.stall_ns) return;
+    if ((o->need >= o->length && o->began) || p->now_ns - o->progress_ns < p->config.stall_ns) return;
     if (o->probe_ns == 0) {
         o->probe_ns = p->now_ns;
         o->probe_due = true;
