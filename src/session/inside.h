@@ -108,7 +108,7 @@ typedef struct slot {
     uint64_t ticket, since_ns;
     uint32_t run_position, run_count, run_valid;
     session_blob run_blob;  // to release after the job; 0: its rows are needed further
-    bool adopting;    // the running job is an ADOPT
+    bool adopting;          // the running job is an ADOPT
     uint32_t adopted_cut;
     uint64_t adapter;
     bool fetching, fetch_due, fetch_sent;

@@ -26,12 +26,13 @@ static inline bool session_id_equal(session_id a, session_id b) {
 }
 
 // X(KIND, body)
-#define SESSION_MESSAGES(X)                                                                                   \
-    X(CARDS, cards)                                                                                           \
-    X(OPEN, open)                                                                                             \
-    X(OPENED, opened)                                                                                         \
-    X(REFUSE, refuse) X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) \
-        X(KEPT, kept) X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names)
+#define SESSION_MESSAGES(X)                                                                               \
+    X(CARDS, cards)                                                                                       \
+    X(OPEN, open)                                                                                         \
+    X(OPENED, opened)                                                                                     \
+    X(REFUSE, refuse)                                                                                     \
+    X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) \
+        X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names)
 
 typedef enum session_message_kind {
     SESSION_MESSAGE_NONE,
@@ -81,7 +82,7 @@ typedef struct session_message_open {
     session_id session;
     uint32_t epoch;
     braid_hash model, kernels;
-    uint64_t adapter;  // the first 8 bytes of its hash; 0: none
+    uint64_t adapter;                 // the first 8 bytes of its hash; 0: none
     uint16_t layer_begin, layer_end;  // to run, within the receiver's span
     uint32_t room;                    // tokens that the session may have
     uint32_t tokens;                  // that it has now: what a replay would have to compute

@@ -59,8 +59,9 @@ static bool usable(const search *s, uint32_t k) {
     const session_card *card = &known->card;
     const session_route_query *query = s->query;
     return card->serves && (k == 0 || !known->suspected) && hash_equal(&card->model, &query->model) &&
-           hash_equal(&card->kernels, &query->kernels) && card->layers == query->layers && session_has_adapter(card, query->adapter) &&
-           !(query->avoid && bitset_has(query->avoid, k)) && (!card->draining || old_hop(query, &card->id));
+           hash_equal(&card->kernels, &query->kernels) && card->layers == query->layers &&
+           session_has_adapter(card, query->adapter) && !(query->avoid && bitset_has(query->avoid, k)) &&
+           (!card->draining || old_hop(query, &card->id));
 }
 
 // Nanoseconds of peer k for layers [from, its end); UINT64_MAX: it has no room.

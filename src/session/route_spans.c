@@ -47,8 +47,8 @@ static bool usable(const candidates *c, uint32_t k, bool draining) {
     const session_card *card = &known->card;
     const session_route_query *query = c->query;
     return card->serves && (k == 0 || !known->suspected) && hash_equal(&card->model, &query->model) &&
-           hash_equal(&card->kernels, &query->kernels) && card->layers == query->layers && session_has_adapter(card, query->adapter) &&
-           !(query->avoid && bitset_has(query->avoid, k)) &&
+           hash_equal(&card->kernels, &query->kernels) && card->layers == query->layers &&
+           session_has_adapter(card, query->adapter) && !(query->avoid && bitset_has(query->avoid, k)) &&
            (!card->draining || (draining && old_hop(query, &card->id)));
 }
 

@@ -73,6 +73,7 @@ struct span_parcel {
 typedef struct span_own {
     bool exists;
     uint64_t number;
+    uint32_t given;  // tokens that the protocol knows of
     kept rows;
 } span_own;
 
@@ -155,6 +156,7 @@ span_parcel *span_parcel_new(const session_effect *e);
 // --- jobs.c
 void span_run(span_peer *p, const session_effect *e);
 void span_import(span_peer *p, const session_effect *e);
+void span_pages(span_peer *p, const session_effect *e);
 void span_slot_free(span_peer *p, uint32_t slot);
 // Fills the parcel's payload with the effect's source. False: no memory, and the parcel is not sent.
 bool span_fill(span_peer *p, const session_effect *e, span_parcel *parcel);

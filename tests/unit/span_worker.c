@@ -51,7 +51,7 @@ static void bench_open(bench *b) {
     if (engine_new(&source, &settings, &b->e, &error)) fail_msg("%s", error.text);
     assert_int_equal(uv_loop_init(&b->loop), 0);
     b->answers = 0;
-    assert_int_equal(span_worker_new(&b->loop, &(worker_settings){b->e, on_done, b}, &b->w, NULL), BRAID_OK);
+    assert_int_equal(span_worker_new(&b->loop, &(worker_settings){.engine = b->e, .done = on_done, .context = b}, &b->w, NULL), BRAID_OK);
 }
 
 static void on_drop(void *context, work *w) { (void)context, (void)w; }

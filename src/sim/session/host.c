@@ -128,7 +128,11 @@ static void effect_job(world *w, uint32_t node, const session_effect *e) {
                    s->job ? " and a job" : "");
         return;
     }
-    world_trace(w, "n%u %s slot %u rows %u+%u", node, run ? "runs" : adopt ? "adopts" : "imports", e->slot, e->position, e->count);
+    world_trace(w, "n%u %s slot %u rows %u+%u", node,
+                run     ? "runs"
+                : adopt ? "adopts"
+                        : "imports",
+                e->slot, e->position, e->count);
     s->job = true;
     world_item *item = world_item_new(ITEM_DONE, node, 0);
     item->life = n->life;
@@ -173,7 +177,8 @@ void host_done(world *w, const world_item *item) {
     else
         run_rows(w, item->node, &item->job);
     n->slot[item->slot].job = false;
-    session_event e = {.kind = SESSION_EVENT_DONE, .slot = item->slot, .ticket = item->ticket, .count = adopted, .cost_ns = 1};
+    session_event e = {
+        .kind = SESSION_EVENT_DONE, .slot = item->slot, .ticket = item->ticket, .count = adopted, .cost_ns = 1};
     host_event(w, item->node, &e);
 }
 

@@ -113,7 +113,7 @@ typedef struct world_item {
     bool refused;
     uint32_t slot;
     uint64_t ticket;
-    session_effect job;  // ITEM_DONE
+    session_effect job;                          // ITEM_DONE
     session_key key[WORLD_TOKENS / WORLD_PAGE];  // of an ADOPT
     size_t count;
     uint32_t rows, layers;

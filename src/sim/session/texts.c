@@ -89,7 +89,8 @@ void text_begin(world *w) {
     if (!t || !w->node[node].alive || w->node[node].leaving || session_own_room(w->node[node].peer) == 0) return;
     uint32_t shared_count;
     const uint64_t *shared = choose_shared(w, &shared_count);
-    uint32_t prompt = 1 + shared_count / 2 + (uint32_t)rng_below(&w->random, 60), more = 4 + (uint32_t)rng_below(&w->random, 60);
+    uint32_t prompt = 1 + shared_count / 2 + (uint32_t)rng_below(&w->random, 60),
+             more = 4 + (uint32_t)rng_below(&w->random, 60);
     memset(t, 0, sizeof *t);
     t->used = true;
     t->node = node;
