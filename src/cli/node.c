@@ -18,6 +18,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory, *model, *layers;
+    option_list adapters;
     report_sink_paths sinks;
     bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
@@ -145,7 +146,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead starts a run and --join joins one; give one of them");
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to start a run); the leader prints the whole command");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
-    if (f->model || f->layers) return braid_fail(error, BRAID_ARGUMENT, "--model and --layers are for the ticket of a swarm that serves a model (braid serve --peers)");
+    if (f->model || f->layers || f->adapters.count > 0) return braid_fail(error, BRAID_ARGUMENT, "--model, --layers and --adapter are for the ticket of a swarm that serves a model (braid serve --peers)");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
@@ -201,7 +202,7 @@ static braid_err identity_open(const node_flags *f, identity **out, int *lock, b
 static int serving_run(const node_flags *f, const ticket *join) {
     if (f->sinks.page) return cli_complain(CLI_USAGE, "node", "--page shows a training run; a swarm that serves a model has its page at braid serve");
     const node_serve_flags flags = {.join = join, .model = f->model, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
-                                    .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .json = f->json, .supervised = f->supervised};
+                                    .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .adapters = &f->adapters, .json = f->json, .supervised = f->supervised};
     return node_serve(&flags);
 }
 
@@ -261,6 +262,7 @@ int cli_node(int argc, char **argv) {
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same. A relay needs it only in a run with 'adapter:'", .fallback = "model.from of the run, else the seed"},
         {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
+        {"adapter", OPTION_LIST, &f.adapters, .unit = "NAME=DIR", .help = "with --model: a LoRA adapter of peft that requests of the swarm may name; the same as at braid serve; may be repeated", .fallback = ""},
         {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},

@@ -1,4 +1,5 @@
 // braid serve: a model behind an HTTP API, for many texts at once.
+#include "cli/adapter_flags.h"
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/generator.h"
@@ -47,8 +48,7 @@ typedef struct serving {
     http_server *server;
     service_local_memory memory;
     serve_swarm swarm;
-    adapter_place adapters[ADAPTERS_MOST];
-    char *adapter_names;  // memory of their texts
+    adapter_flags adapters;
 } serving;
 
 // --- start
@@ -86,31 +86,12 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .threads = flags->peer_threads ? (unsigned)flags->threads : 0,
                                            .peer_memory = flags->peers ? flags->max_memory / sharers : 0,
                                            .dead_ns = flags->dead_ns,
+                                           .adapters = s->adapters.place,
+                                           .adapter_count = s->adapters.count,
                                            .note = print_note};
     braid_err err = serve_swarm_open(&s->swarm, &settings, error);
     s->service = s->swarm.service;
     return err;
-}
-
-// NAME=DIRECTORY of each adapter.
-static braid_err take_adapters(serving *s, const option_list *given, braid_error *error) {
-    size_t bytes = 1;
-    if (given->count > ADAPTERS_MOST)
-        return braid_fail(error, BRAID_CONFIG, "--adapter: %u adapters are too many; give at most %d", given->count,
-                          ADAPTERS_MOST);
-    for (uint32_t i = 0; i < given->count; i++) bytes += strlen(given->item[i]) + 1;
-    char *at = s->adapter_names = malloc(bytes);
-    if (!at) return braid_fail(error, BRAID_MEMORY, "no memory for the names of adapters");
-    for (uint32_t i = 0; i < given->count; i++) {
-        strcpy(at, given->item[i]);
-        char *equals = strchr(at, '=');
-        if (!equals || equals == at || !equals[1])
-            return braid_fail(error, BRAID_CONFIG, "--adapter %.200s: give NAME=DIRECTORY", given->item[i]);
-        *equals = 0;
-        s->adapters[i] = (adapter_place){at, equals + 1};
-        at += strlen(given->item[i]) + 1;
-    }
-    return BRAID_OK;
 }
 
 static braid_err open_service(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
@@ -119,10 +100,9 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
     snprintf(s->name, sizeof s->name, "%s", flags->name ? flags->name : "");
     if (!flags->name) model_name_of(path, s->name);
     s->generation_config = model_generation_config(path);
-    err = take_adapters(s, &flags->adapters, error);
+    err =
+        adapter_flags_read(&s->adapters, &flags->adapters, flags->swarm ? SESSION_MAX_ADAPTERS : ADAPTERS_MOST, error);
     if (err) return err;
-    if (flags->swarm && flags->adapters.count > 0)
-        return braid_fail(error, BRAID_CONFIG, "--adapter is for a model that this process holds; leave out --peers");
     err = serve_draft_open(&s->draft, flags->draft, &s->model, (uint32_t)flags->context, flags->max_memory, error);
     if (err) return err;
     if (flags->swarm) return open_swarm(s, path, flags, error);
@@ -138,8 +118,8 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
                                        .context = (uint32_t)flags->context,
                                        .parallel = (uint32_t)flags->parallel,
                                        .queue = (uint32_t)flags->queue,
-                                       .adapters = s->adapters,
-                                       .adapter_count = flags->adapters.count,
+                                       .adapters = s->adapters.place,
+                                       .adapter_count = s->adapters.count,
                                        .draft = s->draft.on,
                                        .draft_model = s->draft.model.engine,
                                        .memory_limit = flags->max_memory - s->draft.bytes};
@@ -173,7 +153,7 @@ static void close_serving(serving *s, const serve_flags *flags) {
         service_free(s->service);
     http_keys_free(&s->keys);
     free(s->generation_config);
-    free(s->adapter_names);
+    adapter_flags_close(&s->adapters);
     serve_draft_close(&s->draft);
     generator_close(&s->model);
 }
@@ -200,9 +180,11 @@ static void print_start(const serving *s, const serve_flags *flags) {
 
 // --- end
 
-static void reload(serving *s, uint32_t adapters) {
+static void reload(serving *s, uint32_t adapters, bool swarm) {
     braid_error error = {0};
-    if (adapters == 0)
+    if (swarm && adapters > 0)
+        printf("SIGUSR1: peers have read the adapters, too; start again to read them again\n");
+    else if (adapters == 0)
         printf("SIGUSR1: there is no --adapter to read again\n");
     else if (service_reload(s->service, &error))
         printf("SIGUSR1: the adapters stay as they are: %s\n", error.text);
@@ -216,7 +198,7 @@ static void wait_for_signal(serving *s, const serve_flags *flags) {
     while (!stop_requested()) {
         poll(&signals, 1, -1);
         stop_clear();
-        if (stop_take_save()) reload(s, flags->adapters.count);
+        if (stop_take_save()) reload(s, flags->adapters.count, flags->swarm);
     }
 }
 

@@ -12,7 +12,7 @@ enum {
     SESSION_MAX_TOKENS = 1 << 24,  // of a session
     SESSION_MAX_CARDS = 8,         // in one message
     SESSION_MAX_CARD_HOPS = 16,    // measured links in a card
-    SESSION_MAX_ADAPTERS = 8,      // that a peer has for its layers
+    SESSION_MAX_ADAPTERS = 16,     // that a peer has for its layers
     SESSION_MAX_HELD = 64,         // sessions in one HELD or KEPT
     SESSION_MAX_SLOTS = 4096,      // sessions, of other origins and its own, that a peer computes for
     SESSION_MAX_OWN = 4096,        // sessions of which a peer is the origin

@@ -27,7 +27,7 @@ typedef struct order {
 // A session on the loop's thread.
 typedef struct chain_session {
     bool used, began, reading, full;
-    bool names_due;
+    bool names_due, adapts;
     bool waits_began;  // its spans look into their prefix caches
     names names;
     uint32_t named;  // pages
@@ -104,18 +104,13 @@ static void refuse(chain *c, uint64_t number) {
     answer(c, &(executor_result){.session = number, .outcome = EXECUTOR_FULL});
 }
 
-static uint64_t short_name(const braid_hash *hash) {
-    uint64_t name = 0;
-    for (unsigned i = 0; i < 8; i++) name |= (uint64_t)hash->bytes[i] << (8 * i);
-    return name;
-}
-
 static bool open_session(chain *c, chain_session *s, const order *o, uint32_t room) {
     session_key keys[SESSION_MAX_KEYS];
     span_text text = {.room = room, .prompt = o->count, .keys = keys};
     *s = (chain_session){.used = true, .number = o->session, .waits_ns = clock_now_ns()};
     names_open(&s->names, &c->model, o->adapts ? &o->adapter : NULL);
-    if (o->adapts) text.adapter = short_name(&o->adapter);
+    if (o->adapts) text.adapter = span_adapter_id(&o->adapter);
+    s->adapts = o->adapts;
     if (names_put(&s->names, o->tokens, 0, o->count))
         text.key_count = (uint16_t)names_keys(&s->names, o->count, 0, keys, SESSION_MAX_KEYS);
     s->waits_began = text.key_count > 0;
@@ -219,7 +214,10 @@ static void end_stuck(chain *c) {
             span_peer_room(c->peer, &room);
             span_peer_blocker(&room, blocker);
             braid_fail(&error, BRAID_NETWORK, "%s",
-                       *blocker ? blocker : "no peers with all layers can reach each other");
+                       *blocker    ? blocker
+                       : s->adapts ? "no peers with all layers and this adapter can reach each other; start them "
+                                     "with the same --adapter"
+                                   : "no peers with all layers can reach each other");
             end_session(c, s, EXECUTOR_FAILED, &error);
         }
     }

@@ -40,6 +40,10 @@ typedef struct span_layers {
     bool loading, loaded;
     uint32_t begin, end;
     engine *engine;
+    adapter_set *adapters;  // NULL: none
+    adapter_version *version[SESSION_MAX_ADAPTERS];
+    worker_adapter adapter[SESSION_MAX_ADAPTERS];
+    uint64_t other_bytes;  // for computing, and of adapters
     worker *worker;
     braid_hash kernels;
     uint32_t layer_ns;  // of one row in one layer
@@ -174,6 +178,7 @@ braid_err span_kernels(const model_file *file, const span_model *m, tensor_pool 
                        braid_error *error);
 // How many layers fit, with room for at least SPAN_LEAST_TOKENS; the room of `layers` of them.
 uint32_t span_layers_fit(const model_file *file, const span_model *m, uint64_t memory);
+void span_layers_free(span_layers *l);
 uint64_t span_cache_room(const model_file *file, const span_model *m, uint64_t memory, uint32_t begin, uint32_t end);
 
 #endif

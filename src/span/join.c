@@ -115,6 +115,36 @@ static braid_err time_layers(span_layers *l, const span_model *m, braid_error *e
     return err;
 }
 
+uint64_t span_adapter_id(const braid_hash *hash) {
+    uint64_t id = 0;
+    for (unsigned i = 0; i < 8; i++) id |= (uint64_t)hash->bytes[i] << (8 * i);
+    return id;
+}
+
+void span_layers_free(span_layers *l) {
+    for (uint32_t i = 0; i < SESSION_MAX_ADAPTERS; i++) adapter_version_give_back(l->version[i]);
+    memset(l->version, 0, sizeof l->version);
+    adapter_set_free(l->adapters);
+    l->adapters = NULL;
+    engine_free(l->engine);
+    l->engine = NULL;
+}
+
+static braid_err load_adapters(const span_peer *p, span_layers *l, braid_error *error) {
+    const span_config *c = &p->config;
+    l->other_bytes = 0;
+    if (c->adapter_count == 0) return BRAID_OK;
+    braid_err err =
+        adapter_set_new(l->engine, c->file, p->model.name, c->adapters, c->adapter_count, &l->adapters, error);
+    for (uint32_t i = 0; i < c->adapter_count && !err; i++) {
+        l->version[i] = adapter_set_take(l->adapters, c->adapters[i].name);
+        const executor_adapter *a = adapter_version_of(l->version[i]);
+        l->adapter[i] = (worker_adapter){span_adapter_id(&a->key), a->weights};
+    }
+    if (!err) l->other_bytes = adapter_set_bytes(l->adapters);
+    return err;
+}
+
 static void load(uv_work_t *request) {
     span_peer *p = request->data;
     span_layers *l = &p->layers;
@@ -125,41 +155,76 @@ static void load(uv_work_t *request) {
     l->err = span_model_check(&p->model, p->config.file, p->config.path, l->begin, l->end, false, &l->error);
     if (!l->err) l->err = span_kernels(p->config.file, &p->model, p->pool, &l->kernels, &l->error);
     if (!l->err) l->err = engine_new(&source, &settings, &l->engine, &l->error);
+    if (!l->err) l->err = load_adapters(p, l, &l->error);
+    if (!l->err) l->err = engine_reserve(l->engine, ENGINE_CHUNK_ROWS, p->model.context, &l->error);
     if (!l->err) l->err = time_layers(l, &p->model, &l->error);
+    if (!l->err) l->other_bytes += engine_scratch_bytes(l->engine) - engine_copied_bytes(l->engine);
+}
+
+// Tokens for which the memory has room besides weights, adapters and computing.
+static uint64_t room_left(const span_peer *p) {
+    const span_layers *l = &p->layers;
+    uint64_t memory = p->config.memory > l->other_bytes ? p->config.memory - l->other_bytes : 0;
+    return span_cache_room(p->config.file, &p->model, memory, l->begin, l->end);
 }
 
 static void announce(span_peer *p) {
     const span_layers *l = &p->layers;
-    uint64_t room = span_cache_room(p->config.file, &p->model, p->config.memory, l->begin, l->end);
     session_span span = {
         .model = p->hash,
         .kernels = l->kernels,
         .layer_begin = (uint16_t)l->begin,
         .layer_end = (uint16_t)l->end,
         .layers = (uint16_t)p->model.layers,
-        .cache_tokens = (uint32_t)room,
+        .cache_tokens = (uint32_t)room_left(p),
+        .adapters = (uint16_t)p->config.adapter_count,
         .row_bytes = (uint32_t)span_row_bytes(p),
         .token_layer_bytes = (uint32_t)sequence_layer_bytes(l->engine),
         .layer_ns = l->layer_ns,
     };
+    for (uint32_t i = 0; i < p->config.adapter_count; i++) span.adapter[i] = l->adapter[i].id;
     span_feed(p, &(session_event){.kind = SESSION_EVENT_SPAN, .span = &span});
     if (p->callbacks.holds) p->callbacks.holds(p->callbacks.context, l->begin, l->end);
+}
+
+static braid_err no_room_left(const span_peer *p, braid_error *error) {
+    const span_layers *l = &p->layers;
+    char have[QUANTITY_TEXT], need[QUANTITY_TEXT], other[QUANTITY_TEXT];
+    return braid_fail(error, BRAID_LIMIT,
+                      "layers %u to %u have %s of weights and need %s for computing and adapters, and this peer may use"
+                      " %s; give it more (--max-memory) or fewer layers",
+                      l->begin, l->end - 1,
+                      quantity_size_text(span_model_bytes(p->config.file, l->begin, l->end), need),
+                      quantity_size_text(l->other_bytes, other), quantity_size_text(p->config.memory, have));
 }
 
 // The protocol admits sessions by tokens, and each may have one page that is not full.
 static braid_err limit_cache(span_peer *p, braid_error *error) {
     engine *e = p->layers.engine;
-    uint64_t room = span_cache_room(p->config.file, &p->model, p->config.memory, p->layers.begin, p->layers.end);
+    uint64_t room = room_left(p);
+    if (room == 0) return no_room_left(p, error);
     return engine_limit_cache(e, room * engine_token_bytes(e) + (SPAN_SLOTS + 1) * engine_page_bytes(e), error);
 }
+
+static void begin_loading(span_peer *p, uint32_t begin, uint32_t end);
 
 static void loaded(uv_work_t *request, int status) {
     span_peer *p = request->data;
     span_layers *l = &p->layers;
     l->loading = false;
     if (status != 0 || p->phase != SPAN_RUNNING) return;
+    bool fewer = !l->err && !span_holds(p) && room_left(p) == 0 && l->end - l->begin > 1;
+    if (fewer) {
+        span_layers_free(l);
+        begin_loading(p, l->begin, l->end - 1);
+        return;
+    }
     l->loaded = true;
-    const worker_settings settings = {.engine = l->engine, .done = span_work_done, .context = p};
+    const worker_settings settings = {.engine = l->engine,
+                                      .adapters = l->adapter,
+                                      .adapter_count = p->config.adapter_count,
+                                      .done = span_work_done,
+                                      .context = p};
     braid_err err = l->err;
     if (!err) err = limit_cache(p, &l->error);
     if (!err) err = span_worker_new(&p->loop, &settings, &l->worker, &l->error);

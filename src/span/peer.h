@@ -11,6 +11,7 @@
 
 #include "net/identity.h"
 #include "node/ticket.h"
+#include "serve/adapters.h"
 #include "session/session.h"
 #include "span/model.h"
 
@@ -49,6 +50,8 @@ typedef struct span_config {
     span_model model;                 // of an origin; other peers receive it
     ticket join;                      // of other peers: a peer of the swarm
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known; an origin then has none
+    const adapter_place *adapters;    // borrowed; of the layers, each by its hash
+    uint32_t adapter_count;           // at most SESSION_MAX_ADAPTERS
     uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
     uint64_t patience_ns;  // a joiner tries for so long, 0: for ever
@@ -68,6 +71,9 @@ void span_peer_free(span_peer *p);
 void span_peer_stop(span_peer *p);
 // Calls `wake` on the loop's thread soon. Any thread.
 void span_peer_wake(span_peer *p);
+
+// The first 8 bytes of an adapter's hash, by which messages name it.
+uint64_t span_adapter_id(const braid_hash *hash);
 
 // --- of an origin, on the loop's thread
 

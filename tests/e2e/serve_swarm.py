@@ -87,7 +87,7 @@ def test_joiners():
     refused(server.ticket, 2, "give the same model's file with --model FILE")
     refused(server.ticket, 2, "--layers 5: give FIRST:END", "--model", "saved.gguf", "--layers", "5")
     training = server.ticket.replace("serve1.", "braid1.")
-    refused(training, 2, "--model and --layers are for the ticket of a swarm that serves", "--model", "saved.gguf")
+    refused(training, 2, "--model, --layers and --adapter are for the ticket of a swarm that serves", "--model", "saved.gguf")
     refused(training, 2, "that peer serves a model and trains none")
     refused(server.ticket, 1, "is not the model that the swarm serves, 'saved': its layer 0", "--model", "other.gguf")
     refused(server.ticket, 1, "one layer of this model needs", "--model", "saved.gguf", "--max-memory", "1K")
