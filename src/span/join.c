@@ -262,16 +262,37 @@ static void begin_loading(span_peer *p, uint32_t begin, uint32_t end) {
 
 // --- the choice
 
+// Memory for computing, whatever the layers are.
+static braid_err measure_computing(const span_peer *p, uint64_t *bytes, braid_error *error) {
+    engine_settings settings = settings_of(&p->model, p->pool);
+    engine_source source = engine_source_file(p->config.file);
+    engine *e = NULL;
+    settings.layer_end = 1;
+    braid_err err = engine_new(&source, &settings, &e, error);
+    if (!err) err = engine_reserve(e, ENGINE_CHUNK_ROWS, p->model.context, error);
+    if (!err) *bytes = engine_scratch_bytes(e) - engine_copied_bytes(e);
+    engine_free(e);
+    return err;
+}
+
 static void choose(span_peer *p) {
     session_view view;
-    uint16_t begin = 0, count = (uint16_t)span_layers_fit(p->config.file, &p->model, p->config.memory);
+    uint64_t computing = 0;
+    braid_error error = {0};
+    if (measure_computing(p, &computing, &error)) {
+        span_fail(p, &error);
+        return;
+    }
+    uint64_t left = p->config.memory > computing ? p->config.memory - computing : 0;
+    uint16_t begin = 0, count = (uint16_t)span_layers_fit(p->config.file, &p->model, left);
     if (count == 0) {
         char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
-        braid_error error;
         braid_fail(&error, BRAID_LIMIT,
                    "one layer of this model needs %s, and this peer may use %s; give it more (--max-memory)",
                    quantity_size_text(
-                       layer_cost(p->config.file, 0) + SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model), need),
+                       computing + layer_cost(p->config.file, 0) +
+                           SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model),
+                       need),
                    quantity_size_text(p->config.memory, have));
         span_fail(p, &error);
         return;
