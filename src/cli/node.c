@@ -20,7 +20,7 @@ typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *state_directory, *model, *layers;
     option_list adapters;
     report_sink_paths sinks;
-    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, keeps;
     uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
@@ -38,7 +38,7 @@ static const char examples[] =
     "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
     "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   start a run that others join\n"
     "braid node --data --run RUN.yaml --join TICKET           join as a data peer, with the text\n"
-    "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
+    "braid node --join serve1.0f3c...                         lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
 
 // In a run with an adapter a standby replica reads the model, too.
@@ -201,7 +201,7 @@ static braid_err identity_open(const node_flags *f, identity **out, int *lock, b
 // With a ticket of a swarm that serves a model.
 static int serving_run(const node_flags *f, const ticket *join) {
     if (f->sinks.page) return cli_complain(CLI_USAGE, "node", "--page shows a training run; a swarm that serves a model has its page at braid serve");
-    const node_serve_flags flags = {.join = join, .model = f->model, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
+    const node_serve_flags flags = {.join = join, .model = f->model, .state_directory = f->keeps ? f->state_directory : NULL, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
                                     .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .adapters = &f->adapters, .json = f->json, .supervised = f->supervised};
     return node_serve(&flags);
 }
@@ -261,9 +261,9 @@ int cli_node(int argc, char **argv) {
         {"data", OPTION_SWITCH, &f.data, .help = "join as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same. A relay needs it only in a run with 'adapter:'", .fallback = "model.from of the run, else the seed"},
-        {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
+        {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model", .fallback = "layers come from other peers"},
         {"adapter", OPTION_LIST, &f.adapters, .unit = "NAME=DIR", .help = "with --model: a LoRA adapter of peft that requests of the swarm may name; the same as at braid serve; may be repeated", .fallback = ""},
-        {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
+        {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "in a swarm that serves: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
@@ -275,7 +275,7 @@ int cli_node(int argc, char **argv) {
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and continue from it after a restart", .fallback = "no file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "maximum number of voters, which keep the log; a majority of them must stay alive; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"shadow", OPTION_SWITCH, &f.shadow, .help = "also keep another stage's state in a second process (a standby replica), so that the run survives the loss of that stage"},
-        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: directory for that state, 12 bytes per parameter"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: directory for that state, 12 bytes per parameter. Without --model in a swarm that serves: keeps the layers that other peers send, for the next start"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: standby replicas per stage, chosen from the peers with --shadow", .max = 4},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to retry an unreachable leader; 0: no limit"},
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},
@@ -293,6 +293,7 @@ int cli_node(int argc, char **argv) {
                  .table = table, .count = sizeof table / sizeof table[0]};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;
+    f.keeps = option_is_set(&o, "state-dir");
     static run_config run;  // 20 KB, one per process
     node_config config;
     braid_error error = {0};

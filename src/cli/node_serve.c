@@ -100,7 +100,8 @@ static braid_err serve(const node_serve_flags *f, const identity *own, const mod
         .identity = own,
         .listen = f->listen,
         .public_address = f->public_address,
-        .path = f->model,
+        .path = f->model ? f->model : "what peers sent",
+        .state_directory = f->state_directory,
         .file = file,
         .join = *f->join,
         .memory = f->max_memory ? f->max_memory : half,
@@ -126,14 +127,12 @@ int node_serve(const node_serve_flags *f) {
     identity *own = NULL;
     model_file *file = NULL;
     int lock = -1;
-    if (!f->model)
-        return cli_complain(
-            CLI_USAGE, "node",
-            "this ticket is of a swarm that serves a model: give the same model's file with --model FILE");
+    if (!f->model && f->adapters->count > 0)
+        return cli_complain(CLI_USAGE, "node", "--adapter needs the model's shapes: give its file with --model FILE");
     adapter_flags adapters;
     braid_err err = adapter_flags_read(&adapters, f->adapters, SESSION_MAX_ADAPTERS, &error);
     if (!err) err = open_identity(f->identity, &own, &lock, &error);
-    if (!err) err = generator_open_file(f->model, &file, &error);
+    if (!err && f->model) err = generator_open_file(f->model, &file, &error);
     if (!err) err = serve(f, own, file, &adapters, &error);
     adapter_flags_close(&adapters);
     model_file_close(file);

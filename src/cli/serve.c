@@ -158,9 +158,9 @@ static void close_serving(serving *s, const serve_flags *flags) {
     generator_close(&s->model);
 }
 
-static void print_swarm(const serving *s, const char *path) {
+static void print_swarm(const serving *s) {
     printf("%s at %s\n", s->name, http_server_address(s->server));
-    printf("another machine joins with: braid node --join %s --model %s\n", s->swarm.ticket, path);
+    printf("another machine joins with: braid node --join %s\n", s->swarm.ticket);
     fflush(stdout);
 }
 
@@ -234,7 +234,7 @@ static int serve(const char *path, const serve_flags *flags) {
     if (!err) err = open_server(&s, flags, &error);
     if (!err) {
         if (flags->swarm)
-            print_swarm(&s, path);
+            print_swarm(&s);
         else
             print_start(&s, flags);
         wait_for_signal(&s, flags);

@@ -21,6 +21,7 @@ enum {
     SESSION_CUTS = 8,              // remembered truncations, a session
     SESSION_MAX_KEYS = 256,        // pages of a text's beginning that OPEN names
     SESSION_MAX_NAMES = 16,        // pages in one NAMES message
+    SESSION_MAX_PIECE = 1 << 18,   // bytes of one PIECE message
     SESSION_MAX_MESSAGE_BYTES = 8 * 1024,
 };
 

@@ -209,6 +209,22 @@ static void code_names(codec *c, session_message_names *names) {
     for (uint32_t i = 0; i < count; i++) code_key(c, &names->key[i]);
 }
 
+static void code_get_piece(codec *c, session_message_get_piece *get) {
+    codec_hash(c, &get->part);
+    codec_u64(c, &get->offset);
+    codec_u32(c, &get->count);
+    codec_require(c, get->count > 0 && get->count <= SESSION_MAX_PIECE);
+}
+
+static void code_piece(codec *c, session_message_piece *piece) {
+    codec_hash(c, &piece->part);
+    codec_u64(c, &piece->offset);
+    codec_u64(c, &piece->total);
+    codec_u32(c, &piece->count);
+    codec_require(c, piece->count <= SESSION_MAX_PIECE && piece->offset <= piece->total &&
+                         piece->count <= piece->total - piece->offset);
+}
+
 static void code_message(codec *c, session_message *msg) {
     uint8_t version = SESSION_VERSION, kind = (uint8_t)msg->kind;
     codec_u8(c, &version);
@@ -236,7 +252,8 @@ const char *session_message_name(session_message_kind kind) {
 
 bool session_message_has_payload(const session_message *msg) {
     return (msg->kind == SESSION_MESSAGE_ROWS && msg->rows.count > 0) ||
-           (msg->kind == SESSION_MESSAGE_CACHE && msg->cache.count > 0);
+           (msg->kind == SESSION_MESSAGE_CACHE && msg->cache.count > 0) ||
+           (msg->kind == SESSION_MESSAGE_PIECE && msg->piece.count > 0);
 }
 
 size_t session_message_encode(const session_message *msg, uint8_t *bytes, size_t capacity) {

@@ -31,8 +31,10 @@ static inline bool session_id_equal(session_id a, session_id b) {
     X(OPEN, open)                                                                                         \
     X(OPENED, opened)                                                                                     \
     X(REFUSE, refuse)                                                                                     \
-    X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) \
-        X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names)
+    X(READY, ready)                                                                                       \
+    X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) X(PROBE, probe) \
+        X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names) X(GET_PIECE, get_piece) \
+            X(PIECE, piece)
 
 typedef enum session_message_kind {
     SESSION_MESSAGE_NONE,
@@ -220,6 +222,21 @@ typedef struct session_message_names {
     uint16_t count;
     session_key key[SESSION_MAX_NAMES];
 } session_message_names;
+
+// Between hosts: bytes [offset, offset + count) of a part of the model, which is named by its hash.
+// Answered by PIECE.
+typedef struct session_message_get_piece {
+    braid_hash part;
+    uint64_t offset;
+    uint32_t count;  // at most SESSION_MAX_PIECE
+} session_message_get_piece;
+
+// Payload: `count` bytes of the part. `total` are all its bytes; 0: the sender does not have it.
+typedef struct session_message_piece {
+    braid_hash part;
+    uint64_t offset, total;
+    uint32_t count;
+} session_message_piece;
 
 typedef struct session_message {
     session_message_kind kind;

@@ -5,12 +5,15 @@
 //     links.c    the net's callbacks
 //     jobs.c     works of the compute threads
 //     join.c     the swarm's description, the choice of layers, loading them
+//     fetch.c    layers from other peers
+//     stored.c   a layer's bytes in memory or in a file
 //     status.c   JSON
 #ifndef BRAID_SPAN_INSIDE_H
 #define BRAID_SPAN_INSIDE_H
 
 #include "net/net.h"
 #include "node/blobs.h"
+#include "span/fetch.h"
 #include "span/kept.h"
 #include "span/peer.h"
 #include "span/records.h"
@@ -37,7 +40,7 @@ typedef enum span_phase {
 // The engine of this peer's layers, made by a thread of libuv's pool.
 typedef struct span_layers {
     uv_work_t request;
-    bool loading, loaded;
+    bool chosen, loading, loaded;
     uint32_t begin, end;
     engine *engine;
     adapter_set *adapters;  // NULL: none
@@ -113,8 +116,9 @@ struct span_peer {
     } here, away;  // messages to itself; to others, behind one that is not ready
 
     span_layers layers;
-    kept *kept;     // [SPAN_SLOTS]
-    span_own *own;  // [SPAN_OWN]
+    span_fetch *fetch;  // of a peer without the model's file; NULL: it has one
+    kept *kept;         // [SPAN_SLOTS]
+    span_own *own;      // [SPAN_OWN]
     tensor_pool *pool;
     braid_hash kernels;  // of an origin: the class of its sessions
 
@@ -156,6 +160,8 @@ uint64_t span_payload_bytes(const span_peer *p, const session_message *msg);
 void span_send(span_peer *p, span_parcel *parcel);
 void span_parcel_ready(span_peer *p, span_parcel *parcel);
 span_parcel *span_parcel_new(const session_effect *e);
+// Sends a message of a host with a payload, which it gives away; 0: none.
+void span_send_message(span_peer *p, const braid_id *to, const session_message *msg, blob_id payload);
 
 // --- jobs.c
 void span_run(span_peer *p, const session_effect *e);

@@ -220,6 +220,7 @@ static void loaded(uv_work_t *request, int status) {
         return;
     }
     l->loaded = true;
+    if (p->fetch) span_fetch_keep(p, l->begin, l->end);
     const worker_settings settings = {.engine = l->engine,
                                       .adapters = l->adapter,
                                       .adapter_count = p->config.adapter_count,
@@ -255,6 +256,8 @@ static void begin_loading(span_peer *p, uint32_t begin, uint32_t end) {
     }
     l->begin = begin;
     l->end = end;
+    l->chosen = true;
+    if (p->fetch && !span_fetch_layers(p, begin, end)) return;  // again at the next tick
     l->loading = true;
     l->request.data = p;
     uv_queue_work(&p->loop, &l->request, load, loaded);
@@ -289,10 +292,9 @@ static void choose(span_peer *p) {
         char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
         braid_fail(&error, BRAID_LIMIT,
                    "one layer of this model needs %s, and this peer may use %s; give it more (--max-memory)",
-                   quantity_size_text(
-                       computing + layer_cost(p->config.file, 0) +
-                           SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model),
-                       need),
+                   quantity_size_text(computing + layer_cost(p->config.file, 0) +
+                                          SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model),
+                                      need),
                    quantity_size_text(p->config.memory, have));
         span_fail(p, &error);
         return;
@@ -302,10 +304,21 @@ static void choose(span_peer *p) {
     begin_loading(p, begin, begin + (uint32_t)count);
 }
 
+// The first and the last layer, by which kernels are tried. A peer without the file fetches them.
+static bool has_probes(span_peer *p) {
+    if (p->config.file && !p->fetch) return true;
+    return span_fetch_shape(p) && span_fetch_layers(p, 0, 1) &&
+           span_fetch_layers(p, p->model.layers - 1, p->model.layers);
+}
+
 void span_join_tick(span_peer *p) {
     bool waits = p->phase == SPAN_RUNNING && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
                  !p->layers.loaded && !p->state.draining;
-    if (!waits) return;
+    if (!waits || !has_probes(p)) return;
+    if (p->layers.chosen) {
+        begin_loading(p, p->layers.begin, p->layers.end);
+        return;
+    }
     if (span_holds(p)) {
         begin_loading(p, p->config.layer_begin, p->config.layer_end);
         return;
@@ -336,7 +349,7 @@ static braid_err take_description(span_peer *p, const net_run *run, braid_error 
     if (!hash_equal(&p->hash, &run->hash))
         return braid_fail(error, BRAID_FORMAT, "the description of the model does not match its hash");
     // the file's shape; each layer is compared when it is taken
-    err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, false, error);
+    if (p->config.file) err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, false, error);
     if (err) return err;
     p->description = malloc(run->description_bytes);
     if (!p->description) return braid_fail(error, BRAID_MEMORY, "no memory for the description of the model");

@@ -45,7 +45,8 @@ typedef struct span_config {
     const char *listen;               // NULL: every address, any port
     const char *public_address;       // NULL: found
     const char *path;                 // of the model's file or directory
-    const model_file *file;           // opened, borrowed
+    const model_file *file;           // opened, borrowed; NULL: a joiner gets its layers from other peers
+    const char *state_directory;      // keeps them there; NULL: in memory
     bool origin;                      // the API node; `model` describes the swarm
     span_model model;                 // of an origin; other peers receive it
     ticket join;                      // of other peers: a peer of the swarm

@@ -84,7 +84,7 @@ def unready(server):
 def test_joiners():
     server = Server("--peers", "0", "--listen", "127.0.0.1:0")
     check("no layers", unready(server))
-    refused(server.ticket, 2, "give the same model's file with --model FILE")
+    refused(server.ticket, 2, "give its file with --model FILE", "--adapter", "any=saved")
     refused(server.ticket, 2, "--layers 5: give FIRST:END", "--model", "saved.gguf", "--layers", "5")
     training = server.ticket.replace("serve1.", "braid1.")
     refused(training, 2, "--model, --layers and --adapter are for the ticket of a swarm that serves", "--model", "saved.gguf")

@@ -213,6 +213,15 @@ static inline void session_random_message(session_random *w, session_message_kin
         for (uint32_t i = 0; i < m->cards.count; i++) session_random_card(w, &m->cards.card[i]);
     } else if (kind == SESSION_MESSAGE_OPEN) {
         session_random_open(w, id, &m->open);
+    } else if (kind == SESSION_MESSAGE_GET_PIECE) {
+        m->get_piece.part = session_random_hash(w);
+        m->get_piece.offset = session_random_u64(w);
+        m->get_piece.count = 1 + (uint32_t)session_random_below(w, SESSION_MAX_PIECE);
+    } else if (kind == SESSION_MESSAGE_PIECE) {
+        m->piece.part = session_random_hash(w);
+        m->piece.offset = session_random_tokens(w);
+        m->piece.count = (uint32_t)session_random_below(w, SESSION_MAX_PIECE + 1);
+        m->piece.total = m->piece.offset + m->piece.count + session_random_tokens(w);
     } else if (kind == SESSION_MESSAGE_NAMES) {
         m->names = (session_message_names){.session = id,
                                            .cut = session_random_u32(w),
