@@ -59,8 +59,26 @@ static void print_note(void *context, const char *text) {
     fflush(stdout);
 }
 
+// Memory of one process with layers: the API node has the embedding, the head and the draft model besides.
+static braid_err share_memory(const serving *s, const serve_flags *flags, uint64_t *share, braid_error *error) {
+    uint64_t sharers = flags->peers + (flags->own_layers > 0),
+             api = span_model_ends_bytes(s->model.file) + s->draft.bytes;
+    char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
+    *share = 0;
+    if (flags->max_memory == 0 || sharers == 0) return BRAID_OK;
+    if (api >= flags->max_memory)
+        return braid_fail(error, BRAID_LIMIT,
+                          "embedding, head and draft model need %s, and --max-memory is %s; give more, or a smaller"
+                          " --draft",
+                          quantity_size_text(api, need), quantity_size_text(flags->max_memory, have));
+    *share = (flags->max_memory - api) / sharers;
+    return BRAID_OK;
+}
+
 static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
-    uint64_t sharers = flags->peers + (flags->own_layers > 0);
+    uint64_t share = 0;
+    braid_err err = share_memory(s, flags, &share, error);
+    if (err) return err;
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->model.file,
                                            .pool = s->model.pool,
@@ -75,7 +93,7 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .peers = (uint32_t)flags->peers,
                                            .copies = (uint32_t)flags->copies,
                                            .own_layers = (uint32_t)flags->own_layers,
-                                           .own_memory = flags->own_layers ? flags->max_memory / sharers : 0,
+                                           .own_memory = flags->own_layers ? share : 0,
                                            .listen = flags->listen,
                                            .public_address = flags->public_address,
                                            .identity = flags->identity,
@@ -84,12 +102,12 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .half_cache = flags->half_cache,
                                            .narrow = flags->int8,
                                            .threads = flags->peer_threads ? (unsigned)flags->threads : 0,
-                                           .peer_memory = flags->peers ? flags->max_memory / sharers : 0,
+                                           .peer_memory = flags->peers ? share : 0,
                                            .dead_ns = flags->dead_ns,
                                            .adapters = s->adapters.place,
                                            .adapter_count = s->adapters.count,
                                            .note = print_note};
-    braid_err err = serve_swarm_open(&s->swarm, &settings, error);
+    err = serve_swarm_open(&s->swarm, &settings, error);
     s->service = s->swarm.service;
     return err;
 }

@@ -1,9 +1,7 @@
 // Groups of a model's tensors as bytes: they make the same tensors again, and no other bytes do.
 #include "weights/parts.h"
 
-#include "engine_model.h"
-#include "seed.h"
-
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +9,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "engine_model.h"
+#include "seed.h"
 
 static const model_config shape = {.arch = MODEL_LLAMA,
                                    .dim = 64,
