@@ -6,7 +6,7 @@
 //   slot.c     a session at a span            origin.c    a session at its origin
 //   jobs.c     the jobs of a slot             watch.c     detection of dead and slow spans
 //   donor.c    hand-over of a cache           route.c     the default router
-//   prefix.c   pages of other texts
+//   prefix.c   paths with warm caches
 //
 // Work that an event causes in many sessions is done one session at a time by session_next_effect:
 // a session that has something to send is marked in a bit set, so a step's effects need a bounded
@@ -108,10 +108,12 @@ typedef struct slot {
     uint64_t ticket, since_ns;
     uint32_t run_position, run_count, run_valid;
     session_blob run_blob;  // to release after the job; 0: its rows are needed further
-    bool adopting;          // the running job is an ADOPT
-    uint32_t adopted_cut;
-    uint64_t adapter;
-    bool fetching, fetch_due, fetch_sent;
+    struct {
+        uint64_t adapter;
+        bool adopting;  // the job is an ADOPT
+        uint32_t cut;   // the origin's newest at OPEN
+    } begins;
+    bool fetching, fetch_sent;
     braid_id donor;
     uint32_t fetch_total;
     uint64_t fetch_ns;
@@ -270,15 +272,12 @@ void donor_cache(session_peer *p, const braid_id *from, const session_message_ca
 void donor_imported(session_peer *p, uint32_t i);
 void donor_pump(session_peer *p, uint32_t i);
 void donor_beat(session_peer *p, uint32_t i);
+// An empty slot begins with pages of earlier texts.
+void donor_adopt(session_peer *p, uint32_t i, const session_message_open *open);
+void donor_adopted(session_peer *p, uint32_t i, const session_event *e);
+void donor_names(session_peer *p, const braid_id *from, const session_message_names *names);
 
 // ---- prefix.c
-// An empty slot begins with pages of earlier texts.
-void prefix_adopt(session_peer *p, uint32_t i, const session_message_open *open);
-void prefix_adopted(session_peer *p, uint32_t i, const session_event *e);
-void prefix_names(session_peer *p, const braid_id *from, const session_message_names *names);
-// At the origin: names for all spans of the path.
-void prefix_send_names(session_peer *p, const session_event *e);
-void prefix_check_began(session_peer *p, uint32_t i);
 void prefix_note_path(session_peer *p, const own *o);
 const session_path *prefix_warm_path(session_peer *p, const own *o);
 
@@ -310,5 +309,8 @@ void watch_gone(session_peer *p, const braid_id *id, session_reason reason);
 void watch_draining(session_peer *p, const braid_id *id);
 void watch_link(session_peer *p, const braid_id *id, bool up);
 void watch_beat(session_peer *p);
+// Names for all spans of the path.
+void watch_send_names(session_peer *p, const session_event *e);
+void watch_check_began(session_peer *p, uint32_t i);
 
 #endif

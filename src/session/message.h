@@ -26,15 +26,16 @@ static inline bool session_id_equal(session_id a, session_id b) {
 }
 
 // X(KIND, body)
-#define SESSION_MESSAGES(X)                                                                               \
-    X(CARDS, cards)                                                                                       \
-    X(OPEN, open)                                                                                         \
-    X(OPENED, opened)                                                                                     \
-    X(REFUSE, refuse)                                                                                     \
-    X(READY, ready)                                                                                       \
-    X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) X(PROBE, probe) \
-        X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names) X(GET_PIECE, get_piece) \
-            X(PIECE, piece)
+#define SESSION_MESSAGES(X)                                                                     \
+    X(CARDS, cards)                                                                             \
+    X(OPEN, open)                                                                               \
+    X(OPENED, opened)                                                                           \
+    X(REFUSE, refuse)                                                                           \
+    X(READY, ready)                                                                             \
+    X(WANT, want)                                                                               \
+    X(ROWS, rows)                                                                               \
+    X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) X(PROBE, probe) X(STATUS, status) \
+        X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names) X(GET_PIECE, get_piece) X(PIECE, piece)
 
 typedef enum session_message_kind {
     SESSION_MESSAGE_NONE,

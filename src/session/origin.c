@@ -329,7 +329,7 @@ void own_opened(session_peer *p, const braid_id *from, const session_message_ope
     if (!o->hop[h].opened) o->progress_ns = p->now_ns;
     o->hop[h].opened = true;
     o->hop[h].have = opened->have;
-    if (!o->began) prefix_check_began(p, i);
+    if (!o->began) watch_check_began(p, i);
     if (opened->fetching || !o->hop[h].has_donor) return;
     o->hop[h].has_donor = false;
     if (own_hop_of(o, &o->hop[h].donor) == SESSION_MAX_HOPS) send_close(p, o, &o->hop[h].donor);

@@ -76,11 +76,11 @@ typedef struct session_path {
 typedef struct session_route_query {
     braid_hash model, kernels;
     uint16_t layers;
-    uint32_t room;            // tokens that the session may need
-    uint32_t tokens;          // that it has or begins with: a span without them has to compute them
-    uint64_t adapter;         // 0: none; a span without it is not used
+    uint32_t room;             // tokens that the session may need
+    uint32_t tokens;           // that it has or begins with: a span without them has to compute them
+    uint64_t adapter;          // 0: none; a span without it is not used
     const session_path *warm;  // whose prefix caches may have the tokens; NULL: not known
-    const session_path *old;  // spans that have the session's state; count 0: none
+    const session_path *old;   // spans that have the session's state; count 0: none
     // Peers that refused, were lost or were too slow a moment ago. Bit i: view->peer[i].
     const uint64_t *avoid;
     // True if peers a and b cannot reach each other. May be NULL.
@@ -194,7 +194,7 @@ typedef enum session_event_kind {
 typedef struct session_open {
     braid_hash model, kernels;
     uint16_t layers;
-    uint32_t room;  // tokens that it may have; a later STEP may exceed it, if the spans have room
+    uint32_t room;     // tokens that it may have; a later STEP may exceed it, if the spans have room
     uint32_t prompt;   // tokens that it will begin with, for the choice of a path
     uint64_t adapter;  // first 8 bytes of its hash; 0: none
     // The first pages of its text, which prefix caches may have; key_count <= SESSION_MAX_KEYS. Their

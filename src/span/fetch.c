@@ -34,6 +34,8 @@ struct span_fetch {
     uint32_t refused;
     uint64_t fetched_bytes;
     uv_work_t check;
+    braid_error error;
+    void (*news)(span_peer *p);
     bool checking, good;
 };
 
@@ -42,7 +44,7 @@ static braid_hash part_of_layer(const span_peer *p, uint32_t layer) { return p->
 // --- the peer that is asked
 
 static bool may_have(const span_peer *p, const session_known *k) {
-    const span_fetch *f = p->fetch;
+    const span_fetch *f = p->layers.fetch;
     if (!k->linked || k->suspected) return false;
     if (id_equal(&k->card.id, &p->config.join.leader)) return true;
     return k->card.serves && hash_equal(&k->card.model, &p->hash) &&
@@ -51,7 +53,7 @@ static bool may_have(const span_peer *p, const session_known *k) {
 
 // The peers with the part in turn; the origin, which has all parts, takes its turn as well.
 static void choose_peer(span_peer *p) {
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     session_view view;
     session_peer_view(p->core, &view);
     f->has_from = false;
@@ -66,26 +68,27 @@ static void choose_peer(span_peer *p) {
     f->progress_ns = clock_now_ns();
 }
 
-static void ask(span_peer *p) {
-    span_fetch *f = p->fetch;
+bool span_fetch_next(span_peer *p, braid_id *to, session_message *get) {
+    span_fetch *f = p->layers.fetch;
+    if (!f || !f->active || f->checking || !f->has_from) return false;
     uint64_t most = f->into.at ? f->into.bytes : 1;  // the first piece says how many there are
-    while (f->has_from && f->asked < most && f->asked - f->got < (uint64_t)WINDOW * SESSION_MAX_PIECE) {
-        session_message get = {.kind = SESSION_MESSAGE_GET_PIECE};
-        get.get_piece = (session_message_get_piece){.part = f->part, .offset = f->asked, .count = SESSION_MAX_PIECE};
-        span_send_message(p, &f->from, &get, 0);
-        f->asked += SESSION_MAX_PIECE;
-    }
+    if (f->asked >= most || f->asked - f->got >= (uint64_t)WINDOW * SESSION_MAX_PIECE) return false;
+    *to = f->from;
+    *get = (session_message){.kind = SESSION_MESSAGE_GET_PIECE};
+    get->get_piece = (session_message_get_piece){.part = f->part, .offset = f->asked, .count = SESSION_MAX_PIECE};
+    f->asked += SESSION_MAX_PIECE;
+    return true;
 }
 
-static void ask_another(span_peer *p) {
-    choose_peer(p);
-    ask(p);
+const braid_error *span_fetch_error(const span_peer *p) {
+    const span_fetch *f = p->layers.fetch;
+    return f && f->error.code ? &f->error : NULL;
 }
 
 // --- the end of a part
 
 static void take_shape(span_peer *p) {
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     braid_error error = {0};
     model_config config;
     const braid_hash own = sha256_of(f->into.at, f->into.bytes);
@@ -97,13 +100,13 @@ static void take_shape(span_peer *p) {
     stored_close(&f->into);
     f->active = false;
     f->got = f->asked = 0;
-    if (err) span_fail(p, &error);
+    if (err) f->error = error;
     if (good && !err) p->config.file = f->file;
 }
 
 static void check_layer(uv_work_t *request) {
     span_peer *p = request->data;
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     uint32_t first, end;
     span_model_layer(model_file_config(f->file), f->number, &first, &end);
     f->good = parts_set(f->file, first, end, f->into.at, f->into.bytes, NULL) == BRAID_OK &&
@@ -112,46 +115,43 @@ static void check_layer(uv_work_t *request) {
 }
 
 static void refuse_layer(span_peer *p) {
-    span_fetch *f = p->fetch;
-    char from[9];
+    span_fetch *f = p->layers.fetch;
     stored_discard(&f->into);
-    id_hex(f->from.bytes, 4, from);
-    span_note(p, "layer %u from peer %s does not have its SHA-256; asking another peer", f->number, from);
     f->active = false;
     f->got = f->asked = 0;
     if (++f->refused < MOST_REFUSED) return;
-    braid_error error;
-    braid_fail(&error, BRAID_IDENTITY,
+    braid_fail(&f->error, BRAID_IDENTITY,
                "layer %u was received %d times with another SHA-256 than the swarm's; give the model's file (--model)",
                f->number, MOST_REFUSED);
-    span_fail(p, &error);
 }
 
-static void layer_checked(uv_work_t *request, int status) {
-    span_peer *p = request->data;
-    span_fetch *f = p->fetch;
-    braid_error error = {0};
-    f->checking = false;
-    if (status != 0 || p->phase != SPAN_RUNNING) return;
-    if (!f->good) {
-        refuse_layer(p);
-        return;
-    }
+static void take_layer(span_peer *p) {
+    span_fetch *f = p->layers.fetch;
     f->refused = 0;
     f->fetched_bytes += f->got;
-    if (stored_keep(&f->into, p->config.state_directory, &f->part, &error)) span_fail(p, &error);
+    (void)stored_keep(&f->into, p->config.state_directory, &f->part, &f->error);
     f->layer[f->number] = f->into;
     f->into = (stored){0};
     f->active = false;
     f->got = f->asked = 0;
-    span_join_tick(p);
+}
+
+static void layer_checked(uv_work_t *request, int status) {
+    span_peer *p = request->data;
+    span_fetch *f = p->layers.fetch;
+    f->checking = false;
+    if (status != 0 || p->phase != SPAN_RUNNING) return;
+    if (f->good)
+        take_layer(p);
+    else
+        refuse_layer(p);
+    f->news(p);
 }
 
 static void complete(span_peer *p) {
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     if (f->of_shape) {
         take_shape(p);
-        span_join_tick(p);
         return;
     }
     f->checking = true;
@@ -162,7 +162,7 @@ static void complete(span_peer *p) {
 // --- pieces
 
 static bool make_room(span_peer *p, uint64_t total) {
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     braid_error error = {0};
     char need[QUANTITY_TEXT], have[QUANTITY_TEXT];
     uint64_t most = f->of_shape ? MAX_SHAPE : p->config.memory;
@@ -175,17 +175,14 @@ static bool make_room(span_peer *p, uint64_t total) {
         const char *directory = f->of_shape ? NULL : p->config.state_directory;
         err = stored_new(&f->into, directory, &f->part, total, &error);
     }
-    if (err) span_fail(p, &error);
+    if (err) f->error = error;
     return !err;
 }
 
-static void take_piece(span_peer *p, const braid_id *from, const session_message_piece *piece, const void *payload) {
-    span_fetch *f = p->fetch;
-    bool mine = f && f->active && !f->checking && f->has_from && id_equal(from, &f->from) &&
-                hash_equal(&piece->part, &f->part);
-    if (!mine) return;
+static void take_piece(span_peer *p, const session_message_piece *piece, const void *payload) {
+    span_fetch *f = p->layers.fetch;
     if (piece->total == 0 || !payload) {
-        ask_another(p);
+        choose_peer(p);
         return;
     }
     if (!f->into.at && !make_room(p, piece->total)) return;
@@ -193,10 +190,16 @@ static void take_piece(span_peer *p, const braid_id *from, const session_message
     memcpy(f->into.at + f->got, payload, piece->count);
     f->got += piece->count;
     f->progress_ns = clock_now_ns();
-    if (f->got == f->into.bytes)
-        complete(p);
-    else
-        ask(p);
+    if (f->got == f->into.bytes) complete(p);
+}
+
+void span_fetch_piece(span_peer *p, const braid_id *from, const session_message_piece *piece, const void *payload) {
+    span_fetch *f = p->layers.fetch;
+    bool mine = f && f->active && !f->checking && f->has_from && id_equal(from, &f->from) &&
+                hash_equal(&piece->part, &f->part);
+    if (!mine) return;
+    take_piece(p, piece, payload);
+    f->news(p);
 }
 
 // The bytes of a part that this peer has; 0: none.
@@ -210,7 +213,7 @@ static uint64_t part_bytes(const span_peer *p, const braid_hash *part, uint32_t 
     return 0;
 }
 
-static void answer_shape(span_peer *p, const braid_id *to, session_message *piece) {
+static blob_id answer_shape(span_peer *p, session_message_piece *piece) {
     size_t length = 0;
     char *text = span_model_shape(p->config.file, &length);
     void *bytes = NULL;
@@ -218,59 +221,42 @@ static void answer_shape(span_peer *p, const braid_id *to, session_message *piec
     if (text && length <= SESSION_MAX_PIECE) bytes = blobs_add(p->blobs, length, &payload);
     if (bytes) {
         memcpy(bytes, text, length);
-        piece->piece.total = piece->piece.count = (uint32_t)length;
+        piece->total = piece->count = (uint32_t)length;
     }
     free(text);
-    span_send_message(p, to, piece, payload);
+    return payload;
 }
 
-static void answer(span_peer *p, const braid_id *to, const session_message_get_piece *get) {
-    session_message piece = {.kind = SESSION_MESSAGE_PIECE, .piece = {.part = get->part}};
+blob_id span_fetch_answer(span_peer *p, const session_message_get_piece *get, session_message *piece) {
     uint32_t first = 0, end = 0;
     blob_id payload = 0;
-    if (p->config.file && hash_equal(&get->part, &p->model.shape) && get->offset == 0) {
-        answer_shape(p, to, &piece);
-        return;
-    }
+    *piece = (session_message){.kind = SESSION_MESSAGE_PIECE, .piece = {.part = get->part}};
+    if (p->config.file && hash_equal(&get->part, &p->model.shape) && get->offset == 0)
+        return answer_shape(p, &piece->piece);
     uint64_t total = p->config.file ? part_bytes(p, &get->part, &first, &end) : 0;
     uint64_t count = get->offset < total ? total - get->offset : 0;
     if (count > get->count) count = get->count;
     void *bytes = count > 0 ? blobs_add(p->blobs, count, &payload) : NULL;
-    if (bytes) {
-        piece.piece =
-            (session_message_piece){.part = get->part, .offset = get->offset, .total = total, .count = (uint32_t)count};
-        parts_read(p->config.file, first, end, get->offset, count, bytes);
-    }
-    span_send_message(p, to, &piece, payload);
-}
-
-bool span_fetch_message(span_peer *p, const braid_id *from, const session_message *msg, const void *payload) {
-    if (msg->kind == SESSION_MESSAGE_GET_PIECE)
-        answer(p, from, &msg->get_piece);
-    else if (msg->kind == SESSION_MESSAGE_PIECE)
-        take_piece(p, from, &msg->piece, payload);
-    else
-        return false;
-    return true;
+    if (!bytes) return 0;
+    piece->piece =
+        (session_message_piece){.part = get->part, .offset = get->offset, .total = total, .count = (uint32_t)count};
+    parts_read(p->config.file, first, end, get->offset, count, bytes);
+    return payload;
 }
 
 // --- what is wanted
 
-static void fail_memory(span_peer *p) {
-    span_fail(p, &(braid_error){BRAID_MEMORY, "no memory to receive the model's layers"});
-}
-
-static bool open_fetch(span_peer *p) {
-    if (p->fetch) return true;
-    p->fetch = calloc(1, sizeof *p->fetch);
-    if (p->fetch) p->fetch->layer = calloc(p->model.layers, sizeof *p->fetch->layer);
-    if (p->fetch && p->fetch->layer) return true;
-    fail_memory(p);
-    return false;
+bool span_fetch_open(span_peer *p, void (*news)(span_peer *p)) {
+    span_fetch *f = p->layers.fetch;
+    if (f) return true;
+    f = p->layers.fetch = calloc(1, sizeof *f);
+    if (f) f->layer = calloc(p->model.layers, sizeof *f->layer);
+    if (f) f->news = news;
+    return f && f->layer;
 }
 
 static void begin_part(span_peer *p, bool of_shape, uint32_t number) {
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     f->of_shape = of_shape;
     f->number = number;
     f->part = of_shape ? p->model.shape : part_of_layer(p, number);
@@ -280,20 +266,19 @@ static void begin_part(span_peer *p, bool of_shape, uint32_t number) {
         complete(p);
         return;
     }
-    ask_another(p);
+    choose_peer(p);
 }
 
 // A peer that is silent, or of which the link fell, is replaced.
 static void go_on(span_peer *p) {
-    const span_fetch *f = p->fetch;
+    const span_fetch *f = p->layers.fetch;
     bool silent = clock_now_ns() - f->progress_ns > (uint64_t)SILENCE_MS * 1000000;
-    if (!f->checking && (!f->has_from || silent)) ask_another(p);
+    if (!f->checking && (!f->has_from || silent)) choose_peer(p);
 }
 
 bool span_fetch_shape(span_peer *p) {
-    if (!open_fetch(p)) return false;
-    if (p->fetch->file) return true;
-    if (p->fetch->active)
+    if (p->layers.fetch->file) return true;
+    if (p->layers.fetch->active)
         go_on(p);
     else
         begin_part(p, true, 0);
@@ -301,7 +286,7 @@ bool span_fetch_shape(span_peer *p) {
 }
 
 bool span_fetch_layers(span_peer *p, uint32_t begin, uint32_t end) {
-    span_fetch *f = p->fetch;
+    span_fetch *f = p->layers.fetch;
     for (uint32_t i = begin; i < end; i++) {
         if (f->layer[i].at) continue;
         if (f->active)
@@ -320,14 +305,11 @@ static void drop_layer(span_fetch *f, uint32_t i) {
     stored_close(&f->layer[i]);
 }
 
-void span_fetch_keep(span_peer *p, uint32_t begin, uint32_t end) {
-    char size[QUANTITY_TEXT];
-    if (p->fetch->fetched_bytes > 0)
-        span_note(p, "received %s of the model from other peers", quantity_size_text(p->fetch->fetched_bytes, size));
-    else
-        span_note(p, "the layers were kept in %s", p->config.state_directory);
+uint64_t span_fetch_keep(span_peer *p, uint32_t begin, uint32_t end) {
+    span_fetch *f = p->layers.fetch;
     for (uint32_t i = 0; i < p->model.layers; i++)
-        if ((i < begin || i >= end) && p->fetch->layer[i].at) drop_layer(p->fetch, i);
+        if ((i < begin || i >= end) && f->layer[i].at) drop_layer(f, i);
+    return f->fetched_bytes;
 }
 
 void span_fetch_free(span_fetch *f) {

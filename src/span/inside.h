@@ -41,6 +41,7 @@ typedef enum span_phase {
 typedef struct span_layers {
     uv_work_t request;
     bool chosen, loading, loaded;
+    span_fetch *fetch;  // of a peer without the model's file; NULL: it has one
     uint32_t begin, end;
     engine *engine;
     adapter_set *adapters;  // NULL: none
@@ -116,7 +117,6 @@ struct span_peer {
     } here, away;  // messages to itself; to others, behind one that is not ready
 
     span_layers layers;
-    span_fetch *fetch;  // of a peer without the model's file; NULL: it has one
     kept *kept;         // [SPAN_SLOTS]
     span_own *own;      // [SPAN_OWN]
     tensor_pool *pool;

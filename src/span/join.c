@@ -208,6 +208,15 @@ static braid_err limit_cache(span_peer *p, braid_error *error) {
 
 static void begin_loading(span_peer *p, uint32_t begin, uint32_t end);
 
+static void end_fetching(span_peer *p) {
+    char size[QUANTITY_TEXT];
+    uint64_t bytes = span_fetch_keep(p, p->layers.begin, p->layers.end);
+    if (bytes > 0)
+        span_note(p, "received %s of the model from other peers", quantity_size_text(bytes, size));
+    else
+        span_note(p, "the layers were kept in %s", p->config.state_directory);
+}
+
 static void loaded(uv_work_t *request, int status) {
     span_peer *p = request->data;
     span_layers *l = &p->layers;
@@ -220,7 +229,7 @@ static void loaded(uv_work_t *request, int status) {
         return;
     }
     l->loaded = true;
-    if (p->fetch) span_fetch_keep(p, l->begin, l->end);
+    if (p->layers.fetch) end_fetching(p);
     const worker_settings settings = {.engine = l->engine,
                                       .adapters = l->adapter,
                                       .adapter_count = p->config.adapter_count,
@@ -257,7 +266,7 @@ static void begin_loading(span_peer *p, uint32_t begin, uint32_t end) {
     l->begin = begin;
     l->end = end;
     l->chosen = true;
-    if (p->fetch && !span_fetch_layers(p, begin, end)) return;  // again at the next tick
+    if (p->layers.fetch && !span_fetch_layers(p, begin, end)) return;  // again at the next tick
     l->loading = true;
     l->request.data = p;
     uv_queue_work(&p->loop, &l->request, load, loaded);
@@ -304,14 +313,20 @@ static void choose(span_peer *p) {
     begin_loading(p, begin, begin + (uint32_t)count);
 }
 
+static void fetch_news(span_peer *p) { span_join_tick(p); }
+
 // The first and the last layer, by which kernels are tried. A peer without the file fetches them.
 static bool has_probes(span_peer *p) {
-    if (p->config.file && !p->fetch) return true;
+    if (p->config.file && !p->layers.fetch) return true;
+    if (!span_fetch_open(p, fetch_news)) {
+        span_fail(p, &(braid_error){BRAID_MEMORY, "no memory to receive the model's layers"});
+        return false;
+    }
     return span_fetch_shape(p) && span_fetch_layers(p, 0, 1) &&
            span_fetch_layers(p, p->model.layers - 1, p->model.layers);
 }
 
-void span_join_tick(span_peer *p) {
+static void go_on(span_peer *p) {
     bool waits = p->phase == SPAN_RUNNING && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
                  !p->layers.loaded && !p->state.draining;
     if (!waits || !has_probes(p)) return;
@@ -325,6 +340,14 @@ void span_join_tick(span_peer *p) {
     }
     bool knows = p->state.linked && clock_now_ns() - p->state.linked_ns > SPAN_LOOK_MS * MILLISECOND;
     if (knows) choose(p);
+}
+
+void span_join_tick(span_peer *p) {
+    braid_id to;
+    session_message get;
+    go_on(p);
+    if (span_fetch_error(p)) span_fail(p, span_fetch_error(p));
+    while (p->phase == SPAN_RUNNING && span_fetch_next(p, &to, &get)) span_send_message(p, &to, &get, 0);
 }
 
 // --- the description

@@ -143,13 +143,25 @@ static const char *fault_of(span_peer *p, const uint8_t *bytes, size_t count, co
     return NULL;
 }
 
+// Messages about parts of the model do not concern the protocol.
+static bool of_hosts(span_peer *p, const braid_id *from, const void *payload) {
+    session_message answer;
+    if (p->msg.kind == SESSION_MESSAGE_PIECE) {
+        span_fetch_piece(p, from, &p->msg.piece, payload);
+    } else if (p->msg.kind == SESSION_MESSAGE_GET_PIECE) {
+        blob_id bytes = span_fetch_answer(p, &p->msg.get_piece, &answer);
+        span_send_message(p, from, &answer, bytes);
+    }
+    return p->msg.kind == SESSION_MESSAGE_PIECE || p->msg.kind == SESSION_MESSAGE_GET_PIECE;
+}
+
 static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload,
                        uint64_t payload_bytes, uint64_t token) {
     span_peer *p = context;
     (void)payload_bytes;
     const char *wrong = fault_of(p, bytes, count, payload, token);
     bool rows = !wrong && payload && span_payload_bytes(p, &p->msg) > 0;
-    if (!wrong && p->phase == SPAN_RUNNING && span_fetch_message(p, id, &p->msg, rows ? payload : NULL)) {
+    if (!wrong && p->phase == SPAN_RUNNING && of_hosts(p, id, rows ? payload : NULL)) {
         if (payload) blobs_release(p->blobs, token);
         return;
     }
