@@ -8,7 +8,9 @@ uint32_t pages_keys(const uint64_t *tokens, uint32_t count, session_key *keys) {
     uint32_t pages = 0;
     for (uint32_t n = 0; n < count; n++) {
         chain = rng_seed(chain, tokens[n]);
-        if ((n + 1) % WORLD_PAGE == 0) memcpy(keys[pages++].bytes, &chain, sizeof chain);
+        if ((n + 1) % WORLD_PAGE > 0) continue;
+        keys[pages] = (session_key){{0}};
+        memcpy(keys[pages++].bytes, &chain, sizeof chain);
     }
     return pages;
 }
