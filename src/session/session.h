@@ -79,7 +79,7 @@ typedef struct session_route_query {
     uint32_t room;             // tokens that the session may need
     uint32_t tokens;           // that it has or begins with: a span without them has to compute them
     uint64_t adapter;          // 0: none; a span without it is not used
-    const session_path *warm;  // whose prefix caches may have the tokens; NULL: not known
+    const session_path *warm;  // the path of an earlier text with the same first page; NULL: none
     const session_path *old;   // spans that have the session's state; count 0: none
     // Peers that refused, were lost or were too slow a moment ago. Bit i: view->peer[i].
     const uint64_t *avoid;

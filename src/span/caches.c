@@ -76,7 +76,7 @@ static braid_err begin_cache(caches *c, const work *one, cached **at, braid_erro
     return BRAID_OK;
 }
 
-// Pages of earlier texts give way.
+// Evicts pages of earlier texts where that makes room.
 static braid_err check_room(caches *c, const sequence *s, uint32_t rows, braid_error *error) {
     size_t wanted = sequence_pages_needed(s, rows);
     while (wanted > engine_free_pages(c->engine) && c->prefixes && prefix_cache_evict(c->prefixes)) continue;

@@ -35,7 +35,7 @@ braid_err span_model_check(const span_model *m, const model_file *file, const ch
                            bool ends, braid_error *error);
 // Tensors [*first, *end) of a layer, in canonical order.
 void span_model_layer(const model_config *c, uint32_t layer, uint32_t *first, uint32_t *end);
-// config.json of the model's shape, whose SHA-256 is `shape`. The caller frees it; NULL: no memory.
+// config.json of the model's shape; its SHA-256 is `shape`. The caller frees it; NULL: no memory.
 char *span_model_shape(const model_file *file, size_t *length);
 // Whether the file's layer has the bytes of the swarm's.
 bool span_model_same_layer(const span_model *m, const model_file *file, uint32_t layer);

@@ -91,7 +91,7 @@ bool span_peer_open(span_peer *p, uint64_t number, const span_text *text);
 // Rows of tokens that spans have in their prefix caches, the next ones from position 0 on. They are sent
 // only to a substitute. False: no memory.
 bool span_peer_supply(span_peer *p, uint64_t number, uint32_t position, const float *x, uint32_t count);
-// Names the session's pages from number `page` on, whose outputs have come.
+// Names the session's pages from number `page` on. All their outputs have come.
 void span_peer_name(span_peer *p, uint64_t number, uint32_t page, const session_key *keys, uint32_t count);
 // Rows x[count, dim] of positions [position, position + count) of a session, copied; those that it
 // had from `position` on are taken back. Outputs from `home` on arrive by callbacks.output. False:

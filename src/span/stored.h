@@ -16,7 +16,8 @@ typedef struct stored {
 
 // Room for so many bytes, which stored_keep makes permanent. `directory` NULL: in memory.
 braid_err stored_new(stored *s, const char *directory, const braid_hash *part, uint64_t bytes, braid_error *error);
-// What an earlier process kept under that name; false: nothing. The caller checks the content.
+// Maps the file that an earlier process kept under that name; false: there is none. The caller checks
+// the content.
 bool stored_find(stored *s, const char *directory, const braid_hash *part);
 // The content is complete and right.
 braid_err stored_keep(stored *s, const char *directory, const braid_hash *part, braid_error *error);

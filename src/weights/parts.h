@@ -1,5 +1,5 @@
-// A model whose tensors come one group after the other, such as the layers that a peer receives from
-// others. A group is a range of tensors in canonical order; its bytes are the same on every machine:
+// A model in groups of tensors that come one after the other, such as the layers that a peer receives
+// from others. A group is a range of tensors in canonical order; its bytes are the same on every machine:
 //   for each tensor 32 bytes, little-endian: type u32, flags u32, rows u64, cols u64, bytes u64
 //   the values of each tensor, which begin at multiples of PARTS_ALIGNMENT
 // flags: bit 0 vector, bit 1 transposed, bit 2 pairs (model_file.h).
