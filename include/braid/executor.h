@@ -84,6 +84,7 @@ typedef struct executor_calls {
     void (*begin)(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
                   uint32_t count);
     void (*read)(executor *e, const executor_step *steps, uint32_t count);
+    void (*supply)(executor *e, uint64_t session, uint32_t first, const float *x, uint32_t count);
     void (*truncate)(executor *e, uint64_t session, uint32_t length);
     void (*close)(executor *e, uint64_t session);
     void (*room)(executor *e, executor_room *out);
@@ -107,6 +108,11 @@ static inline void executor_begin(executor *e, uint64_t session, const executor_
 // Steps of different sessions, the most urgent first: room goes to them in this order.
 static inline void executor_read(executor *e, const executor_step *steps, uint32_t count) {
     e->calls->read(e, steps, count);
+}
+// True if the embeddings of cached tokens are wanted after BEGAN, in order, before the first read.
+static inline bool executor_wants_cached(const executor *e) { return e->calls->supply != NULL; }
+static inline void executor_supply(executor *e, uint64_t session, uint32_t first, const float *x, uint32_t count) {
+    e->calls->supply(e, session, first, x, count);
 }
 // Forgets the tokens from `length` on, which were read; no call of the session is unanswered.
 static inline void executor_truncate(executor *e, uint64_t session, uint32_t length) {

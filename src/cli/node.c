@@ -22,6 +22,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *bound, *state_directory, *model, *layers;
+    option_list adapters;
     report_sink_paths sinks;
     bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole, whole_given;
     uint64_t stop_within_ns, share, stage, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
@@ -52,7 +53,7 @@ static const char examples[] =
     "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
     "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   start a run that others join\n"
     "braid node --data --run RUN.yaml --join TICKET           join as a data peer, with the text\n"
-    "braid node --join serve1.0f3c... --model MODEL.gguf       lend this machine to a swarm that serves a model\n"
+    "braid node --join serve1.0f3c...                         lend this machine to a swarm that serves a model\n"
     "braid node --lead --run RUN.yaml --log run.log           start a run; the same command line continues it\n";
 
 static const char shadow_directory[] = "/var/tmp";
@@ -214,7 +215,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead starts a run and --join joins one; give one of them");
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to start a run); the leader prints the whole command");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
-    if (f->model || f->layers) return braid_fail(error, BRAID_ARGUMENT, "--model and --layers are for the ticket of a swarm that serves a model (braid serve --peers)");
+    if (f->model || f->layers || f->adapters.count > 0) return braid_fail(error, BRAID_ARGUMENT, "--model, --layers and --adapter are for the ticket of a swarm that serves a model (braid serve --peers)");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
@@ -281,8 +282,8 @@ static braid_err identity_open(const node_flags *f, identity **out, int *lock, b
 // With a ticket of a swarm that serves a model.
 static int serving_run(const node_flags *f, const ticket *join) {
     if (f->sinks.page) return cli_complain(CLI_USAGE, "node", "--page shows a training run; a swarm that serves a model has its page at braid serve");
-    const node_serve_flags flags = {.join = join, .model = f->model, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
-                                    .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .json = f->json, .supervised = f->supervised};
+    const node_serve_flags flags = {.join = join, .model = f->model, .state_directory = f->state_directory, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
+                                    .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .adapters = &f->adapters, .json = f->json, .supervised = f->supervised};
     return node_serve(&flags);
 }
 
@@ -357,8 +358,9 @@ int cli_node(int argc, char **argv) {
         {"data", OPTION_SWITCH, &f.data, .help = "join as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"from", OPTION_TEXT, &f.from, .unit = "MODEL", .help = "start from this model, a Hugging Face directory, a checkpoint or a GGUF file; all data peers need the same. A relay needs it only in a run with 'adapter:'", .fallback = "model.from of the run, else the seed"},
-        {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model"},
-        {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "with --model: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
+        {"model", OPTION_TEXT, &f.model, .unit = "FILE", .help = "with the ticket of a serving swarm: this machine's file of the model", .fallback = "layers come from other peers"},
+        {"adapter", OPTION_LIST, &f.adapters, .unit = "NAME=DIR", .help = "with --model: a LoRA adapter of peft that requests of the swarm may name; the same as at braid serve; may be repeated", .fallback = ""},
+        {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "in a swarm that serves: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
         {"whole", OPTION_SWITCH, &f.whole, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage; --no-whole: in one stage only", .fallback = "a relay takes part in all stages where its links take longer than computing, and memory suffices"},
         {"stage", OPTION_COUNT, &f.stage, .help = "join this stage, unless another one has no peer", .max = WIRE_MAX_STAGES - 1, .fallback = "the one where this peer helps most"},
@@ -372,7 +374,7 @@ int cli_node(int argc, char **argv) {
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and continue from it after a restart", .fallback = "no file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "maximum number of voters, which keep the log; a majority of them must stay alive; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"shadow", OPTION_SWITCH, &f.shadow, .help = "also keep another stage's state in a second process (a standby replica), so that the run survives the loss of that stage"},
-        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow and --whole: directory for the state, 12 bytes per parameter", .fallback = "/var/tmp with --shadow, memory with --whole"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow and --whole: directory for the state, 12 bytes per parameter. Without --model in a swarm that serves: keeps the layers that other peers send, for the next start", .fallback = "/var/tmp with --shadow, else memory"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: standby replicas per stage, chosen from the peers with --shadow", .max = 4},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to retry an unreachable leader; 0: no limit"},
         {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "time limit for an orderly stop after SIGINT, SIGTERM or SIGHUP", .min = 1},

@@ -1,6 +1,7 @@
 #include "cli/node_serve.h"
 
 #include "base/machine.h"
+#include "cli/adapter_flags.h"
 #include "cli/cli.h"
 #include "cli/generator.h"
 #include "format/json.h"
@@ -90,7 +91,8 @@ static braid_err open_identity(const char *path, identity **out, int *lock, brai
     return err ? err : identity_lock(path, lock, error);
 }
 
-static braid_err serve(const node_serve_flags *f, const identity *own, const model_file *file, braid_error *error) {
+static braid_err serve(const node_serve_flags *f, const identity *own, const model_file *file,
+                       const adapter_flags *adapters, braid_error *error) {
     machine here;
     machine_look(&here);
     uint64_t half = here.memory_bytes == UINT64_MAX ? (uint64_t)1 << 30 : here.memory_bytes / MEMORY_PART;
@@ -98,13 +100,16 @@ static braid_err serve(const node_serve_flags *f, const identity *own, const mod
         .identity = own,
         .listen = f->listen,
         .public_address = f->public_address,
-        .path = f->model,
+        .path = f->model ? f->model : "what peers sent",
+        .state_directory = f->state_directory,
         .file = file,
         .join = *f->join,
         .memory = f->max_memory ? f->max_memory : half,
         .threads = (unsigned)f->threads,
         .patience_ns = f->patience_ns,
         .dead_ns = f->dead_ns,
+        .adapters = adapters->place,
+        .adapter_count = adapters->count,
         .supervised = f->supervised,
         .signals = true,
         .callbacks = {.context = (void *)(uintptr_t)f, .note = on_note, .listening = on_listening, .holds = on_holds},
@@ -122,13 +127,14 @@ int node_serve(const node_serve_flags *f) {
     identity *own = NULL;
     model_file *file = NULL;
     int lock = -1;
-    if (!f->model)
-        return cli_complain(
-            CLI_USAGE, "node",
-            "this ticket is of a swarm that serves a model: give the same model's file with --model FILE");
-    braid_err err = open_identity(f->identity, &own, &lock, &error);
-    if (!err) err = generator_open_file(f->model, &file, &error);
-    if (!err) err = serve(f, own, file, &error);
+    if (!f->model && f->adapters->count > 0)
+        return cli_complain(CLI_USAGE, "node", "--adapter needs the model's shapes: give its file with --model FILE");
+    adapter_flags adapters;
+    braid_err err = adapter_flags_read(&adapters, f->adapters, SESSION_MAX_ADAPTERS, &error);
+    if (!err) err = open_identity(f->identity, &own, &lock, &error);
+    if (!err && f->model) err = generator_open_file(f->model, &file, &error);
+    if (!err) err = serve(f, own, file, &adapters, &error);
+    adapter_flags_close(&adapters);
     model_file_close(file);
     identity_free(own);
     if (lock >= 0) close(lock);

@@ -2,6 +2,7 @@
 #ifndef BRAID_CLI_NODE_SERVE_H
 #define BRAID_CLI_NODE_SERVE_H
 
+#include "cli/options.h"
 #include "node/ticket.h"
 
 #include <stdbool.h>
@@ -9,10 +10,12 @@
 
 typedef struct node_serve_flags {
     const ticket *join;
-    const char *model;   // the file of --model, or NULL
-    const char *layers;  // "0:10" or NULL
+    const char *model;            // the file of --model; NULL: layers come from other peers
+    const char *state_directory;  // keeps such layers; NULL: in memory
+    const char *layers;           // "0:10" or NULL
     const char *listen, *public_address, *identity;
     uint64_t threads, max_memory, patience_ns, dead_ns;
+    const option_list *adapters;  // NAME=DIRECTORY
     bool json, supervised;
 } node_serve_flags;
 

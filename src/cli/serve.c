@@ -1,4 +1,5 @@
 // braid serve: a model behind an HTTP API, for many texts at once.
+#include "cli/adapter_flags.h"
 #include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/generator.h"
@@ -47,8 +48,7 @@ typedef struct serving {
     http_server *server;
     service_local_memory memory;
     serve_swarm swarm;
-    adapter_place adapters[ADAPTERS_MOST];
-    char *adapter_names;  // memory of their texts
+    adapter_flags adapters;
 } serving;
 
 // --- start
@@ -59,8 +59,26 @@ static void print_note(void *context, const char *text) {
     fflush(stdout);
 }
 
+// Memory of one process with layers: the API node has the embedding, the head and the draft model besides.
+static braid_err share_memory(const serving *s, const serve_flags *flags, uint64_t *share, braid_error *error) {
+    uint64_t sharers = flags->peers + (flags->own_layers > 0),
+             api = span_model_ends_bytes(s->model.file) + s->draft.bytes;
+    char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
+    *share = 0;
+    if (flags->max_memory == 0 || sharers == 0) return BRAID_OK;
+    if (api >= flags->max_memory)
+        return braid_fail(error, BRAID_LIMIT,
+                          "embedding, head and draft model need %s, and --max-memory is %s; give more, or a smaller"
+                          " --draft",
+                          quantity_size_text(api, need), quantity_size_text(flags->max_memory, have));
+    *share = (flags->max_memory - api) / sharers;
+    return BRAID_OK;
+}
+
 static braid_err open_swarm(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
-    uint64_t sharers = flags->peers + (flags->own_layers > 0);
+    uint64_t share = 0;
+    braid_err err = share_memory(s, flags, &share, error);
+    if (err) return err;
     const serve_swarm_settings settings = {.path = path,
                                            .file = s->model.file,
                                            .pool = s->model.pool,
@@ -75,7 +93,7 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .peers = (uint32_t)flags->peers,
                                            .copies = (uint32_t)flags->copies,
                                            .own_layers = (uint32_t)flags->own_layers,
-                                           .own_memory = flags->own_layers ? flags->max_memory / sharers : 0,
+                                           .own_memory = flags->own_layers ? share : 0,
                                            .listen = flags->listen,
                                            .public_address = flags->public_address,
                                            .identity = flags->identity,
@@ -84,33 +102,14 @@ static braid_err open_swarm(serving *s, const char *path, const serve_flags *fla
                                            .half_cache = flags->half_cache,
                                            .narrow = flags->int8,
                                            .threads = flags->peer_threads ? (unsigned)flags->threads : 0,
-                                           .peer_memory = flags->peers ? flags->max_memory / sharers : 0,
+                                           .peer_memory = flags->peers ? share : 0,
                                            .dead_ns = flags->dead_ns,
+                                           .adapters = s->adapters.place,
+                                           .adapter_count = s->adapters.count,
                                            .note = print_note};
-    braid_err err = serve_swarm_open(&s->swarm, &settings, error);
+    err = serve_swarm_open(&s->swarm, &settings, error);
     s->service = s->swarm.service;
     return err;
-}
-
-// NAME=DIRECTORY of each adapter.
-static braid_err take_adapters(serving *s, const option_list *given, braid_error *error) {
-    size_t bytes = 1;
-    if (given->count > ADAPTERS_MOST)
-        return braid_fail(error, BRAID_CONFIG, "--adapter: %u adapters are too many; give at most %d", given->count,
-                          ADAPTERS_MOST);
-    for (uint32_t i = 0; i < given->count; i++) bytes += strlen(given->item[i]) + 1;
-    char *at = s->adapter_names = malloc(bytes);
-    if (!at) return braid_fail(error, BRAID_MEMORY, "no memory for the names of adapters");
-    for (uint32_t i = 0; i < given->count; i++) {
-        strcpy(at, given->item[i]);
-        char *equals = strchr(at, '=');
-        if (!equals || equals == at || !equals[1])
-            return braid_fail(error, BRAID_CONFIG, "--adapter %.200s: give NAME=DIRECTORY", given->item[i]);
-        *equals = 0;
-        s->adapters[i] = (adapter_place){at, equals + 1};
-        at += strlen(given->item[i]) + 1;
-    }
-    return BRAID_OK;
 }
 
 static braid_err open_service(serving *s, const char *path, const serve_flags *flags, braid_error *error) {
@@ -119,10 +118,9 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
     snprintf(s->name, sizeof s->name, "%s", flags->name ? flags->name : "");
     if (!flags->name) model_name_of(path, s->name);
     s->generation_config = model_generation_config(path);
-    err = take_adapters(s, &flags->adapters, error);
+    err =
+        adapter_flags_read(&s->adapters, &flags->adapters, flags->swarm ? SESSION_MAX_ADAPTERS : ADAPTERS_MOST, error);
     if (err) return err;
-    if (flags->swarm && flags->adapters.count > 0)
-        return braid_fail(error, BRAID_CONFIG, "--adapter is for a model that this process holds; leave out --peers");
     err = serve_draft_open(&s->draft, flags->draft, &s->model, (uint32_t)flags->context, flags->max_memory, error);
     if (err) return err;
     if (flags->swarm) return open_swarm(s, path, flags, error);
@@ -138,8 +136,8 @@ static braid_err open_service(serving *s, const char *path, const serve_flags *f
                                        .context = (uint32_t)flags->context,
                                        .parallel = (uint32_t)flags->parallel,
                                        .queue = (uint32_t)flags->queue,
-                                       .adapters = s->adapters,
-                                       .adapter_count = flags->adapters.count,
+                                       .adapters = s->adapters.place,
+                                       .adapter_count = s->adapters.count,
                                        .draft = s->draft.on,
                                        .draft_model = s->draft.model.engine,
                                        .memory_limit = flags->max_memory - s->draft.bytes};
@@ -173,14 +171,14 @@ static void close_serving(serving *s, const serve_flags *flags) {
         service_free(s->service);
     http_keys_free(&s->keys);
     free(s->generation_config);
-    free(s->adapter_names);
+    adapter_flags_close(&s->adapters);
     serve_draft_close(&s->draft);
     generator_close(&s->model);
 }
 
-static void print_swarm(const serving *s, const char *path) {
+static void print_swarm(const serving *s) {
     printf("%s at %s\n", s->name, http_server_address(s->server));
-    printf("another machine joins with: braid node --join %s --model %s\n", s->swarm.ticket, path);
+    printf("another machine joins with: braid node --join %s\n", s->swarm.ticket);
     fflush(stdout);
 }
 
@@ -200,9 +198,11 @@ static void print_start(const serving *s, const serve_flags *flags) {
 
 // --- end
 
-static void reload(serving *s, uint32_t adapters) {
+static void reload(serving *s, uint32_t adapters, bool swarm) {
     braid_error error = {0};
-    if (adapters == 0)
+    if (swarm && adapters > 0)
+        printf("SIGUSR1: peers have read the adapters, too; start again to read them again\n");
+    else if (adapters == 0)
         printf("SIGUSR1: there is no --adapter to read again\n");
     else if (service_reload(s->service, &error))
         printf("SIGUSR1: the adapters stay as they are: %s\n", error.text);
@@ -216,7 +216,7 @@ static void wait_for_signal(serving *s, const serve_flags *flags) {
     while (!stop_requested()) {
         poll(&signals, 1, -1);
         stop_clear();
-        if (stop_take_save()) reload(s, flags->adapters.count);
+        if (stop_take_save()) reload(s, flags->adapters.count, flags->swarm);
     }
 }
 
@@ -252,7 +252,7 @@ static int serve(const char *path, const serve_flags *flags) {
     if (!err) err = open_server(&s, flags, &error);
     if (!err) {
         if (flags->swarm)
-            print_swarm(&s, path);
+            print_swarm(&s);
         else
             print_start(&s, flags);
         wait_for_signal(&s, flags);

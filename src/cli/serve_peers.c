@@ -1,6 +1,8 @@
 #include "cli/serve_peers.h"
 
 #include "cli/up_restart.h"
+#include "serve/adapters.h"
+#include "session/limits.h"
 #include "tensor/thread.h"
 
 #include <pthread.h>
@@ -14,7 +16,13 @@ extern char **environ;
 
 enum { HEALTHY_MS = 2000 };  // a peer that served for so long begins with the shortest pause again
 
-enum { MAX_LINE = 1024, MAX_ARGUMENTS = 24, MAX_NUMBER = 24, MAX_PATH = 4096, STOP_MS = 3000 };
+enum {
+    MAX_LINE = 1024,
+    MAX_ARGUMENTS = 24 + 2 * SESSION_MAX_ADAPTERS,
+    MAX_NUMBER = 24,
+    MAX_PATH = 4096,
+    STOP_MS = 3000
+};
 
 typedef struct line_reader {
     uv_pipe_t pipe;
@@ -45,6 +53,7 @@ struct serve_peers {
     pthread_t thread;
     bool stops;
     char program[MAX_PATH], *ticket, *model;
+    char *adapter[SESSION_MAX_ADAPTERS];  // NAME=DIRECTORY
     serve_peers_config config;
     serving_child child[SERVE_MAX_PEERS];
 };
@@ -223,6 +232,7 @@ static void fill_arguments(const serving_child *c, arguments *a) {
     add_number(a, "--threads", p->config.threads, "");
     add_number(a, "--max-memory", p->config.max_memory, "");
     add_number(a, "--dead-after", p->config.dead_ns / 1000000, "ms");
+    for (uint32_t i = 0; i < p->config.adapter_count; i++) add(a, "--adapter", p->adapter[i]);
 }
 
 static void open_pipe(serving_child *c, uv_pipe_t *pipe, uv_stdio_container_t *end, int flags) {
@@ -298,6 +308,18 @@ static void *peers_main(void *argument) {
     return NULL;
 }
 
+static bool copy_adapters(serve_peers *p) {
+    BRAID_ASSERT(p->config.adapter_count <= SESSION_MAX_ADAPTERS);
+    for (uint32_t i = 0; i < p->config.adapter_count; i++) {
+        const adapter_place *at = &p->config.adapters[i];
+        size_t bytes = strlen(at->name) + strlen(at->directory) + 2;
+        p->adapter[i] = malloc(bytes);
+        if (!p->adapter[i]) return false;
+        snprintf(p->adapter[i], bytes, "%s=%s", at->name, at->directory);
+    }
+    return true;
+}
+
 static void fill(serve_peers *p) {
     for (uint32_t i = 0; i < p->config.peers; i++) {
         serving_child *c = &p->child[i];
@@ -315,6 +337,7 @@ static void fill(serve_peers *p) {
 }
 
 static void peers_free(serve_peers *p) {
+    for (uint32_t i = 0; i < SESSION_MAX_ADAPTERS; i++) free(p->adapter[i]);
     free(p->ticket);
     free(p->model);
     free(p);
@@ -332,7 +355,7 @@ braid_err serve_peers_start(const serve_peers_config *config, serve_peers **out,
     p->ticket = strdup(config->ticket);
     p->model = strdup(config->model);
     if (config->program) snprintf(p->program, sizeof p->program, "%s", config->program);
-    if (!p->ticket || !p->model || (!config->program && uv_exepath(p->program, &size) != 0) ||
+    if (!p->ticket || !p->model || !copy_adapters(p) || (!config->program && uv_exepath(p->program, &size) != 0) ||
         uv_loop_init(&p->loop) != 0) {
         peers_free(p);
         return braid_fail(

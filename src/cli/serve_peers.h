@@ -12,12 +12,14 @@ enum { SERVE_MAX_PEERS = 64 };
 typedef struct serve_peers serve_peers;
 
 typedef struct serve_peers_config {
-    const char *program;           // NULL: this one
-    const char *ticket, *model;    // copied
-    uint32_t peers, copies;        // each layer is on `copies` peers; peers >= copies
-    uint32_t first_layer, layers;  // they hold the layers from the first one to the model's last
-    uint64_t threads, max_memory;  // of one peer; 0: its default
-    uint64_t dead_ns;              // 0: the protocol's
+    const char *program;                   // NULL: this one
+    const char *ticket, *model;            // copied
+    uint32_t peers, copies;                // each layer is on `copies` peers; peers >= copies
+    uint32_t first_layer, layers;          // they hold the layers from the first one to the model's last
+    uint64_t threads, max_memory;          // of one peer; 0: its default
+    uint64_t dead_ns;                      // 0: the protocol's
+    const struct adapter_place *adapters;  // borrowed until serve_peers_stop
+    uint32_t adapter_count;                // at most SESSION_MAX_ADAPTERS
     // A sentence for the user, on the thread of the peers. May be NULL.
     void (*note)(void *context, const char *text);
     void *context;

@@ -53,6 +53,8 @@ static braid_err open_executor(serve_swarm *s, const serve_swarm_settings *setti
         .memory = settings->own_memory ? settings->own_memory : here.memory_bytes / 2,
         .threads = settings->own_layers ? own_threads(settings, &here) : 1,
         .dead_ns = settings->dead_ns,
+        .adapters = settings->adapters,
+        .adapter_count = settings->adapter_count,
         .callbacks = {.context = settings->note_context, .note = settings->note},
     };
     braid_err err = executor_chain_new(&config, out, error);
@@ -72,6 +74,14 @@ static braid_err open_ends(serve_swarm *s, const serve_swarm_settings *settings,
     return engine_new(&source, &ends, &s->ends, error);
 }
 
+static braid_err open_adapters(serve_swarm *s, const serve_swarm_settings *settings, braid_error *error) {
+    if (settings->adapter_count == 0) return BRAID_OK;
+    braid_err err = adapter_set_new(s->ends, settings->file, s->described.name, settings->adapters,
+                                    settings->adapter_count, &s->adapters, error);
+    s->described.adapters = s->adapters;
+    return err;
+}
+
 static braid_err open_service(serve_swarm *s, const serve_swarm_settings *settings, braid_error *error) {
     executor *e = NULL;
     braid_hash hash = span_model_hash(&s->model);
@@ -84,6 +94,7 @@ static braid_err open_service(serve_swarm *s, const serve_swarm_settings *settin
                                    .generation_config = settings->generation_config};
     id_hex(hash.bytes, BRAID_ID_BYTES, s->described.hash);
     braid_err err = open_ends(s, settings, error);
+    if (!err) err = open_adapters(s, settings, error);
     if (!err) err = open_executor(s, settings, &e, error);
     if (err) return err;
     const scheduler_settings scheduling = {.executor = e,
@@ -114,6 +125,8 @@ static braid_err start_peers(serve_swarm *s, const serve_swarm_settings *setting
                                      : 1,
         .max_memory = settings->peer_memory,
         .dead_ns = settings->dead_ns,
+        .adapters = settings->adapters,
+        .adapter_count = settings->adapter_count,
         .note = settings->note,
         .context = settings->note_context,
     };
@@ -132,6 +145,7 @@ braid_err serve_swarm_open(serve_swarm *s, const serve_swarm_settings *settings,
 void serve_swarm_close(serve_swarm *s) {
     service_free(s->service);
     serve_peers_stop(s->peers);
+    adapter_set_free(s->adapters);
     engine_free(s->ends);
     identity_free(s->id);
     if (s->lock >= 0) close(s->lock);

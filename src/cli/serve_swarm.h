@@ -5,6 +5,7 @@
 
 #include "cli/serve_peers.h"
 #include "net/identity.h"
+#include "serve/adapters.h"
 #include "serve/scheduler.h"
 #include "span/executor.h"
 
@@ -12,6 +13,7 @@ typedef struct serve_swarm {
     identity *id;
     int lock;  // of the identity's file, -1: none
     engine *ends;
+    adapter_set *adapters;  // NULL: none
     service_model described;
     service *service;  // of the caller's requests; freed by serve_swarm_close
     serve_peers *peers;
@@ -41,6 +43,8 @@ typedef struct serve_swarm_settings {
     uint64_t own_memory;                                 // for own layers, 0: half of the machine's
     uint64_t peer_memory;                                // of one child, 0: its default
     uint64_t dead_ns;                                    // 0: the protocol's
+    const adapter_place *adapters;                       // of this process and of the children
+    uint32_t adapter_count;                              // at most SESSION_MAX_ADAPTERS
     void (*note)(void *note_context, const char *text);  // a sentence for the user, on any thread
     void *note_context;
 } serve_swarm_settings;

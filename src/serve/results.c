@@ -179,7 +179,26 @@ static void end_prompt(scheduler *s, service_job *job) {
     scheduler_finish(s, job, SERVICE_MAX_TOKENS, NULL);
 }
 
+// False: the text has ended.
+static bool supply_cached(scheduler *s, service_job *job, uint32_t cached) {
+    size_t count;
+    const uint32_t *tokens = generation_tokens(job->text, &count);
+    if (!executor_wants_cached(s->executor)) return true;
+    for (uint32_t at = 0; at < cached;) {
+        uint32_t some = cached - at < EXECUTOR_MAX_TOKENS ? cached - at : EXECUTOR_MAX_TOKENS;
+        braid_error error = {0};
+        if (engine_embed_at(s->ends, at, tokens + at, some, s->x, &error)) {
+            scheduler_finish(s, job, SERVICE_FAILED, &error);
+            return false;
+        }
+        executor_supply(s->executor, job->session, at, s->x, some);
+        at += some;
+    }
+    return true;
+}
+
 static void use_began(scheduler *s, service_job *job, uint32_t cached) {
+    if (!supply_cached(s, job, cached)) return;
     job->read = cached;
     job->state = JOB_READY;
     pthread_mutex_lock(&s->lock);

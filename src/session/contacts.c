@@ -200,6 +200,8 @@ void contacts_own_card(session_peer *p) {
         card->layer_ns = span->layer_ns;
         card->waiting_layers = mean_queue(card->waiting_layers, slots_waiting_layers(p));
         card->upload_kib_s = span->upload_kib_s;
+        card->adapters = span->adapters < SESSION_MAX_ADAPTERS ? span->adapters : SESSION_MAX_ADAPTERS;
+        memcpy(card->adapter, span->adapter, sizeof card->adapter);
     }
     card->hops = 0;
     for (uint32_t n = 1, i = 1 + p->beats % p->count; n < p->count && card->hops < SESSION_MAX_CARD_HOPS; n++, i++) {

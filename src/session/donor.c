@@ -1,6 +1,15 @@
+// Keys and values that a slot did not compute.
+//
 // A draining span hands its cache to its substitute, which asks for it piece by piece (GET CACHE).
 // A substitute that gets no further goes on with what it has: the rest is replayed from upstream.
+//
+// A new slot begins with the pages of earlier texts that its host has. It asks its upstream neighbour for
+// the row after them, as a span that has changed its place does. A span that has more of them than its
+// downstream neighbour has no outputs to send: it drops the surplus and computes it again. So a session
+// begins with the fewest tokens of its path, and no rule of repair knows of prefixes.
 #include "session/inside.h"
+
+#include <string.h>
 
 enum { USUAL_KIB_S = 12500 };  // 100 Mbit/s, where a rate is not known
 
@@ -24,7 +33,6 @@ void donor_begin(session_peer *p, uint32_t i, const session_message_open *open) 
     if (!cheaper(p, open)) return;
     slot *s = &p->slots[i];
     s->fetching = true;
-    s->fetch_due = true;
     s->fetch_sent = false;
     s->donor = open->donor;
     s->fetch_total = 0;
@@ -97,6 +105,7 @@ static bool import(session_peer *p, uint32_t i, const session_message_cache *cac
     e->ticket = s->ticket;
     e->layer_begin = s->layer_begin;
     e->layer_end = s->layer_end;
+    e->adapter = s->begins.adapter;
     e->position = s->have;
     e->count = cache->count;
     e->blob = blob;
@@ -134,4 +143,67 @@ void donor_beat(session_peer *p, uint32_t i) {
     uint32_t donor = contact_find(p, &s->donor);
     bool gone = donor == SESSION_MAX_PEERS || contact_gone(p, donor);
     if (gone || p->now_ns - s->fetch_ns > p->config.stall_ns) donor_end(p, i);
+}
+
+// ---- pages of earlier texts
+
+static const session_key *copy_keys(session_peer *p, const session_key *keys, uint32_t count) {
+    effect_queue *q = &p->queue;
+    size_t bytes = count * sizeof *keys;
+    if (bytes > sizeof q->bytes - q->used) return NULL;
+    void *to = memcpy(q->bytes + q->used, keys, bytes);
+    q->used += bytes;
+    return to;
+}
+
+void donor_adopt(session_peer *p, uint32_t i, const session_message_open *open) {
+    slot *s = &p->slots[i];
+    const session_key *keys = copy_keys(p, open->key, open->keys);
+    if (!keys) return;
+    s->running = s->begins.adopting = true;
+    s->ticket = ++p->ticket;
+    s->since_ns = p->now_ns;
+    s->run_position = s->run_count = s->run_valid = 0;
+    s->run_blob = 0;
+    s->begins.cut = open->cut;
+    session_effect *e = effect_add(p, SESSION_EFFECT_ADOPT);
+    e->slot = i;
+    e->ticket = s->ticket;
+    e->layer_begin = s->layer_begin;
+    e->layer_end = s->layer_end;
+    e->adapter = s->begins.adapter;
+    e->keys = keys;
+    e->count = open->keys;
+    e->limit = s->room;
+}
+
+void donor_adopted(session_peer *p, uint32_t i, const session_event *e) {
+    slot *s = &p->slots[i];
+    s->begins.adopting = false;
+    s->in.want_new = true;
+    slot_mark(p, i);
+    if (s->closing || e->failed || e->count == 0 || e->count > s->room) return;
+    s->have = s->in.next = s->kept_from = s->home = e->count;
+    if (peer_mutates(p, SESSION_MUTANT_ADOPTS_ROWS)) s->kept_from = 0;
+    // no truncation until then was before the end of these pages
+    if (s->begins.cut > 0) cuts_add(&s->cuts, s->begins.cut, e->count);
+    p->totals.adopted += e->count;
+}
+
+void donor_names(session_peer *p, const braid_id *from, const session_message_names *names) {
+    uint32_t i = slot_find(p, names->session);
+    if (i == p->config.slots || !id_equal(&p->slots[i].origin, from)) return;
+    const slot *s = &p->slots[i];
+    // rows of a refused draft are void, and this span may not know it yet
+    bool current = names->cut == s->cuts.now || peer_mutates(p, SESSION_MUTANT_NAMES_ANY_CUT);
+    const session_key *keys = current && s->have > 0 ? copy_keys(p, names->key, names->count) : NULL;
+    if (!keys) return;
+    session_effect *e = effect_add(p, SESSION_EFFECT_NAME);
+    e->slot = i;
+    e->layer_begin = s->layer_begin;
+    e->layer_end = s->layer_end;
+    e->keys = keys;
+    e->position = names->first;
+    e->count = names->count;
+    e->limit = s->have;
 }

@@ -6,6 +6,7 @@
 //   slot.c     a session at a span            origin.c    a session at its origin
 //   jobs.c     the jobs of a slot             watch.c     detection of dead and slow spans
 //   donor.c    hand-over of a cache           route.c     the default router
+//   prefix.c   paths with warm caches
 //
 // Work that an event causes in many sessions is done one session at a time by session_next_effect:
 // a session that has something to send is marked in a bit set, so a step's effects need a bounded
@@ -18,6 +19,8 @@
 #include "session/session.h"
 
 enum {
+    WARM = 32,                 // paths of ended sessions by their first page
+    OPENS = 8,                 // OPEN messages that are made at once
     EFFECTS = 1024,            // in the queue: a TELL for each peer, and some more
     EFFECT_BYTES = 96 * 1024,  // of their messages
     CUT_PAIRS = 16,            // pairs of peers that cannot reach each other, as reported
@@ -105,7 +108,12 @@ typedef struct slot {
     uint64_t ticket, since_ns;
     uint32_t run_position, run_count, run_valid;
     session_blob run_blob;  // to release after the job; 0: its rows are needed further
-    bool fetching, fetch_due, fetch_sent;
+    struct {
+        uint64_t adapter;
+        bool adopting;  // the job is an ADOPT
+        uint32_t cut;   // the origin's newest at OPEN
+    } begins;
+    bool fetching, fetch_sent;
     braid_id donor;
     uint32_t fetch_total;
     uint64_t fetch_ns;
@@ -131,7 +139,9 @@ typedef struct excluded {
 typedef struct own {
     bool used, ending;
     uint64_t number;
-    session_open open;
+    session_open open;  // its keys are those below
+    session_key key[SESSION_MAX_KEYS];
+    bool began;  // BEGAN was told, or is not due
     uint32_t length, need;
     session_cuts cuts;
     sender out;
@@ -153,6 +163,11 @@ typedef struct own {
     session_path path;
     own_hop hop[SESSION_MAX_HOPS];
 } own;
+
+typedef struct warm_path {
+    session_key first;
+    session_path path;  // count 0: unused
+} warm_path;
 
 typedef struct effect_queue {
     uint32_t first, count;
@@ -179,6 +194,8 @@ struct session_peer {
     session_totals totals;
     session_message message;  // being composed
     effect_queue queue;
+    warm_path warm[WARM];
+    uint32_t warm_next;
     slot *slots;  // [config.slots]
     own *owns;    // [config.own]
 };
@@ -255,8 +272,17 @@ void donor_cache(session_peer *p, const braid_id *from, const session_message_ca
 void donor_imported(session_peer *p, uint32_t i);
 void donor_pump(session_peer *p, uint32_t i);
 void donor_beat(session_peer *p, uint32_t i);
+// An empty slot begins with pages of earlier texts.
+void donor_adopt(session_peer *p, uint32_t i, const session_message_open *open);
+void donor_adopted(session_peer *p, uint32_t i, const session_event *e);
+void donor_names(session_peer *p, const braid_id *from, const session_message_names *names);
+
+// ---- prefix.c
+void prefix_note_path(session_peer *p, const own *o);
+const session_path *prefix_warm_path(session_peer *p, const own *o);
 
 // ---- origin.c
+session_id own_id(const session_peer *p, const own *o);
 uint32_t own_find(const session_peer *p, uint64_t number);  // config.own: none
 uint32_t own_of(const session_peer *p, session_id id);
 void own_mark(session_peer *p, uint32_t i);
@@ -283,5 +309,8 @@ void watch_gone(session_peer *p, const braid_id *id, session_reason reason);
 void watch_draining(session_peer *p, const braid_id *id);
 void watch_link(session_peer *p, const braid_id *id, bool up);
 void watch_beat(session_peer *p);
+// Names for all spans of the path.
+void watch_send_names(session_peer *p, const session_event *e);
+void watch_check_began(session_peer *p, uint32_t i);
 
 #endif

@@ -22,6 +22,7 @@ void jobs_start(session_peer *p, uint32_t i) {
     e->layer_end = s->layer_end;
     e->position = s->have;
     e->count = count;
+    e->adapter = s->begins.adapter;
     e->blob = s->run_blob = q->blob;
     e->first_row = q->first_row;
     q->position += count;
@@ -45,6 +46,10 @@ void jobs_done(session_peer *p, const session_event *e) {
     slot *s = &p->slots[e->slot];
     if (!s->used || !s->running || s->ticket != e->ticket) return;
     s->running = false;
+    if (s->begins.adopting) {
+        donor_adopted(p, e->slot, e);
+        return;
+    }
     p->check_kept = true;
     release_run(p, s);
     slot_mark(p, e->slot);

@@ -49,6 +49,8 @@ static void code_card(codec *c, session_card *card) {
         codec_u32(c, &card->layer_ns);
         codec_u32(c, &card->waiting_layers);
         codec_u32(c, &card->upload_kib_s);
+        uint32_t adapters = codec_count16(c, &card->adapters, SESSION_MAX_ADAPTERS);
+        for (uint32_t i = 0; i < adapters; i++) codec_u64(c, &card->adapter[i]);
     }
     uint32_t hops = codec_count16(c, &card->hops, SESSION_MAX_CARD_HOPS);
     for (uint32_t i = 0; i < hops; i++) {
@@ -67,12 +69,15 @@ static void code_cards(codec *c, session_message_cards *cards) {
     for (uint32_t i = 0; i < count && !c->failed; i++) code_card(c, &cards->card[i]);
 }
 
+static void code_key(codec *c, session_key *key) { codec_bytes(c, key->bytes, sizeof key->bytes); }
+
 static void code_open(codec *c, session_message_open *open) {
     code_session(c, &open->session);
     codec_u32(c, &open->epoch);
     codec_require(c, open->epoch > 0);
     codec_hash(c, &open->model);
     codec_hash(c, &open->kernels);
+    codec_u64(c, &open->adapter);
     code_layers(c, &open->layer_begin, &open->layer_end);
     code_tokens(c, &open->room);
     code_tokens(c, &open->tokens);
@@ -83,6 +88,9 @@ static void code_open(codec *c, session_message_open *open) {
     codec_text(c, open->downstream_address, sizeof open->downstream_address);
     codec_bool(c, &open->has_donor);
     if (open->has_donor) codec_id(c, &open->donor);
+    codec_u32(c, &open->cut);
+    uint32_t keys = codec_count16(c, &open->keys, SESSION_MAX_KEYS);
+    for (uint32_t i = 0; i < keys; i++) code_key(c, &open->key[i]);
 }
 
 static void code_opened(codec *c, session_message_opened *opened) {
@@ -192,6 +200,31 @@ static void code_cache(codec *c, session_message_cache *cache) {
     code_tokens(c, &cache->total);
 }
 
+static void code_names(codec *c, session_message_names *names) {
+    code_session(c, &names->session);
+    codec_u32(c, &names->cut);
+    code_tokens(c, &names->first);
+    uint32_t count = codec_count16(c, &names->count, SESSION_MAX_NAMES);
+    codec_require(c, count > 0);
+    for (uint32_t i = 0; i < count; i++) code_key(c, &names->key[i]);
+}
+
+static void code_get_piece(codec *c, session_message_get_piece *get) {
+    codec_hash(c, &get->part);
+    codec_u64(c, &get->offset);
+    codec_u32(c, &get->count);
+    codec_require(c, get->count > 0 && get->count <= SESSION_MAX_PIECE);
+}
+
+static void code_piece(codec *c, session_message_piece *piece) {
+    codec_hash(c, &piece->part);
+    codec_u64(c, &piece->offset);
+    codec_u64(c, &piece->total);
+    codec_u32(c, &piece->count);
+    codec_require(c, piece->count <= SESSION_MAX_PIECE && piece->offset <= piece->total &&
+                         piece->count <= piece->total - piece->offset);
+}
+
 static void code_message(codec *c, session_message *msg) {
     uint8_t version = SESSION_VERSION, kind = (uint8_t)msg->kind;
     codec_u8(c, &version);
@@ -219,7 +252,8 @@ const char *session_message_name(session_message_kind kind) {
 
 bool session_message_has_payload(const session_message *msg) {
     return (msg->kind == SESSION_MESSAGE_ROWS && msg->rows.count > 0) ||
-           (msg->kind == SESSION_MESSAGE_CACHE && msg->cache.count > 0);
+           (msg->kind == SESSION_MESSAGE_CACHE && msg->cache.count > 0) ||
+           (msg->kind == SESSION_MESSAGE_PIECE && msg->piece.count > 0);
 }
 
 size_t session_message_encode(const session_message *msg, uint8_t *bytes, size_t capacity) {

@@ -15,17 +15,27 @@ typedef struct session_id {
     uint64_t incarnation, number;
 } session_id;
 
+// The name of one page of a text: of the model, its adapter, and all tokens up to the page's end. Equal
+// keys mean equal keys and values in the same layers. The hosts agree on the tokens of a page.
+typedef struct session_key {
+    uint8_t bytes[16];
+} session_key;
+
 static inline bool session_id_equal(session_id a, session_id b) {
     return a.incarnation == b.incarnation && a.number == b.number;
 }
 
 // X(KIND, body)
-#define SESSION_MESSAGES(X)                                                                                   \
-    X(CARDS, cards)                                                                                           \
-    X(OPEN, open)                                                                                             \
-    X(OPENED, opened)                                                                                         \
-    X(REFUSE, refuse) X(READY, ready) X(WANT, want) X(ROWS, rows) X(LOST, lost) X(CLOSE, close) X(HELD, held) \
-        X(KEPT, kept) X(PROBE, probe) X(STATUS, status) X(GET_CACHE, get_cache) X(CACHE, cache)
+#define SESSION_MESSAGES(X)                                                                     \
+    X(CARDS, cards)                                                                             \
+    X(OPEN, open)                                                                               \
+    X(OPENED, opened)                                                                           \
+    X(REFUSE, refuse)                                                                           \
+    X(READY, ready)                                                                             \
+    X(WANT, want)                                                                               \
+    X(ROWS, rows)                                                                               \
+    X(LOST, lost) X(CLOSE, close) X(HELD, held) X(KEPT, kept) X(PROBE, probe) X(STATUS, status) \
+        X(GET_CACHE, get_cache) X(CACHE, cache) X(NAMES, names) X(GET_PIECE, get_piece) X(PIECE, piece)
 
 typedef enum session_message_kind {
     SESSION_MESSAGE_NONE,
@@ -55,6 +65,8 @@ typedef struct session_card {
     uint32_t layer_ns;                        // measured computing time of one row in one layer
     uint32_t waiting_layers;                  // mean queue: rows that wait for its computation, times their layers
     uint32_t upload_kib_s;                    // measured rate of its line, 0: unknown
+    uint16_t adapters;
+    uint64_t adapter[SESSION_MAX_ADAPTERS];  // the first 8 bytes of their hashes, little-endian
     uint16_t hops;
     session_card_hop hop[SESSION_MAX_CARD_HOPS];
 } session_card;
@@ -73,6 +85,7 @@ typedef struct session_message_open {
     session_id session;
     uint32_t epoch;
     braid_hash model, kernels;
+    uint64_t adapter;                 // the first 8 bytes of its hash; 0: none
     uint16_t layer_begin, layer_end;  // to run, within the receiver's span
     uint32_t room;                    // tokens that the session may have
     uint32_t tokens;                  // that it has now: what a replay would have to compute
@@ -81,13 +94,18 @@ typedef struct session_message_open {
     char upstream_address[WIRE_MAX_ADDRESS], downstream_address[WIRE_MAX_ADDRESS];
     bool has_donor;  // a draining peer that ran the same layers and still has the cache
     braid_id donor;
+    uint32_t cut;  // the origin's newest truncation
+    // Pages with which the text begins. None of their tokens is ever taken back, and no output before
+    // their end is wanted.
+    uint16_t keys;
+    session_key key[SESSION_MAX_KEYS];
 } session_message_open;
 
 // Span -> origin.
 typedef struct session_message_opened {
     session_id session;
     uint32_t epoch;
-    uint32_t have;  // tokens in its cache
+    uint32_t have;  // tokens in its cache; in the first one, those of its prefix cache
     bool fetching;  // from the donor; another OPENED follows
 } session_message_opened;
 
@@ -196,6 +214,30 @@ typedef struct session_message_cache {
     uint32_t home;
     uint32_t position, count, total;
 } session_message_cache;
+
+// Origin -> span: the session's pages [first, first + count), as of truncation `cut`. The span keeps
+// those that it has for later texts.
+typedef struct session_message_names {
+    session_id session;
+    uint32_t cut, first;
+    uint16_t count;
+    session_key key[SESSION_MAX_NAMES];
+} session_message_names;
+
+// Between hosts: bytes [offset, offset + count) of a part of the model, which is named by its hash.
+// Answered by PIECE.
+typedef struct session_message_get_piece {
+    braid_hash part;
+    uint64_t offset;
+    uint32_t count;  // at most SESSION_MAX_PIECE
+} session_message_get_piece;
+
+// Payload: `count` bytes of the part. `total` are all its bytes; 0: the sender does not have it.
+typedef struct session_message_piece {
+    braid_hash part;
+    uint64_t offset, total;
+    uint32_t count;
+} session_message_piece;
 
 typedef struct session_message {
     session_message_kind kind;

@@ -26,7 +26,7 @@ uint32_t own_of(const session_peer *p, session_id id) {
 
 void own_mark(session_peer *p, uint32_t i) { bitset_add(p->own_dirty, i); }
 
-static session_id own_id(const session_peer *p, const own *o) {
+session_id own_id(const session_peer *p, const own *o) {
     return (session_id){.incarnation = p->config.incarnation, .number = o->number};
 }
 
@@ -54,6 +54,10 @@ void own_open(session_peer *p, uint64_t number, const session_open *open) {
         o->used = true;
         o->number = number;
         o->open = *open;
+        if (o->open.key_count > SESSION_MAX_KEYS) o->open.key_count = SESSION_MAX_KEYS;
+        if (o->open.key_count > 0) memcpy(o->key, open->keys, o->open.key_count * sizeof *o->key);
+        o->open.keys = NULL;
+        o->began = o->open.key_count == 0;
         if (o->open.room > SESSION_MAX_TOKENS) o->open.room = SESSION_MAX_TOKENS;
         o->progress_ns = p->now_ns;
         o->waiting = true;
@@ -98,6 +102,7 @@ static void send_close(session_peer *p, const own *o, const braid_id *to) {
 // A span that cannot be reached asks later (HELD).
 static void finish_end(session_peer *p, uint32_t i) {
     own *o = &p->owns[i];
+    prefix_note_path(p, o);
     for (uint32_t h = 0; h < o->path.count; h++) {
         send_close(p, o, &o->path.hop[h].id);
         if (o->hop[h].has_donor) send_close(p, o, &o->hop[h].donor);
@@ -154,7 +159,9 @@ static bool find_path(session_peer *p, const own *o, uint32_t room, session_path
                                  .kernels = o->open.kernels,
                                  .layers = o->open.layers,
                                  .room = room,
-                                 .tokens = o->length,
+                                 .tokens = o->length > o->open.prompt ? o->length : o->open.prompt,
+                                 .adapter = o->open.adapter,
+                                 .warm = prefix_warm_path(p, o),
                                  .old = &o->path,
                                  .avoid = avoid,
                                  .cut_off = contacts_are_cut_off,
@@ -321,6 +328,8 @@ void own_opened(session_peer *p, const braid_id *from, const session_message_ope
     if (h == SESSION_MAX_HOPS) return;
     if (!o->hop[h].opened) o->progress_ns = p->now_ns;
     o->hop[h].opened = true;
+    o->hop[h].have = opened->have;
+    if (!o->began) watch_check_began(p, i);
     if (opened->fetching || !o->hop[h].has_donor) return;
     o->hop[h].has_donor = false;
     if (own_hop_of(o, &o->hop[h].donor) == SESSION_MAX_HOPS) send_close(p, o, &o->hop[h].donor);
@@ -432,13 +441,17 @@ static void send_open(session_peer *p, const own *o, uint32_t h) {
                                    .epoch = o->epoch,
                                    .model = o->open.model,
                                    .kernels = o->open.kernels,
+                                   .adapter = o->open.adapter,
                                    .layer_begin = hop->layer_begin,
                                    .layer_end = hop->layer_end,
                                    .room = o->open.room,
                                    .tokens = o->length,
                                    .last = last,
                                    .has_donor = o->hop[h].has_donor,
-                                   .donor = o->hop[h].donor};
+                                   .donor = o->hop[h].donor,
+                                   .cut = o->cuts.now,
+                                   .keys = o->open.key_count};
+    memcpy(open->key, o->key, o->open.key_count * sizeof *o->key);
     open->upstream = h == 0 ? p->config.self : o->path.hop[h - 1].id;
     open->downstream = last ? p->config.self : o->path.hop[h + 1].id;
     snprintf(open->upstream_address, WIRE_MAX_ADDRESS, "%s", address_of(p, &open->upstream));
@@ -448,8 +461,13 @@ static void send_open(session_peer *p, const own *o, uint32_t h) {
 
 static void pump_opens(session_peer *p, uint32_t i) {
     own *o = &p->owns[i];
+    uint32_t made = 0;
     for (uint32_t h = 0; h < o->path.count; h++) {
         if (!o->hop[h].open_due || !contact_reach(p, &o->path.hop[h].id)) continue;
+        if (made++ == OPENS) {  // their keys would not fit into the queue
+            own_mark(p, i);
+            return;
+        }
         o->hop[h].open_due = false;
         send_open(p, o, h);
     }

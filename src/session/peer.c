@@ -85,6 +85,7 @@ static void on_message(session_peer *p, const session_event *e) {
     case SESSION_MESSAGE_KEPT: slot_kept(p, &e->id, &m->kept); break;
     case SESSION_MESSAGE_PROBE: slot_probe(p, &e->id, &m->probe); break;
     case SESSION_MESSAGE_STATUS: watch_status(p, &e->id, &m->status); break;
+    case SESSION_MESSAGE_NAMES: donor_names(p, &e->id, &m->names); break;
     case SESSION_MESSAGE_GET_CACHE: donor_get_cache(p, &e->id, &m->get_cache); break;
     default: break;
     }
@@ -157,6 +158,7 @@ void session_step(session_peer *p, uint64_t now_ns, const session_event *e) {
     case SESSION_EVENT_OPEN: own_open(p, e->number, e->open); break;
     case SESSION_EVENT_STEP: own_step(p, e); break;
     case SESSION_EVENT_END: own_end(p, e->number); break;
+    case SESSION_EVENT_NAME: watch_send_names(p, e); break;
     case SESSION_EVENT_REROUTE:
         i = own_find(p, e->number);
         if (i < p->config.own) own_repair(p, i, &p->config.self, SESSION_REASON_BETTER);
@@ -230,6 +232,7 @@ const char *session_reason_name(uint8_t reason) {
 }
 
 const char *session_tell_name(session_tell_kind kind) {
-    static const char *const names[] = {"path", "waiting", "full", "replaced", "repaired", "peer up", "peer down"};
+    static const char *const names[] = {"path",  "waiting",  "full",    "replaced",
+                                        "began", "repaired", "peer up", "peer down"};
     return (unsigned)kind < SESSION_TELLS ? names[kind] : "unknown";
 }

@@ -25,6 +25,12 @@ uint32_t session_hop_us(const session_view *view, uint32_t from, uint32_t to, ui
     return x > 0 ? x : y > 0 ? y : fallback_us;
 }
 
+bool session_has_adapter(const session_card *card, uint64_t adapter) {
+    bool found = adapter == 0;
+    for (uint32_t i = 0; i < card->adapters; i++) found |= card->adapter[i] == adapter;
+    return found;
+}
+
 typedef struct search {
     const session_view *view;
     const session_route_query *query;
@@ -41,13 +47,21 @@ static const session_hop *old_hop(const session_route_query *query, const braid_
     return NULL;
 }
 
+// Whether the peer ran the session's first page before. Its prefix cache may have evicted it.
+static bool is_warm(const session_route_query *query, const braid_id *id) {
+    for (uint32_t h = 0; query->warm && h < query->warm->count; h++)
+        if (id_equal(&query->warm->hop[h].id, id)) return true;
+    return false;
+}
+
 static bool usable(const search *s, uint32_t k) {
     const session_known *known = &s->view->peer[k];
     const session_card *card = &known->card;
     const session_route_query *query = s->query;
     return card->serves && (k == 0 || !known->suspected) && hash_equal(&card->model, &query->model) &&
            hash_equal(&card->kernels, &query->kernels) && card->layers == query->layers &&
-           !(query->avoid && bitset_has(query->avoid, k)) && (!card->draining || old_hop(query, &card->id));
+           session_has_adapter(card, query->adapter) && !(query->avoid && bitset_has(query->avoid, k)) &&
+           (!card->draining || old_hop(query, &card->id));
 }
 
 // Nanoseconds of peer k for layers [from, its end); UINT64_MAX: it has no room.
@@ -59,6 +73,7 @@ static uint64_t work(const search *s, uint32_t k, uint16_t from) {
     if (old && old->layer_begin == from && old->layer_end == card->layer_end) return cost;
     uint64_t all = (uint64_t)card->layer_end - card->layer_begin;
     if (card->free_tokens * all < s->query->room * layers) return UINT64_MAX;
+    if (is_warm(s->query, &card->id)) return cost;
     return cost + s->query->tokens * layers * card->layer_ns / SESSION_ROUTE_AHEAD;
 }
 

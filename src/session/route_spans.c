@@ -35,13 +35,20 @@ static const session_hop *old_hop(const session_route_query *query, const braid_
     return NULL;
 }
 
+// Whether the peer ran the session's first page before. Its prefix cache may have evicted it.
+static bool is_warm(const session_route_query *query, const braid_id *id) {
+    for (uint32_t h = 0; query->warm && h < query->warm->count; h++)
+        if (id_equal(&query->warm->hop[h].id, id)) return true;
+    return false;
+}
+
 static bool usable(const candidates *c, uint32_t k, bool draining) {
     const session_known *known = &c->view->peer[k];
     const session_card *card = &known->card;
     const session_route_query *query = c->query;
     return card->serves && (k == 0 || !known->suspected) && hash_equal(&card->model, &query->model) &&
            hash_equal(&card->kernels, &query->kernels) && card->layers == query->layers &&
-           !(query->avoid && bitset_has(query->avoid, k)) &&
+           session_has_adapter(card, query->adapter) && !(query->avoid && bitset_has(query->avoid, k)) &&
            (!card->draining || (draining && old_hop(query, &card->id)));
 }
 
@@ -55,6 +62,7 @@ static void add(candidates *c, uint32_t k, bool keeps_ranges) {
                         .usable = true,
                         .layer_ns = card->layer_ns,
                         .waiting_layers = card->waiting_layers,
+                        .cached_tokens = is_warm(c->query, &card->id) ? c->query->tokens : 0,
                         .free_tokens = card->free_tokens * layers};
     bool inside = old && old->layer_begin >= card->layer_begin && old->layer_end <= card->layer_end;
     if (inside) {  // it has reserved that room

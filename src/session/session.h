@@ -16,7 +16,7 @@
 //     done in order, all of them before the next session_step.
 //  2. A blob in an event belongs to the peer, which gives it back by RELEASE or hands it over by
 //     OUTPUT. A blob in RUN or IMPORT is borrowed until the job is done.
-//  3. Every RUN and IMPORT is answered by EVENT_DONE. At most one job of a slot is outstanding. The
+//  3. Every RUN, IMPORT and ADOPT is answered by EVENT_DONE. At most one job of a slot is outstanding. The
 //     host may run jobs of several slots together, in any order.
 //  4. FREE comes when no job of the slot is outstanding. The slot is empty afterwards.
 //  5. Messages to one peer keep their order, with and without payload alike, while a link lives.
@@ -58,6 +58,9 @@ typedef struct session_view {
 // Measured time of one hop, from the cards of both ends; `fallback_us` if neither has measured it.
 uint32_t session_hop_us(const session_view *view, uint32_t from, uint32_t to, uint32_t fallback_us);
 
+// True if the card's peer has the adapter, or if it is 0.
+bool session_has_adapter(const session_card *card, uint64_t adapter);
+
 // ---- routing
 
 typedef struct session_hop {
@@ -73,9 +76,11 @@ typedef struct session_path {
 typedef struct session_route_query {
     braid_hash model, kernels;
     uint16_t layers;
-    uint32_t room;            // tokens that the session may need
-    uint32_t tokens;          // that it has: a span without them has to compute them again
-    const session_path *old;  // spans that have the session's state; count 0: none
+    uint32_t room;             // tokens that the session may need
+    uint32_t tokens;           // that it has or begins with: a span without them has to compute them
+    uint64_t adapter;          // 0: none; a span without it is not used
+    const session_path *warm;  // the path of an earlier text with the same first page; NULL: none
+    const session_path *old;   // spans that have the session's state; count 0: none
     // Peers that refused, were lost or were too slow a moment ago. Bit i: view->peer[i].
     const uint64_t *avoid;
     // True if peers a and b cannot reach each other. May be NULL.
@@ -112,6 +117,8 @@ typedef struct session_span {
     uint32_t token_layer_bytes;  // keys and values of one token in one layer
     uint32_t layer_ns;           // measured or estimated time of one row in one layer
     uint32_t upload_kib_s;       // of this machine's line, 0: unknown
+    uint16_t adapters;
+    uint64_t adapter[SESSION_MAX_ADAPTERS];  // first 8 bytes of their hashes
 } session_span;
 
 // Mutation testing: each breaks one rule, and the simulator must notice.
@@ -130,6 +137,8 @@ typedef enum session_mutant {
     SESSION_MUTANT_NO_REPAIR,       // a lost span is not replaced
     SESSION_MUTANT_FORGETS_CUTS,    // after a truncation only the newest rows are sent
     SESSION_MUTANT_KEEPS_REJECTED,  // rows of a refused draft stay in the cache of a span
+    SESSION_MUTANT_ADOPTS_ROWS,     // outputs of adopted tokens are sent as if they were there
+    SESSION_MUTANT_NAMES_ANY_CUT,   // pages with rows of a refused draft are kept under the text's name
     SESSION_MUTANTS
 } session_mutant;
 
@@ -165,7 +174,7 @@ typedef enum session_event_kind {
     SESSION_EVENT_LINK_UP,    // id
     SESSION_EVENT_LINK_DOWN,  // id; also the answer to a dial that failed. refused: its port refuses connections
     SESSION_EVENT_MESSAGE,    // id, msg, blob
-    SESSION_EVENT_DONE,       // slot, ticket, failed, cost_ns: a RUN or IMPORT has ended
+    SESSION_EVENT_DONE,       // slot, ticket, failed, cost_ns: a RUN, IMPORT or ADOPT has ended; count of an ADOPT
     SESSION_EVENT_JOIN,       // id, address: a peer of the swarm to begin with. id all zero is not allowed
     SESSION_EVENT_SPAN,  // span: the layers that are held from now on; sessions of the older span are given up. NULL: none
     SESSION_EVENT_DRAIN,  // take no new sessions, hand over those that are here; DRAINED follows
@@ -177,6 +186,7 @@ typedef enum session_event_kind {
     // are not wanted any more.
     SESSION_EVENT_STEP,
     SESSION_EVENT_END,      // number: the text is complete or cancelled; its spans are freed
+    SESSION_EVENT_NAME,     // number, position, keys, key_count: names of the pages from number `position` on
     SESSION_EVENT_REROUTE,  // number: look for a better path; it changes between tokens
     SESSION_EVENTS
 } session_event_kind;
@@ -184,7 +194,13 @@ typedef enum session_event_kind {
 typedef struct session_open {
     braid_hash model, kernels;
     uint16_t layers;
-    uint32_t room;  // tokens that it may have; a later STEP may exceed it, if the spans have room
+    uint32_t room;     // tokens that it may have; a later STEP may exceed it, if the spans have room
+    uint32_t prompt;   // tokens that it will begin with, for the choice of a path
+    uint64_t adapter;  // first 8 bytes of its hash; 0: none
+    // The first pages of its text, which prefix caches may have; key_count <= SESSION_MAX_KEYS. Their
+    // tokens are never taken back, and no output before the end of the last one is wanted.
+    const session_key *keys;
+    uint16_t key_count;
 } session_open;
 
 typedef struct session_event {
@@ -200,6 +216,8 @@ typedef struct session_event {
     uint64_t number;
     const session_open *open;
     uint32_t position, count, home;
+    const session_key *keys;  // borrowed
+    uint16_t key_count;
 } session_event;
 
 // ---- effects
@@ -211,6 +229,13 @@ typedef enum session_effect_kind {
     // rows first_row .. of `blob`. The host truncates the cache to `position` first; it is never
     // shorter. Outputs are kept rows `position` .. of the slot.
     SESSION_EFFECT_RUN,
+    // Begins an empty `slot` with pages of the prefix cache, in the order of keys[count], as long as it
+    // has them for these layers. DONE has the count of tokens; their outputs are not there. `adapter`
+    // and the layers as in RUN.
+    SESSION_EFFECT_ADOPT,
+    // The pages of `slot` from page `position` on are keys[count]. The prefix cache may keep those that
+    // end before token `limit`. A job may be outstanding: it does not change these tokens.
+    SESSION_EFFECT_NAME,
     SESSION_EFFECT_IMPORT,   // keys and values in `blob` are tokens [position, position + count) of `slot`
     SESSION_EFFECT_FREE,     // `slot`: its cache and kept rows
     SESSION_EFFECT_FORGET,   // kept rows of `slot` before `position` are not needed any more
@@ -236,6 +261,7 @@ typedef enum session_tell_kind {
     SESSION_TELL_WAITING,    // number, layer: no path; the first layer without a usable peer
     SESSION_TELL_FULL,       // number: every path lacks room
     SESSION_TELL_REPLACED,   // number, id, reason: that span is replaced
+    SESSION_TELL_BEGAN,      // number, tokens: all spans are open; so many tokens are in all their prefix caches
     SESSION_TELL_REPAIRED,   // number, ns: the first output after a replacement, since it was noticed
     SESSION_TELL_PEER_UP,    // id: became known
     SESSION_TELL_PEER_DOWN,  // id: is not usable any more
@@ -262,6 +288,7 @@ typedef struct session_tell {
     uint32_t epoch;
     uint64_t ns;
     const session_path *path;
+    uint32_t tokens;
 } session_tell;
 
 typedef struct session_effect {
@@ -276,6 +303,9 @@ typedef struct session_effect {
     uint32_t slot;
     uint64_t ticket;  // of a job; never 0
     uint16_t layer_begin, layer_end;
+    uint64_t adapter;  // of a job; 0: none
+    const session_key *keys;
+    uint32_t limit;
     uint32_t position, count;
     session_blob blob;
     uint32_t first_row;
@@ -329,6 +359,7 @@ typedef struct session_totals {
     uint64_t room_used, room;   // token-layers that are reserved, of how many
     uint64_t replayed_rows;     // rows sent again to a substitute
     uint64_t recomputed_rows;   // rows that this peer computed again, because their outputs were dropped
+    uint64_t adopted;           // tokens from the prefix cache
     uint64_t repairs, refused;  // paths replaced as origin; sessions refused as span
 } session_totals;
 void session_look(const session_peer *p, session_totals *out);

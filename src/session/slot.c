@@ -30,7 +30,7 @@ uint64_t slots_waiting_layers(const session_peer *p) {
     for (uint32_t i = 0; i < p->config.slots; i++) {
         const slot *s = &p->slots[i];
         if (!s->used || s->closing) continue;
-        uint64_t rows = s->running && !s->importing ? s->run_count : 0;
+        uint64_t rows = s->running && !s->importing && !s->begins.adopting ? s->run_count : 0;
         for (uint32_t q = 0; q < s->in.queued; q++) rows += s->in.queue[q].count;
         waiting += rows * (s->layer_end - s->layer_begin);
     }
@@ -63,10 +63,17 @@ static bool fits(const session_peer *p, const session_message_open *open, const 
     return used + open->room * layers <= (uint64_t)span->cache_tokens * (span->layer_end - span->layer_begin);
 }
 
+static bool has_adapter(const session_span *span, uint64_t adapter) {
+    bool found = adapter == 0;
+    for (uint32_t i = 0; i < span->adapters; i++) found |= span->adapter[i] == adapter;
+    return found;
+}
+
 static bool held_here(const session_peer *p, const session_message_open *open) {
     const session_span *span = &p->config.span;
     return p->config.serves && hash_equal(&span->model, &open->model) && hash_equal(&span->kernels, &open->kernels) &&
-           open->layer_begin >= span->layer_begin && open->layer_end <= span->layer_end;
+           open->layer_begin >= span->layer_begin && open->layer_end <= span->layer_end &&
+           has_adapter(span, open->adapter);
 }
 
 static uint32_t free_slot(const session_peer *p) {
@@ -122,6 +129,7 @@ void slot_open(session_peer *p, const braid_id *from, const session_message_open
         p->slots[i] = (slot){.used = true,
                              .id = open->session,
                              .origin = *from,
+                             .begins.adapter = open->adapter,
                              .layer_begin = open->layer_begin,
                              .layer_end = open->layer_end};
     }
@@ -131,6 +139,7 @@ void slot_open(session_peer *p, const braid_id *from, const session_message_open
     contact_add(p, &open->upstream, open->upstream_address);
     contact_add(p, &open->downstream, open->downstream_address);
     if (open->epoch > s->epoch) enter_epoch(p, i, open);
+    if (!same && !s->fetching && open->keys > 0) donor_adopt(p, i, open);
     if (s->in.overflowed) s->in.want_new = true;
     s->send_opened = true;
     slot_mark(p, i);
@@ -271,7 +280,7 @@ void slot_rows(session_peer *p, const braid_id *from, const session_message_rows
     if (i < p->config.slots) {
         slot *s = &p->slots[i];
         bool mine = (id_equal(&s->up, from) && rows->epoch == s->epoch) || peer_mutates(p, SESSION_MUTANT_ANY_EPOCH);
-        if (mine && !s->fetching && take_cut(p, i, rows) && rows->count > 0 && blob != 0)
+        if (mine && !s->fetching && !s->begins.adopting && take_cut(p, i, rows) && rows->count > 0 && blob != 0)
             taken = take_rows(p, i, rows, blob);
         slot_mark(p, i);
     }
@@ -346,7 +355,7 @@ uint32_t slot_next_sent(const slot *s) { return s->last && s->out.sent < s->home
 static void pump_rows(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
     // while a cache is fetched, the newest truncation is not known
-    if (s->fetching || !sender_open(&s->out, &s->cuts) || !contact_reach(p, &s->down)) return;
+    if (s->fetching || s->begins.adopting || !sender_open(&s->out, &s->cuts) || !contact_reach(p, &s->down)) return;
     uint32_t start = slot_next_sent(s), end = s->have;
     if (end > s->out.limit) end = s->out.limit;
     if (start < end && start < s->kept_from && !peer_mutates(p, SESSION_MUTANT_SENDS_DROPPED)) {
@@ -362,7 +371,7 @@ static void pump_rows(session_peer *p, uint32_t i) {
 
 static void pump_want(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
-    if ((!s->in.want_new && !s->in.want_more) || s->fetching || !contact_reach(p, &s->up)) return;
+    if ((!s->in.want_new && !s->in.want_more) || s->fetching || s->begins.adopting || !contact_reach(p, &s->up)) return;
     if (s->in.want_new) {
         s->in.ask++;
         s->in.overflowed = false;
@@ -381,7 +390,7 @@ static void pump_want(session_peer *p, uint32_t i) {
 
 static void pump_answers(session_peer *p, uint32_t i) {
     slot *s = &p->slots[i];
-    if (s->send_opened && contact_reach(p, &s->origin)) {
+    if (s->send_opened && !s->begins.adopting && contact_reach(p, &s->origin)) {
         s->send_opened = false;
         session_message_opened *opened = &message_new(p, SESSION_MESSAGE_OPENED)->opened;
         *opened =

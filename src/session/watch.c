@@ -5,6 +5,8 @@
 // asks each span how far it is.
 #include "session/inside.h"
 
+#include <string.h>
+
 void watch_gone(session_peer *p, const braid_id *id, session_reason reason) {
     for (uint32_t i = 0; i < p->config.own; i++) {
         const own *o = &p->owns[i];
@@ -73,7 +75,7 @@ static uint32_t culprit(const session_peer *p, const own *o) {
 // Without progress: probe, then begin a new epoch, at first with the same spans.
 static void check_stall(session_peer *p, uint32_t i) {
     own *o = &p->owns[i];
-    if (o->need >= o->length || p->now_ns - o->progress_ns < p->config.stall_ns) return;
+    if ((o->need >= o->length && o->began) || p->now_ns - o->progress_ns < p->config.stall_ns) return;
     if (o->probe_ns == 0) {
         o->probe_ns = p->now_ns;
         o->probe_due = true;
@@ -106,4 +108,33 @@ void watch_beat(session_peer *p) {
         }
     }
     p->view_changed = false;
+}
+
+// ---- the begin of a session, and the names of its pages
+
+void watch_send_names(session_peer *p, const session_event *e) {
+    uint32_t i = own_find(p, e->number);
+    if (i == p->config.own || e->key_count == 0 || e->key_count > SESSION_MAX_NAMES || e->position > SESSION_MAX_TOKENS)
+        return;
+    const own *o = &p->owns[i];
+    for (uint32_t h = 0; h < o->path.count; h++) {
+        session_message_names *names = &message_new(p, SESSION_MESSAGE_NAMES)->names;
+        *names = (session_message_names){
+            .session = own_id(p, o), .cut = o->cuts.now, .first = e->position, .count = e->key_count};
+        memcpy(names->key, e->keys, e->key_count * sizeof *e->keys);
+        message_send(p, &o->path.hop[h].id);
+    }
+}
+
+void watch_check_began(session_peer *p, uint32_t i) {
+    own *o = &p->owns[i];
+    uint32_t least = UINT32_MAX;
+    for (uint32_t h = 0; h < o->path.count; h++) {
+        if (!o->hop[h].opened) return;
+        if (o->hop[h].have < least) least = o->hop[h].have;
+    }
+    o->began = true;
+    session_tell *tell = effect_tell(p, SESSION_TELL_BEGAN);
+    tell->number = o->number;
+    tell->tokens = least;
 }

@@ -1,6 +1,8 @@
 #include "span/executor.h"
 
+#include "infer/engine.h"
 #include "node/clock.h"
+#include "span/names.h"
 #include "tensor/thread.h"
 
 #include <pthread.h>
@@ -8,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum order_kind { ORDER_BEGIN, ORDER_READ, ORDER_CLOSE } order_kind;
+typedef enum order_kind { ORDER_BEGIN, ORDER_SUPPLY, ORDER_READ, ORDER_CLOSE } order_kind;
 
 // A call of the scheduler, for the loop's thread.
 typedef struct order {
@@ -16,12 +18,19 @@ typedef struct order {
     order_kind kind;
     uint64_t session;
     uint32_t first, count, rows;
-    float x[];  // [count, dim] of a read
+    bool adapts;
+    braid_hash adapter;  // of ORDER_BEGIN
+    uint32_t *tokens;    // [count] of a begin and of a read, behind x
+    float x[];           // [count, dim] of a read and of a supply
 } order;
 
 // A session on the loop's thread.
 typedef struct chain_session {
     bool used, began, reading, full;
+    bool names_due, adapts;
+    bool waits_began;  // its spans look into their prefix caches
+    names names;
+    uint32_t named;  // pages
     uint64_t number;
     uint32_t home, end, got;  // rows [home, end) of the read, at least the last one; so many are there
     uint32_t rows;            // of them, those that the result has
@@ -35,6 +44,7 @@ typedef struct chain {
     span_peer *peer;
     size_t dim;
     uint32_t context;
+    braid_hash model;
     span_callbacks user;
     pthread_t thread;
     bool running;
@@ -78,6 +88,7 @@ static chain_session *find(chain *c, uint64_t number) {
 static void forget(chain *c, chain_session *s) {
     span_peer_end(c->peer, s->number);
     free(s->x);
+    names_close(&s->names);
     *s = (chain_session){0};
 }
 
@@ -94,6 +105,22 @@ static void refuse(chain *c, uint64_t number) {
     answer(c, &(executor_result){.session = number, .outcome = EXECUTOR_FULL});
 }
 
+static bool open_session(chain *c, chain_session *s, const order *o, uint32_t room) {
+    session_key keys[SESSION_MAX_KEYS];
+    span_text text = {.room = room, .prompt = o->count, .keys = keys};
+    *s = (chain_session){.used = true, .number = o->session, .tokens = o->count, .waits_ns = clock_now_ns()};
+    names_open(&s->names, &c->model, o->adapts ? &o->adapter : NULL);
+    if (o->adapts) text.adapter = span_adapter_id(&o->adapter);
+    s->adapts = o->adapts;
+    if (names_put(&s->names, o->tokens, 0, o->count))
+        text.key_count = (uint16_t)names_keys(&s->names, o->count, 0, keys, SESSION_MAX_KEYS);
+    s->waits_began = text.key_count > 0;
+    if (span_peer_open(c->peer, o->session, &text)) return true;
+    names_close(&s->names);
+    *s = (chain_session){0};
+    return false;
+}
+
 static void do_begin(chain *c, const order *o) {
     chain_session *s = NULL;
     for (uint32_t i = 0; i < SPAN_OWN && !s; i++)
@@ -101,9 +128,7 @@ static void do_begin(chain *c, const order *o) {
     uint64_t room = (uint64_t)o->count + EXECUTOR_AHEAD_TOKENS;
     if (room > c->room.session_tokens) room = c->room.session_tokens;  // written by this thread alone
     if (room < o->count) room = o->count;
-    if (s) *s = (chain_session){.used = true, .number = o->session, .tokens = o->count, .waits_ns = clock_now_ns()};
-    if (s && span_peer_open(c->peer, o->session, (uint32_t)room)) return;
-    if (s) *s = (chain_session){0};
+    if (s && open_session(c, s, o, (uint32_t)room)) return;
     refuse(c, o->session);
 }
 
@@ -111,6 +136,8 @@ static void do_read(chain *c, const order *o) {
     chain_session *s = find(c, o->session);
     if (!s) return;  // closed meanwhile
     free(s->x);
+    s->named = s->named < o->first / ENGINE_PAGE_TOKENS ? s->named : o->first / ENGINE_PAGE_TOKENS;
+    if (!names_put(&s->names, o->tokens, o->first, o->count)) names_close(&s->names);
     uint32_t rows = o->rows > 0 ? o->rows : 1;
     s->x = malloc(rows * c->dim * sizeof *s->x);
     s->reading = true;
@@ -124,10 +151,38 @@ static void do_read(chain *c, const order *o) {
     end_session(c, s, EXECUTOR_FAILED, &error);
 }
 
+static void do_supply(chain *c, const order *o) {
+    chain_session *s = find(c, o->session);
+    if (!s || span_peer_supply(c->peer, o->session, o->first, o->x, o->count)) return;
+    braid_error error;
+    braid_fail(&error, BRAID_MEMORY, "no memory for the rows of a text");
+    end_session(c, s, EXECUTOR_FAILED, &error);
+}
+
+// Names the pages that are complete now, for later texts.
+static void name_pages(chain *c, chain_session *s) {
+    session_key keys[SESSION_MAX_NAMES];
+    uint32_t count;
+    while ((count = names_keys(&s->names, s->end, s->named, keys, SESSION_MAX_NAMES)) > 0) {
+        span_peer_name(c->peer, s->number, s->named, keys, count);
+        s->named += count;
+    }
+}
+
+// Before the next read adds tokens that no span has yet.
+static void name_due(chain *c) {
+    for (uint32_t i = 0; i < SPAN_OWN; i++) {
+        chain_session *s = &c->session[i];
+        if (s->used && s->names_due) name_pages(c, s);
+        s->names_due = false;
+    }
+}
+
 static void do_order(chain *c, const order *o) {
     chain_session *s = find(c, o->session);
     switch (o->kind) {
     case ORDER_BEGIN: do_begin(c, o); break;
+    case ORDER_SUPPLY: do_supply(c, o); break;
     case ORDER_READ: do_read(c, o); break;
     case ORDER_CLOSE:
         if (s) forget(c, s);
@@ -157,7 +212,10 @@ static void say_why_it_waits(chain *c, const chain_session *s, braid_error *erro
                    "peers more (--max-memory)",
                    s->tokens, room.longest);
     else
-        braid_fail(error, BRAID_NETWORK, "no peers with all layers can reach each other");
+        braid_fail(error, BRAID_NETWORK, "%s",
+                   s->adapts ? "no peers with all layers and this adapter can reach each other; start them with the same "
+                               "--adapter"
+                             : "no peers with all layers can reach each other");
 }
 
 // Texts without a path or without room. The protocol's notifications come inside its steps, where
@@ -207,6 +265,7 @@ static void look(chain *c) {
 
 static void on_wake(void *context) {
     chain *c = context;
+    name_due(c);
     for (order *list = take_orders(c); list;) {
         order *o = list;
         list = o->next;
@@ -231,7 +290,15 @@ static void on_output(void *context, uint64_t number, uint32_t position, uint32_
     s->got += count;
     if (s->home + s->got < s->end) return;
     s->reading = false;
+    s->names_due = true;
+    span_peer_wake(c->peer);
     answer(c, &(executor_result){.session = number, .outcome = EXECUTOR_READ, .rows = s->rows, .x = s->x});
+}
+
+static void tell_began(chain *c, chain_session *s, uint32_t cached) {
+    if (s->began) return;
+    s->began = true;
+    answer(c, &(executor_result){.session = s->number, .outcome = EXECUTOR_BEGAN, .cached = cached});
 }
 
 static void on_tell(void *context, const session_tell *t) {
@@ -239,10 +306,9 @@ static void on_tell(void *context, const session_tell *t) {
     chain_session *s = find(c, t->number);
     if (s && t->kind == SESSION_TELL_PATH) {
         s->waits_ns = 0;
-        if (!s->began) {
-            s->began = true;
-            answer(c, &(executor_result){.session = t->number, .outcome = EXECUTOR_BEGAN});
-        }
+        if (!s->waits_began) tell_began(c, s, 0);
+    } else if (s && t->kind == SESSION_TELL_BEGAN) {
+        tell_began(c, s, t->tokens);
     } else if (s && t->kind == SESSION_TELL_WAITING) {
         if (!s->waits_ns) s->waits_ns = clock_now_ns();
     } else if (s && t->kind == SESSION_TELL_FULL) {
@@ -274,9 +340,9 @@ static void give(chain *c, order *o) {
     pthread_mutex_unlock(&c->lock);
 }
 
-static order *order_new(chain *c, order_kind kind, uint64_t session, size_t numbers) {
-    order *o = malloc(sizeof *o + numbers * sizeof o->x[0]);
-    if (o) *o = (order){.kind = kind, .session = session};
+static order *order_new(chain *c, order_kind kind, uint64_t session, size_t numbers, size_t tokens) {
+    order *o = malloc(sizeof *o + numbers * sizeof o->x[0] + tokens * sizeof o->tokens[0]);
+    if (o) *o = (order){.kind = kind, .session = session, .tokens = (uint32_t *)(void *)(o->x + numbers)};
     if (o || kind == ORDER_CLOSE) return o;
     braid_error error;
     braid_fail(&error, BRAID_MEMORY, "no memory for the rows of a text");
@@ -287,11 +353,12 @@ static order *order_new(chain *c, order_kind kind, uint64_t session, size_t numb
 static void chain_begin(executor *e, uint64_t session, const executor_adapter *adapts, const uint32_t *tokens,
                         uint32_t count) {
     chain *c = (chain *)e;
-    (void)tokens;
-    BRAID_ASSERT(!adapts);
-    order *o = order_new(c, ORDER_BEGIN, session, 0);
+    order *o = order_new(c, ORDER_BEGIN, session, 0, count);
     if (!o) return;
     o->count = count;
+    o->adapts = adapts != NULL;
+    if (adapts) o->adapter = adapts->key;
+    if (count > 0) memcpy(o->tokens, tokens, count * sizeof *tokens);
     give(c, o);
     span_peer_wake(c->peer);
 }
@@ -301,15 +368,27 @@ static void chain_read(executor *e, const executor_step *steps, uint32_t count) 
     for (uint32_t i = 0; i < count; i++) {
         const executor_step *s = &steps[i];
         size_t numbers = s->count * c->dim;
-        order *o = order_new(c, ORDER_READ, s->session, numbers);
+        order *o = order_new(c, ORDER_READ, s->session, numbers, s->count);
         if (!o) continue;
         o->first = s->first;
         o->count = s->count;
         o->rows = s->rows;
         memcpy(o->x, s->x, numbers * sizeof *s->x);
+        memcpy(o->tokens, s->tokens, s->count * sizeof *s->tokens);
         give(c, o);
     }
     span_peer_wake(c->peer);
+}
+
+static void chain_supply(executor *e, uint64_t session, uint32_t first, const float *x, uint32_t count) {
+    chain *c = (chain *)e;
+    size_t numbers = count * c->dim;
+    order *o = order_new(c, ORDER_SUPPLY, session, numbers, 0);
+    if (!o) return;
+    o->first = first;
+    o->count = count;
+    memcpy(o->x, x, numbers * sizeof *x);
+    give(c, o);
 }
 
 // The next read begins at `length`, and takes the later tokens back.
@@ -317,7 +396,7 @@ static void chain_truncate(executor *e, uint64_t session, uint32_t length) { (vo
 
 static void chain_close(executor *e, uint64_t session) {
     chain *c = (chain *)e;
-    order *o = order_new(c, ORDER_CLOSE, session, 0);
+    order *o = order_new(c, ORDER_CLOSE, session, 0, 0);
     if (!o) return;
     give(c, o);
     span_peer_wake(c->peer);
@@ -344,7 +423,10 @@ static char *chain_swarm(executor *e) {
 
 static void chain_delete(chain *c) {
     span_peer_free(c->peer);
-    for (uint32_t i = 0; i < SPAN_OWN; i++) free(c->session[i].x);
+    for (uint32_t i = 0; i < SPAN_OWN; i++) {
+        free(c->session[i].x);
+        names_close(&c->session[i].names);
+    }
     for (order *o = c->first; o;) {
         order *next = o->next;
         free(o);
@@ -368,6 +450,7 @@ static void chain_free(executor *e) {
 static const executor_calls calls = {.listen = chain_listen,
                                      .begin = chain_begin,
                                      .read = chain_read,
+                                     .supply = chain_supply,
                                      .truncate = chain_truncate,
                                      .close = chain_close,
                                      .room = chain_room,
@@ -394,6 +477,7 @@ braid_err executor_chain_new(const span_config *config, executor **out, braid_er
     c->last = &c->first;
     c->dim = config->model.dim;
     c->context = config->model.context;
+    c->model = span_model_hash(&config->model);
     c->user = config->callbacks;
     c->room = (executor_room){.session_tokens = c->context, .page_tokens = 1, .blocker = "the peers are starting"};
     pthread_mutex_init(&c->lock, NULL);

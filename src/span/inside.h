@@ -5,12 +5,15 @@
 //     links.c    the net's callbacks
 //     jobs.c     works of the compute threads
 //     join.c     the swarm's description, the choice of layers, loading them
+//     fetch.c    layers from other peers
+//     stored.c   a layer's bytes in memory or in a file
 //     status.c   JSON
 #ifndef BRAID_SPAN_INSIDE_H
 #define BRAID_SPAN_INSIDE_H
 
 #include "net/net.h"
 #include "node/blobs.h"
+#include "span/fetch.h"
 #include "span/kept.h"
 #include "span/peer.h"
 #include "span/records.h"
@@ -37,9 +40,14 @@ typedef enum span_phase {
 // The engine of this peer's layers, made by a thread of libuv's pool.
 typedef struct span_layers {
     uv_work_t request;
-    bool loading, loaded;
+    bool chosen, loading, loaded;
+    span_fetch *fetch;  // of a peer without the model's file; NULL: it has one
     uint32_t begin, end;
     engine *engine;
+    adapter_set *adapters;  // NULL: none
+    adapter_version *version[SESSION_MAX_ADAPTERS];
+    worker_adapter adapter[SESSION_MAX_ADAPTERS];
+    uint64_t other_bytes;  // for computing, and of adapters
     worker *worker;
     braid_hash kernels;
     uint32_t layer_ns;  // of one row in one layer
@@ -73,6 +81,7 @@ struct span_parcel {
 typedef struct span_own {
     bool exists;
     uint64_t number;
+    uint32_t given;  // tokens that the protocol knows of
     kept rows;
 } span_own;
 
@@ -151,10 +160,13 @@ uint64_t span_payload_bytes(const span_peer *p, const session_message *msg);
 void span_send(span_peer *p, span_parcel *parcel);
 void span_parcel_ready(span_peer *p, span_parcel *parcel);
 span_parcel *span_parcel_new(const session_effect *e);
+// Sends a message of a host with a payload, which it gives away; 0: none.
+void span_send_message(span_peer *p, const braid_id *to, const session_message *msg, blob_id payload);
 
 // --- jobs.c
 void span_run(span_peer *p, const session_effect *e);
 void span_import(span_peer *p, const session_effect *e);
+void span_pages(span_peer *p, const session_effect *e);
 void span_slot_free(span_peer *p, uint32_t slot);
 // Fills the parcel's payload with the effect's source. False: no memory, and the parcel is not sent.
 bool span_fill(span_peer *p, const session_effect *e, span_parcel *parcel);
@@ -172,6 +184,7 @@ braid_err span_kernels(const model_file *file, const span_model *m, tensor_pool 
                        braid_error *error);
 // How many layers fit, with room for at least SPAN_LEAST_TOKENS; the room of `layers` of them.
 uint32_t span_layers_fit(const model_file *file, const span_model *m, uint64_t memory);
+void span_layers_free(span_layers *l);
 uint64_t span_cache_room(const model_file *file, const span_model *m, uint64_t memory, uint32_t begin, uint32_t end);
 
 #endif

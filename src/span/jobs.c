@@ -18,11 +18,14 @@ static span_job *job_new(span_peer *p, const session_effect *e, work_kind kind) 
                         .first = e->position,
                         .rows = e->count,
                         .begin = e->layer_begin,
-                        .end = e->layer_end};
+                        .end = e->layer_end,
+                        .adapter = e->adapter,
+                        .limit = e->limit};
     return task;
 }
 
 static void job_free(span_job *task) {
+    free(task->work.keys);
     free(task->work.x);
     free(task);
 }
@@ -52,6 +55,22 @@ void span_import(span_peer *p, const session_effect *e) {
     task->work.begin = slot.layer_begin;
     task->work.end = slot.layer_end;
     task->work.bytes = blobs_data(p->blobs, e->blob, NULL);
+    span_worker_post(p->layers.worker, &task->work);
+}
+
+// ADOPT or NAME.
+void span_pages(span_peer *p, const session_effect *e) {
+    span_job *task = job_new(p, e, e->kind == SESSION_EFFECT_ADOPT ? WORK_ADOPT : WORK_NAME);
+    if (!task) return;
+    task->work.rows = 0;
+    task->work.keys = malloc(e->count * sizeof *e->keys);
+    if (!task->work.keys) {
+        job_free(task);
+        out_of_memory(p);
+        return;
+    }
+    memcpy(task->work.keys, e->keys, e->count * sizeof *e->keys);
+    task->work.key_count = e->count;
     span_worker_post(p->layers.worker, &task->work);
 }
 
@@ -135,6 +154,7 @@ static void layers_done(span_peer *p, const span_job *task) {
                                   .slot = task->slot,
                                   .ticket = task->ticket,
                                   .failed = failed,
+                                  .count = w->kind == WORK_ADOPT ? w->rows : 0,
                                   .cost_ns = w->cost_ns});
 }
 
@@ -149,8 +169,10 @@ void span_work_done(void *context, work *w) {
     span_job *task = (span_job *)w;
     switch (w->kind) {
     case WORK_LAYERS:
+    case WORK_ADOPT:
     case WORK_IMPORT: layers_done(p, task); break;
     case WORK_EXPORT: export_done(p, task); break;
+    case WORK_NAME:
     case WORK_FORGET: break;
     }
     job_free(task);
@@ -163,15 +185,21 @@ void span_work_drop(void *context, work *w) {
 
 // --- own sessions
 
-bool span_peer_open(span_peer *p, uint64_t number, uint32_t room) {
+bool span_peer_open(span_peer *p, uint64_t number, const span_text *text) {
     span_own *own = NULL;
     if (p->phase != SPAN_RUNNING || session_own_room(p->core) == 0) return false;
     for (uint32_t i = 0; i < SPAN_OWN && !own; i++)
         if (!p->own[i].exists) own = &p->own[i];
     if (!own) return false;
     *own = (span_own){.exists = true, .number = number};
-    const session_open open = {
-        .model = p->hash, .kernels = p->kernels, .layers = (uint16_t)p->model.layers, .room = room};
+    const session_open open = {.model = p->hash,
+                               .kernels = p->kernels,
+                               .layers = (uint16_t)p->model.layers,
+                               .room = text->room,
+                               .prompt = text->prompt,
+                               .adapter = text->adapter,
+                               .keys = text->keys,
+                               .key_count = text->key_count};
     span_feed(p, &(session_event){.kind = SESSION_EVENT_OPEN, .number = number, .open = &open});
     return true;
 }
@@ -180,9 +208,29 @@ bool span_peer_step(span_peer *p, uint64_t number, uint32_t position, const floa
     span_own *own = own_of(p, number);
     bool joined = own && (position == 0 || (position >= own->rows.from && position <= own->rows.end));
     if (!joined || !kept_put(&own->rows, p->model.dim, position, count, x)) return false;
-    span_feed(p, &(session_event){
-                     .kind = SESSION_EVENT_STEP, .number = number, .position = position, .count = count, .home = home});
+    uint32_t from = position < own->given ? position : own->given;
+    own->given = position + count;
+    span_feed(
+        p,
+        &(session_event){
+            .kind = SESSION_EVENT_STEP, .number = number, .position = from, .count = own->given - from, .home = home});
     return true;
+}
+
+bool span_peer_supply(span_peer *p, uint64_t number, uint32_t position, const float *x, uint32_t count) {
+    span_own *own = own_of(p, number);
+    return own && own->rows.end == position && kept_put(&own->rows, p->model.dim, position, count, x);
+}
+
+void span_peer_name(span_peer *p, uint64_t number, uint32_t page, const session_key *keys, uint32_t count) {
+    for (uint32_t at = 0; at < count; at += SESSION_MAX_NAMES) {
+        uint32_t some = count - at < SESSION_MAX_NAMES ? count - at : SESSION_MAX_NAMES;
+        span_feed(p, &(session_event){.kind = SESSION_EVENT_NAME,
+                                      .number = number,
+                                      .position = page + at,
+                                      .keys = keys + at,
+                                      .key_count = (uint16_t)some});
+    }
 }
 
 void span_peer_end(span_peer *p, uint64_t number) {

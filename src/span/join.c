@@ -115,6 +115,36 @@ static braid_err time_layers(span_layers *l, const span_model *m, braid_error *e
     return err;
 }
 
+uint64_t span_adapter_id(const braid_hash *hash) {
+    uint64_t id = 0;
+    for (unsigned i = 0; i < 8; i++) id |= (uint64_t)hash->bytes[i] << (8 * i);
+    return id;
+}
+
+void span_layers_free(span_layers *l) {
+    for (uint32_t i = 0; i < SESSION_MAX_ADAPTERS; i++) adapter_version_give_back(l->version[i]);
+    memset(l->version, 0, sizeof l->version);
+    adapter_set_free(l->adapters);
+    l->adapters = NULL;
+    engine_free(l->engine);
+    l->engine = NULL;
+}
+
+static braid_err load_adapters(const span_peer *p, span_layers *l, braid_error *error) {
+    const span_config *c = &p->config;
+    l->other_bytes = 0;
+    if (c->adapter_count == 0) return BRAID_OK;
+    braid_err err =
+        adapter_set_new(l->engine, c->file, p->model.name, c->adapters, c->adapter_count, &l->adapters, error);
+    for (uint32_t i = 0; i < c->adapter_count && !err; i++) {
+        l->version[i] = adapter_set_take(l->adapters, c->adapters[i].name);
+        const executor_adapter *a = adapter_version_of(l->version[i]);
+        l->adapter[i] = (worker_adapter){span_adapter_id(&a->key), a->weights};
+    }
+    if (!err) l->other_bytes = adapter_set_bytes(l->adapters);
+    return err;
+}
+
 static void load(uv_work_t *request) {
     span_peer *p = request->data;
     span_layers *l = &p->layers;
@@ -125,32 +155,66 @@ static void load(uv_work_t *request) {
     l->err = span_model_check(&p->model, p->config.file, p->config.path, l->begin, l->end, false, &l->error);
     if (!l->err) l->err = span_kernels(p->config.file, &p->model, p->pool, &l->kernels, &l->error);
     if (!l->err) l->err = engine_new(&source, &settings, &l->engine, &l->error);
+    if (!l->err) l->err = load_adapters(p, l, &l->error);
+    if (!l->err) l->err = engine_reserve(l->engine, ENGINE_CHUNK_ROWS, p->model.context, &l->error);
     if (!l->err) l->err = time_layers(l, &p->model, &l->error);
+    if (!l->err) l->other_bytes += engine_scratch_bytes(l->engine) - engine_copied_bytes(l->engine);
+}
+
+// Tokens for which the memory has room besides weights, adapters and computing.
+static uint64_t room_left(const span_peer *p) {
+    const span_layers *l = &p->layers;
+    uint64_t memory = p->config.memory > l->other_bytes ? p->config.memory - l->other_bytes : 0;
+    return span_cache_room(p->config.file, &p->model, memory, l->begin, l->end);
 }
 
 static void announce(span_peer *p) {
     const span_layers *l = &p->layers;
-    uint64_t room = span_cache_room(p->config.file, &p->model, p->config.memory, l->begin, l->end);
     session_span span = {
         .model = p->hash,
         .kernels = l->kernels,
         .layer_begin = (uint16_t)l->begin,
         .layer_end = (uint16_t)l->end,
         .layers = (uint16_t)p->model.layers,
-        .cache_tokens = (uint32_t)room,
+        .cache_tokens = (uint32_t)room_left(p),
+        .adapters = (uint16_t)p->config.adapter_count,
         .row_bytes = (uint32_t)span_row_bytes(p),
         .token_layer_bytes = (uint32_t)sequence_layer_bytes(l->engine),
         .layer_ns = l->layer_ns,
     };
+    for (uint32_t i = 0; i < p->config.adapter_count; i++) span.adapter[i] = l->adapter[i].id;
     span_feed(p, &(session_event){.kind = SESSION_EVENT_SPAN, .span = &span});
     if (p->callbacks.holds) p->callbacks.holds(p->callbacks.context, l->begin, l->end);
+}
+
+static braid_err no_room_left(const span_peer *p, braid_error *error) {
+    const span_layers *l = &p->layers;
+    char have[QUANTITY_TEXT], need[QUANTITY_TEXT], other[QUANTITY_TEXT];
+    return braid_fail(error, BRAID_LIMIT,
+                      "layers %u to %u have %s of weights and need %s for computing and adapters, and this peer may use"
+                      " %s; give it more (--max-memory) or fewer layers",
+                      l->begin, l->end - 1,
+                      quantity_size_text(span_model_bytes(p->config.file, l->begin, l->end), need),
+                      quantity_size_text(l->other_bytes, other), quantity_size_text(p->config.memory, have));
 }
 
 // The protocol admits sessions by tokens, and each may have one page that is not full.
 static braid_err limit_cache(span_peer *p, braid_error *error) {
     engine *e = p->layers.engine;
-    uint64_t room = span_cache_room(p->config.file, &p->model, p->config.memory, p->layers.begin, p->layers.end);
+    uint64_t room = room_left(p);
+    if (room == 0) return no_room_left(p, error);
     return engine_limit_cache(e, room * engine_token_bytes(e) + (SPAN_SLOTS + 1) * engine_page_bytes(e), error);
+}
+
+static void begin_loading(span_peer *p, uint32_t begin, uint32_t end);
+
+static void end_fetching(span_peer *p) {
+    char size[QUANTITY_TEXT];
+    uint64_t bytes = span_fetch_keep(p, p->layers.begin, p->layers.end);
+    if (bytes > 0)
+        span_note(p, "received %s of the model from other peers", quantity_size_text(bytes, size));
+    else
+        span_note(p, "the layers were kept in %s", p->config.state_directory);
 }
 
 static void loaded(uv_work_t *request, int status) {
@@ -158,8 +222,19 @@ static void loaded(uv_work_t *request, int status) {
     span_layers *l = &p->layers;
     l->loading = false;
     if (status != 0 || p->phase != SPAN_RUNNING) return;
+    bool fewer = !l->err && !span_holds(p) && room_left(p) == 0 && l->end - l->begin > 1;
+    if (fewer) {
+        span_layers_free(l);
+        begin_loading(p, l->begin, l->end - 1);
+        return;
+    }
     l->loaded = true;
-    const worker_settings settings = {.engine = l->engine, .done = span_work_done, .context = p};
+    if (p->layers.fetch) end_fetching(p);
+    const worker_settings settings = {.engine = l->engine,
+                                      .adapters = l->adapter,
+                                      .adapter_count = p->config.adapter_count,
+                                      .done = span_work_done,
+                                      .context = p};
     braid_err err = l->err;
     if (!err) err = limit_cache(p, &l->error);
     if (!err) err = span_worker_new(&p->loop, &settings, &l->worker, &l->error);
@@ -190,6 +265,8 @@ static void begin_loading(span_peer *p, uint32_t begin, uint32_t end) {
     }
     l->begin = begin;
     l->end = end;
+    l->chosen = true;
+    if (p->layers.fetch && !span_fetch_layers(p, begin, end)) return;  // again at the next tick
     l->loading = true;
     l->request.data = p;
     uv_queue_work(&p->loop, &l->request, load, loaded);
@@ -197,16 +274,36 @@ static void begin_loading(span_peer *p, uint32_t begin, uint32_t end) {
 
 // --- the choice
 
+// Memory for computing, whatever the layers are.
+static braid_err measure_computing(const span_peer *p, uint64_t *bytes, braid_error *error) {
+    engine_settings settings = settings_of(&p->model, p->pool);
+    engine_source source = engine_source_file(p->config.file);
+    engine *e = NULL;
+    settings.layer_end = 1;
+    braid_err err = engine_new(&source, &settings, &e, error);
+    if (!err) err = engine_reserve(e, ENGINE_CHUNK_ROWS, p->model.context, error);
+    if (!err) *bytes = engine_scratch_bytes(e) - engine_copied_bytes(e);
+    engine_free(e);
+    return err;
+}
+
 static void choose(span_peer *p) {
     session_view view;
-    uint16_t begin = 0, count = (uint16_t)span_layers_fit(p->config.file, &p->model, p->config.memory);
+    uint64_t computing = 0;
+    braid_error error = {0};
+    if (measure_computing(p, &computing, &error)) {
+        span_fail(p, &error);
+        return;
+    }
+    uint64_t left = p->config.memory > computing ? p->config.memory - computing : 0;
+    uint16_t begin = 0, count = (uint16_t)span_layers_fit(p->config.file, &p->model, left);
     if (count == 0) {
         char have[QUANTITY_TEXT], need[QUANTITY_TEXT];
-        braid_error error;
         braid_fail(&error, BRAID_LIMIT,
                    "one layer of this model needs %s, and this peer may use %s; give it more (--max-memory)",
-                   quantity_size_text(
-                       layer_cost(p->config.file, 0) + SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model), need),
+                   quantity_size_text(computing + layer_cost(p->config.file, 0) +
+                                          SPAN_LEAST_TOKENS * token_cost(p->config.file, &p->model),
+                                      need),
                    quantity_size_text(p->config.memory, have));
         span_fail(p, &error);
         return;
@@ -216,16 +313,41 @@ static void choose(span_peer *p) {
     begin_loading(p, begin, begin + (uint32_t)count);
 }
 
-void span_join_tick(span_peer *p) {
+static void fetch_news(span_peer *p) { span_join_tick(p); }
+
+// The first and the last layer, by which kernels are tried. A peer without the file fetches them.
+static bool has_probes(span_peer *p) {
+    if (p->config.file && !p->layers.fetch) return true;
+    if (!span_fetch_open(p, fetch_news)) {
+        span_fail(p, &(braid_error){BRAID_MEMORY, "no memory to receive the model's layers"});
+        return false;
+    }
+    return span_fetch_shape(p) && span_fetch_layers(p, 0, 1) &&
+           span_fetch_layers(p, p->model.layers - 1, p->model.layers);
+}
+
+static void go_on(span_peer *p) {
     bool waits = p->phase == SPAN_RUNNING && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
                  !p->layers.loaded && !p->state.draining;
-    if (!waits) return;
+    if (!waits || !has_probes(p)) return;
+    if (p->layers.chosen) {
+        begin_loading(p, p->layers.begin, p->layers.end);
+        return;
+    }
     if (span_holds(p)) {
         begin_loading(p, p->config.layer_begin, p->config.layer_end);
         return;
     }
     bool knows = p->state.linked && clock_now_ns() - p->state.linked_ns > SPAN_LOOK_MS * MILLISECOND;
     if (knows) choose(p);
+}
+
+void span_join_tick(span_peer *p) {
+    braid_id to;
+    session_message get;
+    go_on(p);
+    if (span_fetch_error(p)) span_fail(p, span_fetch_error(p));
+    while (p->phase == SPAN_RUNNING && span_fetch_next(p, &to, &get)) span_send_message(p, &to, &get, 0);
 }
 
 // --- the description
@@ -250,7 +372,7 @@ static braid_err take_description(span_peer *p, const net_run *run, braid_error 
     if (!hash_equal(&p->hash, &run->hash))
         return braid_fail(error, BRAID_FORMAT, "the description of the model does not match its hash");
     // the file's shape; each layer is compared when it is taken
-    err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, false, error);
+    if (p->config.file) err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, false, error);
     if (err) return err;
     p->description = malloc(run->description_bytes);
     if (!p->description) return braid_fail(error, BRAID_MEMORY, "no memory for the description of the model");

@@ -68,6 +68,21 @@ void span_send(span_peer *p, span_parcel *parcel) {
     }
 }
 
+void span_send_message(span_peer *p, const braid_id *to, const session_message *msg, blob_id payload) {
+    uint8_t bytes[SESSION_MAX_MESSAGE_BYTES];
+    const session_effect e = {.id = *to,
+                              .bytes = bytes,
+                              .byte_count = session_message_encode(msg, bytes, sizeof bytes),
+                              .message_kind = (uint8_t)msg->kind};
+    span_parcel *parcel = e.byte_count > 0 ? span_parcel_new(&e) : NULL;
+    if (parcel) {
+        parcel->payload = payload;
+        span_send(p, parcel);
+    } else if (payload) {
+        blobs_release(p->blobs, payload);
+    }
+}
+
 // Sends those of `to` up to the first that is not ready.
 static void flush(span_peer *p, braid_id to) {
     for (span_parcel **at = &p->away.first; *at;) {
@@ -93,6 +108,7 @@ void span_parcel_ready(span_peer *p, span_parcel *parcel) {
 
 uint64_t span_payload_bytes(const span_peer *p, const session_message *msg) {
     const session_message_cache *c = &msg->cache;
+    if (msg->kind == SESSION_MESSAGE_PIECE) return msg->piece.count;
     if (msg->kind == SESSION_MESSAGE_ROWS) return msg->rows.count * (uint64_t)span_row_bytes(p);
     if (msg->kind != SESSION_MESSAGE_CACHE || !p->layers.engine || c->layer_end < c->layer_begin) return 0;
     return (uint64_t)c->count * (uint64_t)(c->layer_end - c->layer_begin) * sequence_layer_bytes(p->layers.engine);
@@ -127,12 +143,28 @@ static const char *fault_of(span_peer *p, const uint8_t *bytes, size_t count, co
     return NULL;
 }
 
+// Messages about parts of the model do not concern the protocol.
+static bool of_hosts(span_peer *p, const braid_id *from, const void *payload) {
+    session_message answer;
+    if (p->msg.kind == SESSION_MESSAGE_PIECE) {
+        span_fetch_piece(p, from, &p->msg.piece, payload);
+    } else if (p->msg.kind == SESSION_MESSAGE_GET_PIECE) {
+        blob_id bytes = span_fetch_answer(p, &p->msg.get_piece, &answer);
+        span_send_message(p, from, &answer, bytes);
+    }
+    return p->msg.kind == SESSION_MESSAGE_PIECE || p->msg.kind == SESSION_MESSAGE_GET_PIECE;
+}
+
 static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload,
                        uint64_t payload_bytes, uint64_t token) {
     span_peer *p = context;
     (void)payload_bytes;
     const char *wrong = fault_of(p, bytes, count, payload, token);
     bool rows = !wrong && payload && span_payload_bytes(p, &p->msg) > 0;
+    if (!wrong && p->phase == SPAN_RUNNING && of_hosts(p, id, rows ? payload : NULL)) {
+        if (payload) blobs_release(p->blobs, token);
+        return;
+    }
     if (payload && (!rows || p->phase != SPAN_RUNNING)) blobs_release(p->blobs, token);
     if (wrong) net_close(p->net, id, wrong);
     if (wrong || p->phase != SPAN_RUNNING) return;

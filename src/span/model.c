@@ -30,8 +30,7 @@ static void add_tensor(sha256 *s, const model_file_tensor *t) {
     sha256_update(s, w->data, weight_bytes(w->type, w->rows, w->cols));
 }
 
-// Tensors of a layer in canonical order.
-static void layer_range(const model_config *c, uint32_t layer, uint32_t *first, uint32_t *end) {
+void span_model_layer(const model_config *c, uint32_t layer, uint32_t *first, uint32_t *end) {
     uint32_t each = model_tensors_per_block(c);
     *first = model_tensors_before(c) + layer * each;
     *end = *first + each;
@@ -41,7 +40,7 @@ static braid_hash hash_of_layer(const model_file *file, uint32_t layer) {
     uint32_t first, end;
     sha256 s;
     sha256_init(&s);
-    layer_range(model_file_config(file), layer, &first, &end);
+    span_model_layer(model_file_config(file), layer, &first, &end);
     for (uint32_t i = first; i < end; i++) add_tensor(&s, model_file_at(file, i));
     return sha256_final(&s);
 }
@@ -59,9 +58,13 @@ static braid_hash hash_of_ends(const model_file *file) {
     return sha256_final(&s);
 }
 
+char *span_model_shape(const model_file *file, size_t *length) {
+    return hf_config_write(model_file_config(file), length);
+}
+
 static braid_err hash_of_shape(const model_file *file, braid_hash *out, braid_error *error) {
     size_t length = 0;
-    char *text = hf_config_write(model_file_config(file), &length);
+    char *text = span_model_shape(file, &length);
     if (!text) return braid_fail(error, BRAID_MEMORY, "no memory for the model's shape");
     *out = sha256_of(text, length);
     free(text);
@@ -78,7 +81,8 @@ uint64_t span_model_bytes(const model_file *file, uint32_t begin, uint32_t end) 
     uint64_t bytes = 0;
     for (uint32_t layer = begin; layer < end; layer++) {
         uint32_t first, last;
-        layer_range(model_file_config(file), layer, &first, &last);
+        span_model_layer(model_file_config(file), layer, &first, &last);
+        if (!model_file_at(file, first)->weights.data) span_model_layer(model_file_config(file), 0, &first, &last);
         for (uint32_t i = first; i < last; i++) bytes += tensor_bytes(model_file_at(file, i));
     }
     return bytes;
@@ -144,6 +148,11 @@ static braid_err differs(const span_model *m, const char *path, const char *part
         "%.200s is not the model that the swarm serves, '%s': its %s has SHA-256 %s..., the swarm's %s...; "
         "give the same file, in the same quantisation",
         path, m->name, part, own, theirs);
+}
+
+bool span_model_same_layer(const span_model *m, const model_file *file, uint32_t layer) {
+    const braid_hash own = hash_of_layer(file, layer);
+    return hash_equal(&own, &m->layer[layer]);
 }
 
 braid_err span_model_check(const span_model *m, const model_file *file, const char *path, uint32_t begin, uint32_t end,

@@ -33,7 +33,13 @@ braid_hash span_model_hash(const span_model *m);
 // the ends. Reads only those. BRAID_IDENTITY names the first part that differs, with both hashes.
 braid_err span_model_check(const span_model *m, const model_file *file, const char *path, uint32_t begin, uint32_t end,
                            bool ends, braid_error *error);
-// Bytes of the weights of layers [begin, end) in the file.
+// Tensors [*first, *end) of a layer, in canonical order.
+void span_model_layer(const model_config *c, uint32_t layer, uint32_t *first, uint32_t *end);
+// config.json of the model's shape; its SHA-256 is `shape`. The caller frees it; NULL: no memory.
+char *span_model_shape(const model_file *file, size_t *length);
+// Whether the file's layer has the bytes of the swarm's.
+bool span_model_same_layer(const span_model *m, const model_file *file, uint32_t layer);
+// Bytes of the weights of layers [begin, end) in the file. A layer without values counts as layer 0.
 uint64_t span_model_bytes(const model_file *file, uint32_t begin, uint32_t end);
 uint64_t span_model_ends_bytes(const model_file *file);
 

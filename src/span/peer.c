@@ -267,7 +267,8 @@ void span_peer_free(span_peer *p) {
     drop_parcels(p, &p->away.first);
     for (uint32_t i = 0; i < SPAN_SLOTS && p->kept; i++) kept_free(&p->kept[i]);
     for (uint32_t i = 0; i < SPAN_OWN && p->own; i++) kept_free(&p->own[i].rows);
-    engine_free(p->layers.engine);
+    span_layers_free(&p->layers);
+    span_fetch_free(p->layers.fetch);
     tensor_pool_free(p->pool);
     blobs_free(p->blobs);
     span_records_free(p->state.records);

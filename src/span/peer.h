@@ -11,6 +11,7 @@
 
 #include "net/identity.h"
 #include "node/ticket.h"
+#include "serve/adapters.h"
 #include "session/session.h"
 #include "span/model.h"
 
@@ -44,11 +45,14 @@ typedef struct span_config {
     const char *listen;               // NULL: every address, any port
     const char *public_address;       // NULL: found
     const char *path;                 // of the model's file or directory
-    const model_file *file;           // opened, borrowed
+    const model_file *file;           // opened, borrowed; NULL: a joiner gets its layers from other peers
+    const char *state_directory;      // keeps them there; NULL: in memory
     bool origin;                      // the API node; `model` describes the swarm
     span_model model;                 // of an origin; other peers receive it
     ticket join;                      // of other peers: a peer of the swarm
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known; an origin then has none
+    const adapter_place *adapters;    // borrowed; of the layers, each by its hash
+    uint32_t adapter_count;           // at most SESSION_MAX_ADAPTERS
     uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
     uint64_t patience_ns;  // a joiner tries for so long, 0: for ever
@@ -69,10 +73,26 @@ void span_peer_stop(span_peer *p);
 // Calls `wake` on the loop's thread soon. Any thread.
 void span_peer_wake(span_peer *p);
 
+// The first 8 bytes of an adapter's hash, by which messages name it.
+uint64_t span_adapter_id(const braid_hash *hash);
+
 // --- of an origin, on the loop's thread
 
-// Begins session `number`, with room for so many tokens. False: there is no place for another one.
-bool span_peer_open(span_peer *p, uint64_t number, uint32_t room);
+typedef struct span_text {
+    uint32_t room;            // tokens that it may have
+    uint32_t prompt;          // that it begins with
+    uint64_t adapter;         // 0: none
+    const session_key *keys;  // of its first pages (session_open)
+    uint16_t key_count;
+} span_text;
+
+// Begins session `number`. False: there is no place for another one.
+bool span_peer_open(span_peer *p, uint64_t number, const span_text *text);
+// Rows of tokens that spans have in their prefix caches, the next ones from position 0 on. They are sent
+// only to a substitute. False: no memory.
+bool span_peer_supply(span_peer *p, uint64_t number, uint32_t position, const float *x, uint32_t count);
+// Names the session's pages from number `page` on. All their outputs have come.
+void span_peer_name(span_peer *p, uint64_t number, uint32_t page, const session_key *keys, uint32_t count);
 // Rows x[count, dim] of positions [position, position + count) of a session, copied; those that it
 // had from `position` on are taken back. Outputs from `home` on arrive by callbacks.output. False:
 // no memory.

@@ -84,7 +84,7 @@ static void put_blocker(span_peer *p, json_out *o) {
     if (*blocker) {
         char ticket_text[TICKET_MAX_TEXT], next[TICKET_MAX_TEXT + 64], waits[64];
         span_peer_ticket(p, ticket_text);
-        snprintf(next, sizeof next, "braid node --join %s --model FILE", ticket_text);
+        snprintf(next, sizeof next, "braid node --join %s", ticket_text);
         snprintf(waits, sizeof waits, "a peer with layers %u to %u", room.lacks_begin, room.lacks_end - 1);
         json_out_string(o, "blocker", blocker);
         json_out_string(o, "waiting_for", waits);

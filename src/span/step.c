@@ -88,6 +88,8 @@ static void do_effect(span_peer *p, const session_effect *e) {
     case SESSION_EFFECT_DIAL: dial_effect(p, e); break;
     case SESSION_EFFECT_RUN: span_run(p, e); break;
     case SESSION_EFFECT_IMPORT: span_import(p, e); break;
+    case SESSION_EFFECT_ADOPT:
+    case SESSION_EFFECT_NAME: span_pages(p, e); break;
     case SESSION_EFFECT_FREE: span_slot_free(p, e->slot); break;
     case SESSION_EFFECT_FORGET: kept_forget(&p->kept[e->slot], e->position); break;
     case SESSION_EFFECT_RELEASE: blobs_release(p->blobs, e->blob); break;

@@ -194,6 +194,8 @@ static void run_batch(worker *w, work_list *batch, uint32_t count) {
     case WORK_FORGET: caches_forget(&w->caches, first->session); break;
     case WORK_EXPORT: first->err = caches_export(&w->caches, first, &first->error); break;
     case WORK_IMPORT: first->err = caches_import(&w->caches, first, &first->error); break;
+    case WORK_ADOPT: first->err = caches_adopt(&w->caches, first, &first->error); break;
+    case WORK_NAME: caches_name(&w->caches, first); break;
     }
 }
 
@@ -247,7 +249,7 @@ braid_err span_worker_new(uv_loop_t *loop, const worker_settings *settings, work
     list_open(&w->waiting);
     list_open(&w->done);
     list_open(&w->answering);
-    caches_open(&w->caches, settings->engine);
+    caches_open(&w->caches, settings);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->posted, NULL);
     bool handle = uv_async_init(loop, &w->answered, on_answered) == 0;

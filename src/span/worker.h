@@ -4,7 +4,9 @@
 #ifndef BRAID_SPAN_WORKER_H
 #define BRAID_SPAN_WORKER_H
 
+#include "infer/adapters.h"
 #include "infer/engine.h"
+#include "session/message.h"
 
 #include <uv.h>
 
@@ -20,17 +22,22 @@ typedef enum work_kind {
     WORK_FORGET,  // frees the session's cache
     WORK_EXPORT,  // the cache's positions [first, first + rows) in layers [begin, end), to `bytes`
     WORK_IMPORT,  // the same from `bytes`, appended to the cache
+    WORK_ADOPT,   // begins the session's cache with pages of the prefix cache; rows: the tokens found
+    WORK_NAME,    // pages of the session's cache from `first` on become pages of the prefix cache
 } work_kind;
 
 // One step of one session. The caller owns it and its arrays, and leaves them alone until `done`.
 typedef struct work {
     struct work *next;  // of the worker
     work_kind kind;
-    uint64_t session;      // the name of its cache
-    uint32_t first, rows;  // positions; for WORK_LAYERS the cache forgets those from `first` on before
-    uint32_t begin, end;   // layers of this session on this peer
-    float *x;              // [rows, dim]
-    void *bytes;           // [rows * (end - begin) * sequence_layer_bytes]
+    uint64_t session;           // the name of its cache
+    uint32_t first, rows;       // positions; for WORK_LAYERS the cache forgets those from `first` on before
+    uint32_t begin, end;        // layers of this session on this peer
+    float *x;                   // [rows, dim]
+    uint64_t adapter;           // of a session that begins; 0: none
+    session_key *keys;          // [key_count] of WORK_ADOPT and WORK_NAME
+    uint32_t key_count, limit;  // only pages that end at most at token `limit`
+    void *bytes;                // [rows * (end - begin) * sequence_layer_bytes]
     // The answer. BRAID_STATE: the cache lacks positions before `first`. BRAID_LIMIT: no room for
     // this cache, or the context is full. After an error the cache is as before or shorter.
     braid_err err;
@@ -40,8 +47,15 @@ typedef struct work {
     uint64_t posted_ns;           // of the worker
 } work;
 
+typedef struct worker_adapter {
+    uint64_t id;
+    const engine_adapter *weights;
+} worker_adapter;
+
 typedef struct worker_settings {
-    engine *engine;  // borrowed; only the worker uses it from now on
+    engine *engine;                  // borrowed; only the worker uses it from now on
+    const worker_adapter *adapters;  // borrowed
+    uint32_t adapter_count;
     void (*done)(void *context, work *w);
     void *context;
 } worker_settings;

@@ -15,6 +15,8 @@ typedef struct host {
     uint64_t now;
     bool blob[BLOBS];  // held by the peer
     uint64_t job[SLOTS];
+    bool adopts[SLOTS];
+    uint32_t adopt_most[SLOTS];
     session_blob job_blob[SLOTS];
     uint32_t length[SLOTS];
     uint32_t tokens[OWN + 2];
@@ -49,6 +51,16 @@ static void begin_job(host *h, const session_effect *e) {
     h->length[e->slot] = e->position + e->count;
 }
 
+// Pages of three tokens.
+static void begin_adopting(host *h, const session_effect *e) {
+    FUZZ_CHECK(e->slot < SLOTS && h->job[e->slot] == 0 && e->ticket != 0);
+    FUZZ_CHECK(h->length[e->slot] == 0 && e->count > 0 && e->count <= SESSION_MAX_KEYS && e->keys);
+    h->job[e->slot] = e->ticket;
+    h->job_blob[e->slot] = 0;
+    h->adopts[e->slot] = true;
+    h->adopt_most[e->slot] = 3 * e->count < e->limit ? 3 * e->count : e->limit;
+}
+
 static void do_effect(host *h, const session_effect *e) {
     static session_message sent;
     switch (e->kind) {
@@ -61,6 +73,11 @@ static void do_effect(host *h, const session_effect *e) {
         break;
     case SESSION_EFFECT_RUN:
     case SESSION_EFFECT_IMPORT: begin_job(h, e); break;
+    case SESSION_EFFECT_ADOPT: begin_adopting(h, e); break;
+    case SESSION_EFFECT_NAME:
+        FUZZ_CHECK(e->slot < SLOTS && e->keys && e->count > 0 && e->count <= SESSION_MAX_NAMES);
+        FUZZ_CHECK(e->limit <= h->length[e->slot]);
+        break;
     case SESSION_EFFECT_FREE:
         FUZZ_CHECK(e->slot < SLOTS && h->job[e->slot] == 0);
         h->length[e->slot] = 0;
@@ -148,6 +165,8 @@ static void done_act(host *h, uint8_t operand) {
     if (h->job[s] == 0) return;
     session_event e = {.kind = SESSION_EVENT_DONE, .slot = s, .ticket = h->job[s], .failed = operand > 0xe0};
     h->job[s] = 0;
+    if (h->adopts[s] && !e.failed) e.count = h->length[s] = operand / SLOTS % (h->adopt_most[s] + 1);
+    h->adopts[s] = false;
     step(h, &e);
 }
 
@@ -156,7 +175,8 @@ static void step_act(host *h, reader *in) {
     session_own_view own;
     session_look_own(h->peer, number, &own);
     if (!own.exists) {
-        session_open open = {.layers = 4, .room = 20};
+        static const session_key keys[2];
+        session_open open = {.layers = 4, .room = 20, .keys = keys, .key_count = (uint16_t)(number % 3)};
         h->tokens[number] = 0;
         step(h, &(session_event){.kind = SESSION_EVENT_OPEN, .number = number, .open = &open});
         return;

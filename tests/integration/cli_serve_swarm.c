@@ -211,6 +211,20 @@ static void another_peer_takes_over(void **state) {
     stage_close(&s);
 }
 
+// Memory of a peer besides weights, keys and values.
+static uint64_t computing_bytes(const model_file *file) {
+    engine_source source = engine_source_file(file);
+    engine_settings settings = {.no_ends = true, .layer_end = 1};
+    engine *e = NULL;
+    assert_int_equal(tensor_pool_new(1, &settings.pool, NULL), BRAID_OK);
+    assert_int_equal(engine_new(&source, &settings, &e, NULL), BRAID_OK);
+    assert_int_equal(engine_reserve(e, ENGINE_CHUNK_ROWS, engine_context(e), NULL), BRAID_OK);
+    uint64_t bytes = engine_scratch_bytes(e) - engine_copied_bytes(e);
+    engine_free(e);
+    tensor_pool_free(settings.pool);
+    return bytes;
+}
+
 // Each peer has room for two texts; the others wait.
 static void little_room_delays_texts(void **state) {
     (void)state;
@@ -221,8 +235,9 @@ static void little_room_delays_texts(void **state) {
     write_model();
     assert_int_equal(model_file_open("model", &file, NULL), BRAID_OK);
     uint64_t layer = span_model_bytes(file, 0, 1), token = (uint64_t)2 * 2 * 16 * sizeof(float);
+    uint64_t computing = computing_bytes(file);
     model_file_close(file);
-    stage_open(&s, "model", 3, 1, layer + 150 * token);
+    stage_open(&s, "model", 3, 1, computing + layer + 150 * token);
     for (uint32_t i = 0; i < MANY; i++) submit(&s, i, &t[i]);
     for (uint32_t i = 0; i < MANY; i++) {
         uint32_t token_of[DRAWN];

@@ -75,6 +75,8 @@ static inline void session_random_card(session_random *w, session_card *card) {
         card->layer_ns = session_random_u32(w);
         card->waiting_layers = session_random_u32(w);
         card->upload_kib_s = session_random_u32(w);
+        card->adapters = (uint16_t)session_random_below(w, SESSION_MAX_ADAPTERS + 1);
+        for (uint32_t i = 0; i < card->adapters; i++) card->adapter[i] = session_random_u64(w);
     }
     card->hops = (uint16_t)session_random_below(w, SESSION_MAX_CARD_HOPS + 1);
     for (uint32_t i = 0; i < card->hops; i++) {
@@ -193,6 +195,10 @@ static inline void session_random_open(session_random *w, session_id id, session
     session_random_address(w, open->downstream_address);
     open->has_donor = session_random_bool(w);
     if (open->has_donor) open->donor = session_random_id(w);
+    open->adapter = w->small ? 0 : session_random_u64(w);
+    open->cut = session_random_u32(w);
+    open->keys = (uint16_t)session_random_below(w, w->small ? 5 : SESSION_MAX_KEYS + 1);
+    for (uint32_t i = 0; i < open->keys; i++) open->key[i].bytes[0] = (uint8_t)session_random_u32(w);
 }
 
 static inline void session_random_message(session_random *w, session_message_kind kind, session_message *m) {
@@ -207,6 +213,21 @@ static inline void session_random_message(session_random *w, session_message_kin
         for (uint32_t i = 0; i < m->cards.count; i++) session_random_card(w, &m->cards.card[i]);
     } else if (kind == SESSION_MESSAGE_OPEN) {
         session_random_open(w, id, &m->open);
+    } else if (kind == SESSION_MESSAGE_GET_PIECE) {
+        m->get_piece.part = session_random_hash(w);
+        m->get_piece.offset = session_random_u64(w);
+        m->get_piece.count = 1 + (uint32_t)session_random_below(w, SESSION_MAX_PIECE);
+    } else if (kind == SESSION_MESSAGE_PIECE) {
+        m->piece.part = session_random_hash(w);
+        m->piece.offset = session_random_tokens(w);
+        m->piece.count = (uint32_t)session_random_below(w, SESSION_MAX_PIECE + 1);
+        m->piece.total = m->piece.offset + m->piece.count + session_random_tokens(w);
+    } else if (kind == SESSION_MESSAGE_NAMES) {
+        m->names = (session_message_names){.session = id,
+                                           .cut = session_random_u32(w),
+                                           .first = session_random_tokens(w),
+                                           .count = (uint16_t)(1 + session_random_below(w, SESSION_MAX_NAMES))};
+        for (uint32_t i = 0; i < m->names.count; i++) m->names.key[i].bytes[15] = (uint8_t)session_random_u32(w);
     } else if (kind == SESSION_MESSAGE_HELD || kind == SESSION_MESSAGE_KEPT) {
         uint16_t count = (uint16_t)session_random_below(w, SESSION_MAX_HELD + 1);
         m->held.count = count;  // KEPT begins with the same fields

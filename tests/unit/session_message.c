@@ -66,6 +66,15 @@ static void test_values_out_of_bounds_are_refused(void **state) {
     assert_false(is_refused(&m));
     m.open.epoch = 0;
     assert_true(is_refused(&m));
+    m.open.epoch = 1;
+    m.open.keys = SESSION_MAX_KEYS + 1;
+    assert_true(is_refused(&m));
+    m = (session_message){.kind = SESSION_MESSAGE_NAMES};
+    assert_true(is_refused(&m));
+    m.names.count = SESSION_MAX_NAMES;
+    assert_false(is_refused(&m));
+    m.names.count++;
+    assert_true(is_refused(&m));
     m = (session_message){.kind = SESSION_MESSAGE_CACHE, .cache = {.layer_end = 1, .cuts = {.now = 3, .count = 2}}};
     m.cache.cuts.entry[0].cut = m.cache.cuts.entry[0].at = 2;
     m.cache.cuts.entry[1].cut = m.cache.cuts.entry[1].at = 3;

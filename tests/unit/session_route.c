@@ -14,7 +14,8 @@ enum { LAYERS = 12 };
 static session_known known[8];
 static session_view view;
 static uint64_t avoid[BITSET_WORDS(SESSION_MAX_PEERS)];
-static session_path old, path;
+static session_path old, path, warm;
+static uint64_t adapter;
 static uint16_t missing;
 static session_route router;
 static void *scratch;
@@ -35,7 +36,8 @@ static void add(uint16_t begin, uint16_t end, uint32_t one_way_us, uint32_t laye
 static int set_up(void **state) {
     (void)state;
     memset(avoid, 0, sizeof avoid);
-    old.count = 0;
+    old.count = warm.count = 0;
+    adapter = 0;
     router = session_route_shortest;
     view = (session_view){.peer = known};
     add(0, 0, 0, 0);  // the origin
@@ -58,6 +60,8 @@ static int free_scratch(void **state) {
 
 static bool find(uint32_t room, uint32_t tokens) {
     session_route_query query = {.layers = LAYERS, .room = room, .tokens = tokens, .old = &old, .avoid = avoid};
+    query.warm = &warm;
+    query.adapter = adapter;
     return router(scratch, &view, &query, &path, &missing);
 }
 
@@ -183,6 +187,35 @@ static void test_old_ranges_are_kept(void **state) {
 }
 
 // A draining peer of the old path is the last resort.
+static void test_a_prefix_is_worth_its_tokens(void **state) {
+    (void)state;
+    add(0, 12, 1000, 1000);
+    add(0, 12, 1100, 1000);
+    warm = (session_path){.count = 1, .hop = {{.id = known[2].card.id, .layer_end = 12}}};
+    assert_true(find(10, 0));
+    expect_hop(0, 1, 0, 12);
+    assert_true(find(50, 500000));
+    expect_hop(0, 2, 0, 12);  // the farther one need not read them
+    known[2].one_way_us = 2000000;
+    assert_true(find(50, 5000));
+    expect_hop(0, 1, 0, 12);
+}
+
+static void test_only_peers_with_the_adapter_are_chosen(void **state) {
+    (void)state;
+    add(0, 12, 1000, 1000);
+    add(0, 12, 9000, 1000);
+    known[2].card.adapters = 2;
+    known[2].card.adapter[1] = 77;
+    assert_true(find(10, 0));
+    expect_hop(0, 1, 0, 12);
+    adapter = 77;
+    assert_true(find(10, 0));
+    expect_hop(0, 2, 0, 12);
+    adapter = 78;
+    assert_false(find(10, 0));
+}
+
 static void test_a_draining_span_stays_without_another(void **state) {
     (void)state;
     add(0, 12, 1000, 1000);
@@ -244,6 +277,10 @@ int main(void) {
                                         free_scratch),
         cmocka_unit_test_setup_teardown(test_a_span_with_the_tokens_is_preferred, set_up_spans, free_scratch),
         cmocka_unit_test_setup_teardown(test_a_draining_span_stays_without_another, set_up_spans, free_scratch),
+        cmocka_unit_test_setup(test_a_prefix_is_worth_its_tokens, set_up),
+        cmocka_unit_test_setup(test_only_peers_with_the_adapter_are_chosen, set_up),
+        cmocka_unit_test_setup_teardown(test_a_prefix_is_worth_its_tokens, set_up_spans, free_scratch),
+        cmocka_unit_test_setup_teardown(test_only_peers_with_the_adapter_are_chosen, set_up_spans, free_scratch),
         cmocka_unit_test_setup_teardown(test_a_queue_is_avoided, set_up_spans, free_scratch),
         cmocka_unit_test_setup_teardown(test_spans_are_left_where_a_faster_one_begins, set_up_spans, free_scratch),
         cmocka_unit_test_setup_teardown(test_old_ranges_are_kept, set_up_spans, free_scratch),

@@ -51,7 +51,9 @@ static void bench_open(bench *b) {
     if (engine_new(&source, &settings, &b->e, &error)) fail_msg("%s", error.text);
     assert_int_equal(uv_loop_init(&b->loop), 0);
     b->answers = 0;
-    assert_int_equal(span_worker_new(&b->loop, &(worker_settings){b->e, on_done, b}, &b->w, NULL), BRAID_OK);
+    assert_int_equal(
+        span_worker_new(&b->loop, &(worker_settings){.engine = b->e, .done = on_done, .context = b}, &b->w, NULL),
+        BRAID_OK);
 }
 
 static void on_drop(void *context, work *w) { (void)context, (void)w; }
@@ -173,11 +175,82 @@ static void a_cache_moves_to_another_session(void **state) {
     bench_close(&b);
 }
 
+enum { PAGES = 2, LONG = PAGES * ENGINE_PAGE_TOKENS + 10 };
+
+static work page_work(work_kind kind, uint64_t session, uint32_t begin, uint32_t count, session_key *keys) {
+    return (work){.kind = kind,
+                  .session = session,
+                  .begin = begin,
+                  .end = LAYERS,
+                  .keys = keys,
+                  .key_count = count,
+                  .limit = UINT32_MAX};
+}
+
+static work done_now(bench *b, work one) {
+    span_worker_post(b->w, &one);
+    wait_all(b);
+    assert_int_equal(one.err, BRAID_OK);
+    return one;
+}
+
+static uint32_t adopted(bench *b, uint64_t session, uint32_t begin, session_key *keys) {
+    return done_now(b, page_work(WORK_ADOPT, session, begin, PAGES, keys)).rows;
+}
+
+static void pages_of_a_text_begin_another(void **state) {
+    (void)state;
+    static float x[LONG * DIM], y[LONG * DIM];
+    session_key keys[PAGES] = {{{1}}, {{2}}}, others[PAGES] = {{{3}}, {{2}}};
+    bench b;
+    bench_open(&b);
+    input(1, x, LONG);
+    memcpy(y, x, sizeof y);
+    assert_int_equal(adopted(&b, 1, 1, keys), 0);
+    done_now(&b, layers(1, 0, LONG, 1, LAYERS, x));
+    work named = page_work(WORK_NAME, 1, 1, PAGES, keys);
+    named.limit = 2 * ENGINE_PAGE_TOKENS - 1;  // the second page is not computed yet
+    done_now(&b, named);
+    assert_int_equal(adopted(&b, 2, 1, keys), ENGINE_PAGE_TOKENS);
+    done_now(&b, page_work(WORK_NAME, 1, 1, PAGES, keys));
+    done_now(&b, (work){.kind = WORK_FORGET, .session = 1});
+    assert_int_equal(adopted(&b, 3, 0, keys), 0);    // of other layers
+    assert_int_equal(adopted(&b, 4, 1, others), 0);  // a page without the one before it
+    assert_int_equal(adopted(&b, 5, 1, keys), PAGES * ENGINE_PAGE_TOKENS);
+    done_now(&b, layers(5, PAGES * ENGINE_PAGE_TOKENS, 10, 1, LAYERS, y));
+    assert_memory_equal(x + PAGES * ENGINE_PAGE_TOKENS * DIM, y + PAGES * ENGINE_PAGE_TOKENS * DIM,
+                        10 * DIM * sizeof *x);
+    bench_close(&b);
+}
+
+// Pages of earlier texts are evicted when a text needs their memory, and not before.
+static void the_prefix_cache_gives_way(void **state) {
+    (void)state;
+    static float x[LONG * DIM];
+    session_key keys[PAGES] = {{{1}}, {{2}}};
+    bench b;
+    bench_open(&b);
+    assert_int_equal(engine_limit_cache(b.e, 4 * engine_page_bytes(b.e), NULL), BRAID_OK);
+    input(1, x, LONG);
+    done_now(&b, layers(1, 0, LONG, 0, LAYERS, x));
+    work named = page_work(WORK_NAME, 1, 0, PAGES, keys);
+    done_now(&b, named);
+    done_now(&b, (work){.kind = WORK_FORGET, .session = 1});
+    assert_int_equal(span_worker_cache_bytes(b.w), PAGES * engine_page_bytes(b.e));
+    input(2, x, LONG);
+    done_now(&b, layers(2, 0, LONG, 0, LAYERS, x));  // three pages: one has to go
+    assert_int_equal(span_worker_cache_bytes(b.w), 4 * engine_page_bytes(b.e));
+    assert_int_equal(adopted(&b, 3, 0, keys), ENGINE_PAGE_TOKENS);  // the first one is of more use
+    bench_close(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_change_no_bit),
         cmocka_unit_test(a_cache_is_cut_refused_and_forgotten),
         cmocka_unit_test(a_cache_moves_to_another_session),
+        cmocka_unit_test(pages_of_a_text_begin_another),
+        cmocka_unit_test(the_prefix_cache_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,23 +117,29 @@ static void effect_job(world *w, uint32_t node, const session_effect *e) {
         return;
     }
     world_slot *s = &n->slot[e->slot];
-    const world_blob *b = blob_get(w, node, e->blob);
-    bool run = e->kind == SESSION_EFFECT_RUN;
-    if (!b) return;
+    bool run = e->kind == SESSION_EFFECT_RUN, adopt = e->kind == SESSION_EFFECT_ADOPT;
+    const world_blob *b = adopt ? NULL : blob_get(w, node, e->blob);
+    if (!b && !adopt) return;
     if (!s->used) *s = (world_slot){.used = true, .begin = e->layer_begin, .end = e->layer_end};
     if (s->job || s->begin != e->layer_begin || s->end != e->layer_end || e->position > s->length ||
-        e->first_row + e->count > b->count || e->position + e->count > WORLD_TOKENS) {
+        (adopt ? s->length > 0 || e->count > WORLD_TOKENS / WORLD_PAGE
+               : e->first_row + e->count > b->count || e->position + e->count > WORLD_TOKENS)) {
         world_fail(w, "n%u runs rows %u+%u of slot %u, which has %u%s", node, e->position, e->count, e->slot, s->length,
                    s->job ? " and a job" : "");
         return;
     }
-    world_trace(w, "n%u %s slot %u rows %u+%u", node, run ? "runs" : "imports", e->slot, e->position, e->count);
+    world_trace(w, "n%u %s slot %u rows %u+%u", node,
+                run     ? "runs"
+                : adopt ? "adopts"
+                        : "imports",
+                e->slot, e->position, e->count);
     s->job = true;
     world_item *item = world_item_new(ITEM_DONE, node, 0);
     item->life = n->life;
     item->slot = e->slot;
     item->ticket = e->ticket;
     item->job = *e;
+    if (adopt) memcpy(item->key, e->keys, e->count * sizeof *e->keys);
     uint64_t cost = run ? WORLD_MS / 2 + e->count * (uint64_t)(e->layer_end - e->layer_begin) * w->row_ns : WORLD_MS;
     if (n->slow_until > w->now) cost *= 40;
     world_put(w, w->now + cost, item);
@@ -165,9 +171,14 @@ static void run_rows(world *w, uint32_t node, const session_effect *job) {
 void host_done(world *w, const world_item *item) {
     world_node *n = &w->node[item->node];
     if (!n->alive || n->life != item->life) return;
-    run_rows(w, item->node, &item->job);
+    uint32_t adopted = 0;
+    if (item->job.kind == SESSION_EFFECT_ADOPT)
+        adopted = pages_adopt(w, item->node, item);
+    else
+        run_rows(w, item->node, &item->job);
     n->slot[item->slot].job = false;
-    session_event e = {.kind = SESSION_EVENT_DONE, .slot = item->slot, .ticket = item->ticket, .cost_ns = 1};
+    session_event e = {
+        .kind = SESSION_EVENT_DONE, .slot = item->slot, .ticket = item->ticket, .count = adopted, .cost_ns = 1};
     host_event(w, item->node, &e);
 }
 
@@ -189,6 +200,7 @@ static void effect_output(world *w, uint32_t node, const session_effect *e) {
 }
 
 static void effect_tell(world *w, uint32_t node, const session_tell *tell) {
+    if (tell->kind == SESSION_TELL_BEGAN) text_began(w, node, tell->number);
     if (!w->trace) return;
     world_trace(w, "n%u tells %s session %llu n%u %s epoch %u layer %u", node, session_tell_name(tell->kind),
                 (unsigned long long)tell->number, world_node_of(w, &tell->id), session_reason_name(tell->reason),
@@ -205,7 +217,9 @@ static void do_effect(world *w, uint32_t node, const session_effect *e) {
     case SESSION_EFFECT_SEND: effect_send(w, node, e); break;
     case SESSION_EFFECT_DIAL: link_dial(w, node, world_node_of(w, &e->id)); break;
     case SESSION_EFFECT_RUN:
+    case SESSION_EFFECT_ADOPT:
     case SESSION_EFFECT_IMPORT: effect_job(w, node, e); break;
+    case SESSION_EFFECT_NAME: pages_name(w, node, e); break;
     case SESSION_EFFECT_FREE: effect_free(w, node, e->slot); break;
     case SESSION_EFFECT_FORGET:
         if (n->slot[e->slot].kept_from < e->position) n->slot[e->slot].kept_from = e->position;
@@ -339,6 +353,7 @@ void host_stop(world *w, uint32_t node) {
         n->blob[b] = (world_blob){0};
     }
     n->blobs = 0;
+    memset(n->page, 0, sizeof n->page);
     for (uint32_t s = 0; s < WORLD_SLOTS; s++) n->slot[s].used = n->slot[s].job = false;
     free(n->peer);
     n->peer = NULL;

@@ -11,9 +11,13 @@ enum {
     WORLD_OWN = 6,
     WORLD_LAYERS = 12,
     WORLD_TOKENS = 192,  // of a text, with drafts
-    WORLD_TEXTS = 12,
+    WORLD_TEXTS = 20,
     WORLD_BLOBS = 512,    // of a node
     WORLD_STEPS = 20000,  // of a node in one virtual second
+    WORLD_PAGE = 4,       // tokens of a page of the prefix caches
+    WORLD_PAGES = 96,     // in the prefix cache of a node
+    WORLD_PREFIXES = 3,   // beginnings that many texts share
+    WORLD_PREFIX = 40,    // tokens of each
 };
 
 #define WORLD_MS ((uint64_t)1000000)
@@ -32,6 +36,14 @@ typedef struct world_slot {
     uint64_t kept[WORLD_TOKENS];
 } world_slot;
 
+// A page of the prefix cache: layers [begin, end), one value for each layer and token.
+typedef struct world_page {
+    bool used;
+    session_key key;
+    uint16_t begin, end;
+    uint64_t chain[WORLD_LAYERS][WORLD_PAGE];
+} world_page;
+
 typedef struct world_node {
     braid_id id;
     bool alive, leaving;
@@ -46,6 +58,7 @@ typedef struct world_node {
     uint32_t blobs;                // held
     world_blob blob[WORLD_BLOBS];  // number - 1
     world_slot slot[WORLD_SLOTS];
+    world_page page[WORLD_PAGES];
 } world_node;
 
 typedef enum link_state { LINK_NONE, LINK_UP } link_state;
@@ -64,6 +77,8 @@ typedef struct world_link {  // a < b
 typedef struct world_text {
     bool used, ended, lost;
     bool step_due, end_due;  // after the effects of this step
+    bool waits;              // for BEGAN
+    uint32_t named;          // pages
     uint32_t node;
     uint64_t life, number;
     uint32_t total;  // tokens when it is complete
@@ -98,7 +113,8 @@ typedef struct world_item {
     bool refused;
     uint32_t slot;
     uint64_t ticket;
-    session_effect job;  // ITEM_DONE
+    session_effect job;                          // ITEM_DONE
+    session_key key[WORLD_TOKENS / WORLD_PAGE];  // of an ADOPT
     size_t count;
     uint32_t rows, layers;
     uint8_t bytes[];  // message, then rows * layers values
@@ -118,6 +134,7 @@ typedef struct world {
     bool origins_die, tight, healed;
     world_node node[WORLD_NODES];
     world_link link[WORLD_NODES][WORLD_NODES];
+    uint64_t prefix[WORLD_PREFIXES][WORLD_PREFIX];
     world_text text[WORLD_TEXTS];
     session_message message;
 } world;
@@ -142,6 +159,13 @@ void host_event(world *w, uint32_t node, const session_event *e);
 void host_done(world *w, const world_item *item);
 void host_message(world *w, const world_item *item);
 
+// ---- pages.c
+// The names of the whole pages of tokens[count]; their number.
+uint32_t pages_keys(const uint64_t *tokens, uint32_t count, session_key *keys);
+void pages_name(world *w, uint32_t node, const session_effect *e);
+// The tokens of pages in the node's prefix cache with which the slot begins.
+uint32_t pages_adopt(world *w, uint32_t node, const world_item *item);
+
 // ---- links.c
 world_link *link_of(world *w, uint32_t a, uint32_t b);
 void link_send(world *w, uint32_t from, uint32_t to, const session_effect *e, const uint64_t *values, uint32_t rows,
@@ -158,6 +182,7 @@ void text_output(world *w, uint32_t node, const session_effect *e, const world_b
 uint64_t text_fed(const world *w, uint32_t node, uint64_t number, uint32_t position, bool *ok);
 void texts_lose(world *w, uint32_t node);
 void texts_go_on(world *w, uint32_t node);
+void text_began(world *w, uint32_t node, uint64_t number);
 void text_end(world *w, world_text *t);
 world_text *text_of(world *w, uint32_t node, uint64_t number);
 

@@ -23,7 +23,7 @@ typedef struct session_sim_result {
     uint64_t crashes, window_deaths, pauses, falls, cuts, drains, cancels, reroutes, slow, moves;
     uint64_t texts, finished, lost;  // lost: with their origin
     uint64_t tokens, refused_drafts;
-    uint64_t repairs, refused, replayed_rows, recomputed_rows, imported_rows;
+    uint64_t repairs, refused, replayed_rows, recomputed_rows, imported_rows, adopted;
     uint64_t longest_wait_ns;  // between two tokens of a text
 } session_sim_result;
 

@@ -104,6 +104,8 @@ static void begin(world *w, uint64_t seed, uint64_t mutants) {
         w->node[n].config.mutants = mutants;
         configure(w, n);
     }
+    for (uint32_t i = 0; i < WORLD_PREFIXES * WORLD_PREFIX; i++)
+        w->prefix[i / WORLD_PREFIX][i % WORLD_PREFIX] = rng_next(&w->random) % 1000;
     choose_spans(w);
     for (uint32_t n = 0; n < w->nodes; n++) w->node[n].first_span = w->node[n].config.span;
     for (uint32_t a = 0; a < w->nodes; a++) {
@@ -113,6 +115,9 @@ static void begin(world *w, uint64_t seed, uint64_t mutants) {
     for (uint32_t n = 0; n < w->nodes; n++) world_put(w, n * WORLD_MS, world_item_new(ITEM_START, n, 0));
     for (uint32_t k = 0; k < 4; k++)
         world_put(w, (500 + rng_below(&w->random, 1000)) * WORLD_MS, world_item_new(ITEM_TEXT, 0, 0));
+    for (uint32_t k = 0; k < 6; k++)
+        world_put(w, 1500 * WORLD_MS + rng_below(&w->random, w->faults_ns + 2000 * WORLD_MS),
+                  world_item_new(ITEM_TEXT, 0, 0));
     world_put(w, 1000 * WORLD_MS, world_item_new(ITEM_FAULT, 0, 0));
 }
 
