@@ -49,6 +49,9 @@ float adapter_scale(float alpha, uint32_t rank, bool rank_stabilised);
 braid_err adapter_new(stage *s, const adapter_config *config, adapter **out, braid_error *error);
 void adapter_free(adapter *a);
 
+// Overwrites the work memory, in which values of the parameters remain after each call.
+void adapter_wipe(adapter *a);
+
 size_t adapter_parameters(const adapter *a);  // elements
 size_t adapter_work_bytes(const adapter *a);  // allocated in adapter_new
 uint32_t adapter_tensor_count(const adapter *a);

@@ -17,6 +17,7 @@ typedef struct base_kind {
 struct tune_base {
     tune_base_config config;
     const model_config *model;
+    uint32_t first, count;            // layers [first, first + count)
     base_kind kinds[BASE_KINDS];      // stage NULL: no layer is of the kind
     size_t rows, dim, layer_adapter;  // layer_adapter: parameters of one layer's adapter
     float *weights, *merged;          // of one layer
@@ -24,7 +25,8 @@ struct tune_base {
     uint32_t kept;                    // of the last layers
     char *stashes;                    // [kept + 1]; the last is of the layers that are not kept
     size_t stash_bytes;
-    float *inputs;  // [layers - kept + 1, rows, dim]
+    size_t stash_all, inputs_all;  // bytes of both arrays
+    float *inputs;  // [count - kept + 1, rows, dim]
     float *x[2], *dy[2];
     // the head: rows with a target are gathered, `head_rows` at a time
     stage *head;

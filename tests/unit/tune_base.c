@@ -64,6 +64,14 @@ static void random_parameters(float *p, size_t count) {
     for (size_t i = 0; i < count; i++) p[i] = (float)(rng_unit(&r) - 0.5) * 0.2f;
 }
 
+static double run_once(tune_base *b, const tune_microbatch *m, const float *parameters, float *gradient) {
+    double loss = 0;
+    tune_base_begin(b, parameters);
+    assert_int_equal(tune_base_run(b, m, parameters, gradient, &loss, NULL), BRAID_OK);
+    tune_base_end(b);
+    return loss;
+}
+
 static double run(tune_base *b, const fixture *f, float **parameters, float **gradient) {
     size_t count = tune_base_parameters(b);
     *parameters = calloc(count, sizeof **parameters);
@@ -71,13 +79,13 @@ static double run(tune_base *b, const fixture *f, float **parameters, float **gr
     assert_true(*parameters && *gradient);
     random_parameters(*parameters, count);
     const tune_microbatch m = {f->tokens, f->targets, f->documents};
-    double only = tune_base_run(b, &m, *parameters, NULL), loss = tune_base_run(b, &m, *parameters, *gradient);
+    double only = run_once(b, &m, *parameters, NULL), loss = run_once(b, &m, *parameters, *gradient);
     assert_true(only == loss);
     // a second microbatch adds its gradient: twice the same
     float *twice = malloc(count * sizeof *twice);
     assert_non_null(twice);
     memcpy(twice, *gradient, count * sizeof *twice);
-    tune_base_run(b, &m, *parameters, twice);
+    run_once(b, &m, *parameters, twice);
     for (size_t i = 0; i < count; i++) assert_true(twice[i] == 2 * (*gradient)[i]);
     free(twice);
     return loss;
