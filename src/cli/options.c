@@ -205,7 +205,7 @@ static const char *const all_flags[] = {
     "private-key", "probes", "products", "profile", "prompt", "prompt-file", "prompt-rows",
     "prompt-tokens", "public-address", "quality", "queue", "rank", "recompute", "relays",
     "repeat-penalty", "repetitions", "reproducible", "reps", "resume", "rslora", "run",
-    "same-prompt", "save", "save-every", "seconds", "seed", "seeds", "sequence", "sessions",
+    "same-prompt", "save", "save-every", "seconds", "seed", "seeds", "sequence", "session", "sessions",
     "set-aside", "shadow", "shadows", "shapes", "shard-size", "share", "show-prompt", "slack",
     "solo", "solver-time", "sources", "spare", "special", "state-dir", "state-rate", "stop",
     "stop-within", "stride", "supervised", "swap", "system", "systems", "targets", "temperature",

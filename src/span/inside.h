@@ -108,6 +108,7 @@ struct span_peer {
     } here, away;  // messages to itself; to others, behind one that is not ready
 
     span_layers layers;
+    struct lender *lender;  // NULL: there was no adapter of another peer yet
     kept *kept;     // [SPAN_SLOTS]
     span_own *own;  // [SPAN_OWN]
     tensor_pool *pool;

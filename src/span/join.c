@@ -217,7 +217,7 @@ static void choose(span_peer *p) {
 }
 
 void span_join_tick(span_peer *p) {
-    bool waits = p->phase == SPAN_RUNNING && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
+    bool waits = p->phase == SPAN_RUNNING && !p->config.tuner && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
                  !p->layers.loaded && !p->state.draining;
     if (!waits) return;
     if (span_holds(p)) {
@@ -250,7 +250,7 @@ static braid_err take_description(span_peer *p, const net_run *run, braid_error 
     if (!hash_equal(&p->hash, &run->hash))
         return braid_fail(error, BRAID_FORMAT, "the description of the model does not match its hash");
     // the file's shape; each layer is compared when it is taken
-    err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, false, error);
+    err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, p->config.tuner != NULL, error);
     if (err) return err;
     p->description = malloc(run->description_bytes);
     if (!p->description) return braid_fail(error, BRAID_MEMORY, "no memory for the description of the model");

@@ -24,6 +24,7 @@ enum {
 };
 
 typedef struct span_peer span_peer;
+typedef struct tuner tuner;
 
 // Called on the loop's thread; each may be NULL.
 typedef struct span_callbacks {
@@ -35,6 +36,8 @@ typedef struct span_callbacks {
     // is borrowed.
     void (*output)(void *context, uint64_t number, uint32_t position, uint32_t count, const float *x);
     void (*tell)(void *context, const session_tell *tell);
+    // The number of adapters of other peers for which this one computes, and their memory, have changed.
+    void (*lends)(void *context, uint32_t adapters, uint64_t bytes);
     void (*wake)(void *context);  // after span_peer_wake, for calls from other threads
     void (*tick)(void *context);  // regularly
 } span_callbacks;
@@ -49,6 +52,7 @@ typedef struct span_config {
     span_model model;                 // of an origin; other peers receive it
     ticket join;                      // of other peers: a peer of the swarm
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known; an origin then has none
+    tuner *tuner;                     // this peer has no layers and trains an adapter (tuner.h); NULL: not
     uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
     uint64_t patience_ns;  // a joiner tries for so long, 0: for ever

