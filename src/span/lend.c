@@ -1,20 +1,25 @@
 // A peer that computes its layers with the adapter of a client. It has an adapter from ADAPT to
 // FORGET, which is one iteration, in memory that is overwritten afterwards. One thread of libuv's
 // pool computes at a time, for all clients in the order of their messages.
+#include "node/clock.h"
 #include "span/inside.h"
 #include "span/tuning.h"
 #include "train/kernel_class.h"
 #include "tune/base.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LEND_MAX = 32,       // adapters at once
-    LEND_MEMORY = 4,     // they may have this part of the peer's memory
-    LEND_SHARE = 4,      // and one has this part of it, if that suffices
-    LEND_QUEUE_MAX = 4,  // waiting computations of one adapter
+    LEND_MAX = 32,                 // adapters at once
+    LEND_MEMORY = 4,               // they may have this part of the peer's memory
+    LEND_SHARE = 4,                // and one has this part of it, if that suffices
+    LEND_QUEUE_MAX = 4,            // waiting computations of one adapter
+    LEND_STACK_BYTES = 1960 << 10,  // more than the kernels of a product have on the stack
+    LEND_SCRUB_NS = 200000000,     // the most that threads wait for each other
 };
 
 typedef struct loan {
@@ -201,6 +206,28 @@ static void backward(const lender *l, lend_job *task) {
     tune_base_backward(one->base, one->documents, task->from, one->parameters, task->to, gradient);
 }
 
+typedef struct scrubbing {
+    atomic_uint inside;
+    unsigned threads;
+    uint64_t until_ns;
+} scrubbing;
+
+// Overwrites the stack below, where products have their operands in the order of the kernel. Each
+// thread waits for the others, so that each takes part.
+__attribute__((noinline)) static void scrub_stack(void *context, size_t index) {
+    char area[LEND_STACK_BYTES];
+    scrubbing *s = context;
+    (void)index;
+    explicit_bzero(area, sizeof area);
+    atomic_fetch_add(&s->inside, 1);
+    while (atomic_load(&s->inside) < s->threads && clock_now_ns() < s->until_ns) sched_yield();
+}
+
+static void scrub_stacks(tensor_pool *pool) {
+    scrubbing s = {.threads = tensor_pool_threads(pool), .until_ns = clock_now_ns() + LEND_SCRUB_NS};
+    tensor_pool_run(pool, s.threads, scrub_stack, &s);
+}
+
 static void compute(uv_work_t *request) {
     lender *l = request->data;
     lend_job *task = l->now;
@@ -210,6 +237,7 @@ static void compute(uv_work_t *request) {
         forward(l, task);
     else
         backward(l, task);
+    if (l->pool) scrub_stacks(l->pool);
 }
 
 // --- the queue

@@ -35,9 +35,9 @@ typedef struct tuner_request {
 typedef struct tuner_hop {
     braid_id id;
     uint32_t begin, end;
-    bool adapted;      // it has the iteration's adapter, under `session`
+    bool adapted;  // it has the iteration's adapter, under `session`
     uint64_t session;
-    float *x;          // [rows, dim] its input; memory of its own
+    float *x;  // [rows, dim] its input; memory of its own
 } tuner_hop;
 
 typedef struct tuner_avoided {

@@ -67,7 +67,8 @@ static const session_card *choose(const tuner *t, const session_view *view, uint
 static void forget_hop(tuner *t, tuner_hop *h) {
     if (h->adapted && net_linked(t->peer->net, &h->id))
         tuning_send(t->peer, &h->id,
-                    &(tuning_message){.kind = TUNING_FORGET, .name = {h->session, ++t->serial}, .forget.done = true}, 0);
+                    &(tuning_message){.kind = TUNING_FORGET, .name = {h->session, ++t->serial}, .forget.done = true},
+                    0);
     h->adapted = false;
 }
 
@@ -173,11 +174,10 @@ static void send_forward(tuner *t, const tuner_hop *h) {
     if (!data) return;
     memcpy(data, t->documents, documents);
     memcpy(data + documents, h->x, x);
-    tuning_send(t->peer, &h->id,
-                &(tuning_message){.kind = TUNING_FORWARD,
-                                  .name = {h->session, ++t->serial},
-                                  .forward.keep = t->request.keep},
-                blob);
+    tuning_send(
+        t->peer, &h->id,
+        &(tuning_message){.kind = TUNING_FORWARD, .name = {h->session, ++t->serial}, .forward.keep = t->request.keep},
+        blob);
     count_bytes(t, documents + x, 0);
 }
 
@@ -188,9 +188,8 @@ static void send_backward(tuner *t, const tuner_hop *h) {
     if (!data) return;
     memcpy(data, t->dy, bytes);
     tuning_send(t->peer, &h->id,
-                &(tuning_message){.kind = TUNING_BACKWARD,
-                                  .name = {h->session, ++t->serial},
-                                  .backward.rows = (uint32_t)t->rows},
+                &(tuning_message){
+                    .kind = TUNING_BACKWARD, .name = {h->session, ++t->serial}, .backward.rows = (uint32_t)t->rows},
                 blob);
     count_bytes(t, bytes, 0);
 }

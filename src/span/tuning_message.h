@@ -11,18 +11,19 @@
 #include <stdint.h>
 
 enum {
-    TUNING_VERSION = 0xA1,             // first byte of each message; those of src/session begin below 0x80
+    TUNING_VERSION = 0xA1,  // first byte of each message; those of src/session begin below 0x80
     TUNING_MAX_MESSAGE_BYTES = 1024,
-    TUNING_MAX_ROWS = 1 << 16,         // of a microbatch
+    TUNING_MAX_ROWS = 1 << 16,  // of a microbatch
     TUNING_MAX_LAYERS = 1024,
-    TUNING_MAX_PARAMETERS = 1 << 27,   // of the layers that one message adapts
-    TUNING_TEXT = 256,                 // of a refusal, with its end
+    TUNING_MAX_PARAMETERS = 1 << 27,  // of the layers that one message adapts
+    TUNING_TEXT = 256,                // of a refusal, with its end
 };
 
 // X(KIND, body)
-#define TUNING_MESSAGES(X)                                                                         \
-    X(ADAPT, adapt) X(FORWARD, forward) X(OUTPUT, output) X(BACKWARD, backward) X(GRADIENT, gradient) \
-        X(FORGET, forget) X(REFUSE, refuse)
+#define TUNING_MESSAGES(X)                                                                              \
+    X(ADAPT, adapt)                                                                                     \
+    X(FORWARD, forward) X(OUTPUT, output) X(BACKWARD, backward) X(GRADIENT, gradient) X(FORGET, forget) \
+        X(REFUSE, refuse)
 
 typedef enum tuning_kind {
     TUNING_NONE,
@@ -75,10 +76,10 @@ typedef struct tuning_forget {
 } tuning_forget;
 
 typedef enum tuning_refusal {
-    TUNING_FULL,        // no memory, or too many adapters; later perhaps
-    TUNING_NOT_HERE,    // these layers are not here, or the peer drains
-    TUNING_OTHER,       // another kernel class
-    TUNING_MALFORMED,   // what no peer will do; `text` has the reason
+    TUNING_FULL,       // no memory, or too many adapters; later perhaps
+    TUNING_NOT_HERE,   // these layers are not here, or the peer drains
+    TUNING_OTHER,      // another kernel class
+    TUNING_MALFORMED,  // what no peer will do; `text` has the reason
     TUNING_REFUSALS
 } tuning_refusal;
 
