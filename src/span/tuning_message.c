@@ -13,7 +13,7 @@ static void code_rows(codec *c, uint32_t *rows) {
 
 static void code_parameters(codec *c, uint32_t *parameters) {
     codec_u32(c, parameters);
-    codec_require(c, *parameters <= TUNING_MAX_PARAMETERS);
+    codec_require(c, *parameters > 0 && *parameters <= TUNING_MAX_PARAMETERS);
 }
 
 static void code_adapt(codec *c, tuning_adapt *a) {
