@@ -5,7 +5,9 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/report_sinks.h"
+#include "cli/serve_peers.h"
 #include "cli/solo_report.h"
+#include "cli/tune_join.h"
 #include "cli/tune_session.h"
 #include "node/clock.h"
 #include "node/stop.h"
@@ -29,8 +31,8 @@ static const char examples_text[] =
 enum { MOST_SEQUENCE = 1 << 16, MOST_BATCH = 1 << 12 };
 
 typedef struct tune_flags {
-    const char *data, *out, *validation, *from_adapter, *targets, *template_file, *session;
-    uint64_t iterations, rank, sequence, batch, patience, validate_every, save_every, max_memory, threads, seed;
+    const char *data, *out, *validation, *from_adapter, *targets, *template_file, *session, *join;
+    uint64_t iterations, rank, sequence, batch, patience, validate_every, save_every, max_memory, threads, seed, relays;
     uint64_t stop_within_ns;
     double alpha, learning_rate, hold_out;
     bool rslora, resume, json;
@@ -209,8 +211,11 @@ static braid_err prepare(tune_view *view, const options *o, braid_error *error) 
     if (!err) err = open_template(view, error);
     if (!err) err = read_examples(view, flags->data, &view->examples, error);
     if (!err && flags->validation) err = read_examples(view, flags->validation, &view->validation, error);
-    if (err || !flags->session) return err;
+    if (err || (!flags->session && !flags->relays)) return err;
     const tune_session_config session = {.ticket = flags->session,
+                                         .relays = (uint32_t)flags->relays,
+                                         .threads = flags->threads,
+                                         .max_memory = flags->max_memory,
                                          .file = view->g.file,
                                          .path = o->given[0],
                                          .context = view,
@@ -255,6 +260,7 @@ static int tune(const options *o, const tune_flags *flags) {
         err = prepare(&view, o, &error);
     }
     if (!err) err = tune_run(&view.config, &result, &error);
+    tune_session_tell(view.session);
     if (!err) note_result(&view, &result);
     if (result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_since(start));
     if (result.begun && !err) report_loss_curve(view.report);
@@ -266,9 +272,29 @@ static int tune(const options *o, const tune_flags *flags) {
     return CLI_OK;
 }
 
+// The run behind the ticket has its own data, adapter and directory.
+static int join_run(const options *o, const tune_flags *flags) {
+    static const char *const foreign[] = {"data", "out", "session", "relays", "iterations", "rank", "alpha", "rslora",
+                                          "targets", "validation", "from-adapter", "resume", "learning-rate",
+                                          "sequence", "batch", "seed"};
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (option_is_set(o, foreign[i]))
+            return cli_complain(CLI_USAGE, "tune", "--join lends this machine to a run with its own settings; leave out --%s",
+                                foreign[i]);
+    const tune_join_flags join = {.ticket = flags->join,
+                                  .model = o->given[0],
+                                  .threads = flags->threads,
+                                  .max_memory = flags->max_memory,
+                                  .json = flags->json};
+    return tune_join(&join);
+}
+
 static int tune_watched(const options *o, const tune_flags *flags) {
     const stop_config stop = {.verb = "tune", .within_ns = flags->stop_within_ns};
     braid_error error;
+    if (flags->join) return join_run(o, flags);
+    if (flags->session && flags->relays)
+        return cli_complain(CLI_USAGE, "tune", "--session has the layers of a swarm, and --relays makes one; give one of them");
     if (!flags->data) return cli_complain(CLI_USAGE, "tune", "give the examples with --data FILE");
     if (!flags->out) return cli_complain(CLI_USAGE, "tune", "give the directory of the adapter with --out DIR");
     return stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "tune", "%s", error.text) : tune(o, flags);
@@ -308,6 +334,10 @@ static int parse_and_run(int argc, char **argv, tune_flags *flags) {
         {"resume", OPTION_SWITCH, &flags->resume, .help = "go on with the run in --out; without one, begin it"},
         {"session", OPTION_TEXT, &flags->session, .unit = "TICKET",
          .help = "let the peers of a serving swarm compute the layers; they keep nothing of the adapter"},
+        {"relays", OPTION_COUNT, &flags->relays, .help = "child processes that compute the layers; they may be killed",
+         .max = SERVE_MAX_PEERS, .fallback = "this process computes"},
+        {"join", OPTION_TEXT, &flags->join, .unit = "TICKET",
+         .help = "lend this machine to the run of an adapter, or to a serving swarm, of the same MODEL"},
         {"template", OPTION_TEXT, &flags->template_file, .unit = "FILE", .help = "another chat template",
          .fallback = "the model's"},
         {"max-memory", OPTION_SIZE, &flags->max_memory,

@@ -106,9 +106,14 @@ def prepare():
 
 
 def command(name, out, *more):
-    return ["tune", "model", "--data", f"{name}.jsonl", "--out", out, "--iterations", "12", "--batch", "4", "--rank", "8",
+    return ["tune", "model", "--data", f"{name}.jsonl", "--out", out, "--iterations", "12", "--batch", batch_of(name), "--rank", "8",
             "--sequence", "96", "--learning-rate", "0.02", "--validate-every", "4", "--save-every", "1", "--threads", "1",
             "--json", *more]
+
+
+def batch_of(name):
+    """The second client has two microbatches in an iteration."""
+    return "24" if name == "two" else "4"
 
 
 def same(name, out):
@@ -231,6 +236,18 @@ def test_clients(url, ticket, peers):
     wait_forgotten(peers[2:])
 
 
+def test_relays():
+    """Child processes compute the layers; one is killed, and started again."""
+    client = Process(*command("two", "relayed", "--relays", "2"))
+    victim = int(client.wait("peer 2 serves layers 1 to 2, process ([0-9]+)").group(1))
+    client.wait('"iteration":2')
+    os.kill(victim, signal.SIGKILL)
+    if client.rest() != 0:
+        fail(f"tune with relays: {client.seen}")
+    same("two", "relayed")
+    refused("give one of them", *command("one", "bad", "--relays", "2", "--session", "serve1.x"))
+
+
 def refused(text, *arguments, code=2):
     done = subprocess.run([BRAID, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
     if done.returncode != code or text not in done.stderr or len(done.stderr.strip().splitlines()) != 1:
@@ -248,6 +265,7 @@ def main():
     test_memory(ticket, peers)
     refused("is of a training run", *command("one", "bad", "--session", ticket.replace("serve1.", "braid1.")))
     test_clients(url, ticket, peers)
+    test_relays()
     for process in (*peers[2:], server):
         process.end()
     sys.exit(f"{failures} of them failed" if failures else 0)
