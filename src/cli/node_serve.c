@@ -118,7 +118,10 @@ static braid_err serve(const node_serve_flags *f, const identity *own, const mod
         .dead_ns = f->dead_ns,
         .supervised = f->supervised,
         .signals = true,
-        .callbacks = {.context = (void *)(uintptr_t)f, .note = on_note, .listening = on_listening, .holds = on_holds,
+        .callbacks = {.context = (void *)(uintptr_t)f,
+                      .note = on_note,
+                      .listening = on_listening,
+                      .holds = on_holds,
                       .lends = on_lends},
     };
     span_peer *p = NULL;

@@ -274,13 +274,13 @@ static int tune(const options *o, const tune_flags *flags) {
 
 // The run behind the ticket has its own data, adapter and directory.
 static int join_run(const options *o, const tune_flags *flags) {
-    static const char *const foreign[] = {"data", "out", "session", "relays", "iterations", "rank", "alpha", "rslora",
-                                          "targets", "validation", "from-adapter", "resume", "learning-rate",
-                                          "sequence", "batch", "seed"};
+    static const char *const foreign[] = {
+        "data",    "out",        "session",      "relays", "iterations",    "rank",     "alpha", "rslora",
+        "targets", "validation", "from-adapter", "resume", "learning-rate", "sequence", "batch", "seed"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (option_is_set(o, foreign[i]))
-            return cli_complain(CLI_USAGE, "tune", "--join lends this machine to a run with its own settings; leave out --%s",
-                                foreign[i]);
+            return cli_complain(CLI_USAGE, "tune",
+                                "--join lends this machine to a run with its own settings; leave out --%s", foreign[i]);
     const tune_join_flags join = {.ticket = flags->join,
                                   .model = o->given[0],
                                   .threads = flags->threads,
@@ -294,7 +294,8 @@ static int tune_watched(const options *o, const tune_flags *flags) {
     braid_error error;
     if (flags->join) return join_run(o, flags);
     if (flags->session && flags->relays)
-        return cli_complain(CLI_USAGE, "tune", "--session has the layers of a swarm, and --relays makes one; give one of them");
+        return cli_complain(CLI_USAGE, "tune",
+                            "--session has the layers of a swarm, and --relays makes one; give one of them");
     if (!flags->data) return cli_complain(CLI_USAGE, "tune", "give the examples with --data FILE");
     if (!flags->out) return cli_complain(CLI_USAGE, "tune", "give the directory of the adapter with --out DIR");
     return stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "tune", "%s", error.text) : tune(o, flags);

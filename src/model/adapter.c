@@ -24,7 +24,7 @@ struct adapter {
     float *narrow[2];          // [rows, rank] products with A and B
     float *scaled, *gradient;  // [widest, rank]
     size_t widest;
-    size_t work_bytes;         // of these four
+    size_t work_bytes;  // of these four
 };
 
 bool adapter_may_target(model_role role) {

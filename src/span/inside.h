@@ -109,8 +109,8 @@ struct span_peer {
 
     span_layers layers;
     struct lender *lender;  // NULL: there was no adapter of another peer yet
-    kept *kept;     // [SPAN_SLOTS]
-    span_own *own;  // [SPAN_OWN]
+    kept *kept;             // [SPAN_SLOTS]
+    span_own *own;          // [SPAN_OWN]
     tensor_pool *pool;
     braid_hash kernels;  // of an origin: the class of its sessions
 

@@ -217,8 +217,8 @@ static void choose(span_peer *p) {
 }
 
 void span_join_tick(span_peer *p) {
-    bool waits = p->phase == SPAN_RUNNING && !p->config.tuner && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
-                 !p->layers.loaded && !p->state.draining;
+    bool waits = p->phase == SPAN_RUNNING && !p->config.tuner && (span_holds(p) || !p->config.origin) &&
+                 !p->layers.loading && !p->layers.loaded && !p->state.draining;
     if (!waits) return;
     if (span_holds(p)) {
         begin_loading(p, p->config.layer_begin, p->config.layer_end);

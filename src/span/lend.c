@@ -14,12 +14,12 @@
 #include <string.h>
 
 enum {
-    LEND_MAX = 32,                 // adapters at once
-    LEND_MEMORY = 4,               // they may have this part of the peer's memory
-    LEND_SHARE = 4,                // and one has this part of it, if that suffices
-    LEND_QUEUE_MAX = 4,            // waiting computations of one adapter
+    LEND_MAX = 32,                  // adapters at once
+    LEND_MEMORY = 4,                // they may have this part of the peer's memory
+    LEND_SHARE = 4,                 // and one has this part of it, if that suffices
+    LEND_QUEUE_MAX = 4,             // waiting computations of one adapter
     LEND_STACK_BYTES = 1960 << 10,  // more than the kernels of a product have on the stack
-    LEND_SCRUB_NS = 200000000,     // the most that threads wait for each other
+    LEND_SCRUB_NS = 200000000,      // the most that threads wait for each other
 };
 
 typedef struct loan {

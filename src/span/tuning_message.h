@@ -20,10 +20,10 @@ enum {
 };
 
 // X(KIND, body)
-#define TUNING_MESSAGES(X)                                                                              \
-    X(ADAPT, adapt)                                                                                     \
-    X(FORWARD, forward) X(OUTPUT, output) X(BACKWARD, backward) X(GRADIENT, gradient) X(FORGET, forget) \
-        X(REFUSE, refuse)
+#define TUNING_MESSAGES(X) \
+    X(ADAPT, adapt)        \
+    X(FORWARD, forward)    \
+    X(OUTPUT, output) X(BACKWARD, backward) X(GRADIENT, gradient) X(FORGET, forget) X(REFUSE, refuse)
 
 typedef enum tuning_kind {
     TUNING_NONE,

@@ -26,7 +26,7 @@ struct tune_base {
     char *stashes;                    // [kept + 1]; the last is of the layers that are not kept
     size_t stash_bytes;
     size_t stash_all, inputs_all;  // bytes of both arrays
-    float *inputs;  // [count - kept + 1, rows, dim]
+    float *inputs;                 // [count - kept + 1, rows, dim]
     float *x[2], *dy[2];
     // the head: rows with a target are gathered, `head_rows` at a time
     stage *head;
