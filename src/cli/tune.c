@@ -314,7 +314,7 @@ static int parse_and_run(int argc, char **argv, tune_flags *flags) {
          .fallback = "twice the rank"},
         {"rslora", OPTION_SWITCH, &flags->rslora, .help = "scale by alpha / sqrt(rank) instead"},
         {"targets", OPTION_TEXT, &flags->targets, .unit = "NAMES",
-         .help = "modules to adapt: all, attention, mlp, or names such as q_proj,v_proj"},
+         .help = "modules to adapt: all, attention, mlp, names such as q_proj,v_proj, or patterns such as mlp.*"},
         {"learning-rate", OPTION_REAL, &flags->learning_rate, .help = "after the warm-up; it falls to a tenth",
          .max = 1},
         {"sequence", OPTION_COUNT, &flags->sequence, .help = "tokens of a sequence; longer examples are cut", .min = 8,
