@@ -112,6 +112,7 @@ static braid_err serve(const node_serve_flags *f, const identity *own, const mod
         .path = f->model,
         .file = file,
         .join = *f->join,
+        .guest = &span_lending,
         .memory = f->max_memory ? f->max_memory : half,
         .threads = (unsigned)f->threads,
         .patience_ns = f->patience_ns,

@@ -41,6 +41,7 @@ typedef struct span_layers {
     uint32_t begin, end;
     engine *engine;
     worker *worker;
+    struct lender *lender;  // NULL: there was no adapter of another peer yet
     braid_hash kernels;
     uint32_t layer_ns;  // of one row in one layer
     braid_err err;
@@ -108,7 +109,6 @@ struct span_peer {
     } here, away;  // messages to itself; to others, behind one that is not ready
 
     span_layers layers;
-    struct lender *lender;  // NULL: there was no adapter of another peer yet
     kept *kept;             // [SPAN_SLOTS]
     span_own *own;          // [SPAN_OWN]
     tensor_pool *pool;
@@ -127,6 +127,20 @@ struct span_peer {
     } told;
     bool stop_asked;  // by another thread, under the loop's async
     braid_error error;
+};
+
+// A second protocol on the links of a peer: messages that begin with another byte (tuning.h).
+struct span_guest {
+    bool (*is_its)(const uint8_t *bytes, size_t count);
+    // As in net_callbacks.
+    void *(*alloc)(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, uint64_t payload_bytes,
+                   uint64_t *token);
+    // A sentence when the sender is at fault, and its link is to be closed. Releases the payload.
+    const char *(*receive)(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, void *payload,
+                           uint64_t payload_bytes, uint64_t token);
+    void (*link_down)(span_peer *p, const braid_id *id);
+    void (*close)(span_peer *p);  // before the net is freed; the loop runs once more
+    void (*free)(span_peer *p);
 };
 
 // --- peer.c

@@ -354,17 +354,17 @@ static const char *why_not(const span_peer *p, const tuning_adapt *a) {
 }
 
 static lender *lender_of(span_peer *p) {
-    if (p->lender) return p->lender;
-    p->lender = calloc(1, sizeof *p->lender);
-    if (p->lender) {
-        p->lender->peer = p;
-        p->lender->last = &p->lender->first;
+    if (p->layers.lender) return p->layers.lender;
+    p->layers.lender = calloc(1, sizeof *p->layers.lender);
+    if (p->layers.lender) {
+        p->layers.lender->peer = p;
+        p->layers.lender->last = &p->layers.lender->first;
     }
-    return p->lender;
+    return p->layers.lender;
 }
 
 uint64_t lend_payload(span_peer *p, const braid_id *from, const tuning_message *msg) {
-    const loan *one = find(p->lender, from, msg->name.session);
+    const loan *one = find(p->layers.lender, from, msg->name.session);
     uint64_t row = p->model.dim * sizeof(float);
     if (msg->kind == TUNING_ADAPT) {
         uint64_t bytes = msg->adapt.parameters * (uint64_t)sizeof(float);
@@ -411,29 +411,29 @@ static void take_adapter(span_peer *p, const braid_id *from, const tuning_messag
 }
 
 void lend_receive(span_peer *p, const braid_id *from, const tuning_message *msg, const void *payload, blob_id blob) {
-    loan *one = find(p->lender, from, msg->name.session);
+    loan *one = find(p->layers.lender, from, msg->name.session);
     if (msg->kind == TUNING_ADAPT) {
         take_adapter(p, from, msg, payload);
     } else if (msg->kind == TUNING_FORGET) {
-        if (one) loan_end(p->lender, one);
+        if (one) loan_end(p->layers.lender, one);
     } else if (!one || !payload) {
         send_refusal(p, from, msg->name, TUNING_NOT_HERE, "this adapter is not here");
-        if (one) loan_end(p->lender, one);
+        if (one) loan_end(p->layers.lender, one);
     } else {
-        add_job(p->lender, one, msg, payload, blob);
+        add_job(p->layers.lender, one, msg, payload, blob);
         return;
     }
     if (blob) blobs_release(p->blobs, blob);
 }
 
 void lend_link_down(span_peer *p, const braid_id *id) {
-    lender *l = p->lender;
+    lender *l = p->layers.lender;
     for (uint32_t i = 0; l && i < LEND_MAX; i++)
         if (l->loan[i].used && !l->loan[i].closing && id_equal(&l->loan[i].client, id)) loan_end(l, &l->loan[i]);
 }
 
 void lend_close(span_peer *p) {
-    lender *l = p->lender;
+    lender *l = p->layers.lender;
     if (!l) return;
     l->closed = true;
     while (l->first) {
@@ -447,7 +447,8 @@ void lend_close(span_peer *p) {
         if (l->loan[i].used && !(l->computing && l->now->loan == &l->loan[i])) loan_free(l, &l->loan[i]);
 }
 
-void lend_free(lender *l) {
+void lend_free(span_peer *p) {
+    lender *l = p->layers.lender;
     if (!l) return;
     tensor_pool_free(l->pool);
     free(l);

@@ -3,7 +3,6 @@
 #include "node/clock.h"
 #include "node/own_address.h"
 #include "span/inside.h"
-#include "span/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,7 +101,8 @@ uint64_t span_payload_bytes(const span_peer *p, const session_message *msg) {
 static void *on_payload_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count,
                               uint64_t payload_bytes, uint64_t *token) {
     span_peer *p = context;
-    if (tuning_is_message(bytes, count)) return tuning_alloc(p, id, bytes, count, payload_bytes, token);
+    const span_guest *guest = p->config.guest;
+    if (guest && guest->is_its(bytes, count)) return guest->alloc(p, id, bytes, count, payload_bytes, token);
     bool good = p->phase == SPAN_RUNNING && session_message_decode(bytes, count, &p->msg);
     uint64_t wanted = good ? span_payload_bytes(p, &p->msg) : 0;
     if (good && payload_bytes == (wanted ? wanted : 1)) return blobs_add(p->blobs, payload_bytes, token);
@@ -132,8 +132,9 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
                        uint64_t payload_bytes, uint64_t token) {
     span_peer *p = context;
     (void)payload_bytes;
-    if (tuning_is_message(bytes, count)) {
-        const char *fault = tuning_receive(p, id, bytes, count, payload, payload_bytes, token);
+    const span_guest *guest = p->config.guest;
+    if (guest && guest->is_its(bytes, count)) {
+        const char *fault = guest->receive(p, id, bytes, count, payload, payload_bytes, token);
         if (fault) net_close(p->net, id, fault);
         return;
     }
@@ -161,7 +162,7 @@ static void on_link_down(void *context, const braid_id *id, bool refused, const 
     span_peer *p = context;
     if (is_named(p, id)) snprintf(p->state.lost, sizeof p->state.lost, "%s", reason);
     span_records_fell(p->state.records, id, reason);
-    tuning_link_down(p, id);
+    if (p->config.guest) p->config.guest->link_down(p, id);
     if (p->phase == SPAN_ENQUIRING && is_named(p, id)) {
         uv_timer_start(&p->retry, p->retry.timer_cb, p->state.retry_ms, 0);
         p->state.retry_ms = p->state.retry_ms * 2 < SPAN_RETRY_MOST_MS ? p->state.retry_ms * 2 : SPAN_RETRY_MOST_MS;

@@ -4,7 +4,6 @@
 #include "node/clock.h"
 #include "node/stop.h"
 #include "span/inside.h"
-#include "span/tuning.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +43,7 @@ static void drop_parcels(span_peer *p, span_parcel **list) {
 static void stop_now(span_peer *p) {
     if (p->phase == SPAN_STOPPED) return;
     p->phase = SPAN_STOPPED;
-    lend_close(p);
+    if (p->config.guest) p->config.guest->close(p);
     net_free(p->net);
     p->net = NULL;
     span_worker_close(p->layers.worker, span_work_drop);
@@ -265,7 +264,7 @@ void span_peer_free(span_peer *p) {
     stop_now(p);
     uv_run(&p->loop, UV_RUN_DEFAULT);
     uv_loop_close(&p->loop);
-    lend_free(p->lender);
+    if (p->config.guest) p->config.guest->free(p);
     drop_parcels(p, &p->here.first);
     drop_parcels(p, &p->away.first);
     for (uint32_t i = 0; i < SPAN_SLOTS && p->kept; i++) kept_free(&p->kept[i]);

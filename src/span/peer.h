@@ -25,6 +25,7 @@ enum {
 
 typedef struct span_peer span_peer;
 typedef struct tuner tuner;
+typedef struct span_guest span_guest;
 
 // Called on the loop's thread; each may be NULL.
 typedef struct span_callbacks {
@@ -52,6 +53,7 @@ typedef struct span_config {
     span_model model;                 // of an origin; other peers receive it
     ticket join;                      // of other peers: a peer of the swarm
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known; an origin then has none
+    const span_guest *guest;          // &span_lending: it lends its layers to clients that tune; NULL: not
     tuner *tuner;                     // this peer has no layers and trains an adapter (tuner.h); NULL: not
     uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
@@ -61,6 +63,8 @@ typedef struct span_config {
     bool signals;          // stop_watch was called (node/stop.h): SIGTERM drains
     span_callbacks callbacks;
 } span_config;
+
+extern const span_guest span_lending;
 
 // Refuses what can be refused before another peer is asked: the port, memory for no layer
 // (BRAID_LIMIT).

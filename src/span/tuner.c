@@ -183,6 +183,7 @@ braid_err tuner_new(const tuner_config *config, tuner **out, braid_error *error)
                               .path = config->path,
                               .file = config->file,
                               .join = config->join,
+                              .guest = &span_lending,
                               .tuner = t,
                               .threads = 1,
                               .patience_ns = t->config.wait_ns,

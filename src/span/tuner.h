@@ -1,5 +1,5 @@
-// A client that trains an adapter of its own on a serving swarm (docs/session-tuning.md). It has the
-// ends of the model and the adapter; the swarm's peers compute the layers and keep nothing. A
+// A client of a serving swarm for tuning (docs/session-tuning.md). It has the
+// ends of the model and the adapter; peers compute the layers and keep nothing. A
 // microbatch whose peer is lost is computed again with a substitute, with the same bits.
 #ifndef BRAID_SPAN_TUNER_H
 #define BRAID_SPAN_TUNER_H

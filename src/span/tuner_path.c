@@ -127,7 +127,7 @@ static bool has_path(tuner *t) {
     return false;
 }
 
-// --- what a peer is asked
+// --- requests
 
 static void count_bytes(tuner *t, uint64_t sent, uint64_t received) {
     pthread_mutex_lock(&t->lock);

@@ -17,8 +17,8 @@ static uint64_t wanted_bytes(span_peer *p, const braid_id *from, const tuning_me
     return p->config.tuner ? tuner_payload(p->config.tuner, from, msg) : 0;
 }
 
-void *tuning_alloc(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, uint64_t payload_bytes,
-                   uint64_t *token) {
+static void *tuning_alloc(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count,
+                          uint64_t payload_bytes, uint64_t *token) {
     tuning_message msg;
     bool good = p->phase == SPAN_RUNNING && tuning_decode(bytes, count, &msg);
     void *data = NULL;
@@ -30,15 +30,15 @@ void *tuning_alloc(span_peer *p, const braid_id *from, const uint8_t *bytes, siz
     return data;
 }
 
-const char *tuning_receive(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, void *payload,
-                           uint64_t payload_bytes, uint64_t token) {
+static const char *tuning_receive(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, void *payload,
+                                  uint64_t payload_bytes, uint64_t token) {
     tuning_message msg;
     bool good = tuning_decode(bytes, count, &msg);
     if (!good || p->phase != SPAN_RUNNING) {
         if (payload) blobs_release(p->blobs, token);
         return good ? NULL : "it sent a malformed message about an adapter";
     }
-    // what was wanted may be another size since the payload began
+    // the expected size may have changed since the payload began
     if (payload && payload_bytes != wanted_bytes(p, from, &msg)) {
         blobs_release(p->blobs, token);
         payload = NULL;
@@ -52,7 +52,7 @@ const char *tuning_receive(span_peer *p, const braid_id *from, const uint8_t *by
     return NULL;
 }
 
-void tuning_link_down(span_peer *p, const braid_id *id) {
+static void tuning_link_down(span_peer *p, const braid_id *id) {
     lend_link_down(p, id);
     if (p->config.tuner && p->phase == SPAN_RUNNING) tuner_link_down(p->config.tuner, id);
 }
@@ -69,3 +69,7 @@ void tuning_send(span_peer *p, const braid_id *to, const tuning_message *msg, bl
     BRAID_ASSERT(parcel->count > 0);
     span_send(p, parcel);
 }
+
+static bool is_its(const uint8_t *bytes, size_t count) { return tuning_is_message(bytes, count); }
+
+const span_guest span_lending = {is_its, tuning_alloc, tuning_receive, tuning_link_down, lend_close, lend_free};

@@ -10,12 +10,6 @@
 typedef struct lender lender;
 
 // --- tuning.c: messages between the net and both sides
-void *tuning_alloc(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, uint64_t payload_bytes,
-                   uint64_t *token);
-// A sentence when the sender is at fault, and its link should be closed. Releases the payload.
-const char *tuning_receive(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, void *payload,
-                           uint64_t payload_bytes, uint64_t token);
-void tuning_link_down(span_peer *p, const braid_id *id);
 // Takes over `payload`; 0: one byte is sent.
 void tuning_send(span_peer *p, const braid_id *to, const tuning_message *msg, blob_id payload);
 
@@ -27,7 +21,7 @@ void lend_receive(span_peer *p, const braid_id *from, const tuning_message *msg,
 void lend_link_down(span_peer *p, const braid_id *id);
 // All adapters are forgotten; the computation under way ends within the loop.
 void lend_close(span_peer *p);
-void lend_free(lender *l);
+void lend_free(span_peer *p);
 
 // --- tuner.c
 uint64_t tuner_payload(tuner *t, const braid_id *from, const tuning_message *msg);

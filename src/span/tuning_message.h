@@ -79,7 +79,7 @@ typedef enum tuning_refusal {
     TUNING_FULL,       // no memory, or too many adapters; later perhaps
     TUNING_NOT_HERE,   // these layers are not here, or the peer drains
     TUNING_OTHER,      // another kernel class
-    TUNING_MALFORMED,  // what no peer will do; `text` has the reason
+    TUNING_MALFORMED,  // no peer will do it; `text` has the reason
     TUNING_REFUSALS
 } tuning_refusal;
 

@@ -19,7 +19,7 @@ static stage_shape layer_shape(const tune_base *b, uint32_t layer) {
 
 static braid_err make_kinds(tune_base *b, braid_error *error) {
     braid_err err = BRAID_OK;
-    for (uint32_t layer = b->first; layer < b->first + b->count && !err; layer++) {
+    for (uint32_t layer = base_first(b); layer < base_first(b) + base_count(b) && !err; layer++) {
         base_kind *k = &b->kinds[base_kind_of(b->model, layer)];
         stage_shape shape = layer_shape(b, layer);
         if (k->stage) continue;
@@ -83,10 +83,18 @@ static braid_err reserve_head(tune_base *b, braid_error *error) {
     return BRAID_OK;
 }
 
+static uint64_t input_bytes(const tune_base *b) { return size_up(b->rows * b->dim * sizeof(float), BASE_ALIGNMENT); }
+
+static size_t inputs_bytes(const tune_base *b) { return (base_computed(b) - b->kept + 1) * input_bytes(b); }
+
+static size_t stashes_bytes(const tune_base *b) {
+    return (b->kept + (b->kept < base_computed(b))) * b->stash_bytes;
+}
+
 // Keeps the activations of as many layers as there is memory for.
 static braid_err reserve_activations(tune_base *b, braid_error *error) {
-    uint32_t layers = b->config.remote ? 0 : b->count;
-    uint64_t most = b->config.max_memory, input = size_up(b->rows * b->dim * sizeof(float), BASE_ALIGNMENT);
+    uint32_t layers = base_computed(b);
+    uint64_t most = b->config.max_memory, input = input_bytes(b);
     uint64_t least = b->bytes + b->stash_bytes + layers * input;
     if (most > 0 && most < least)
         return braid_fail(error, BRAID_LIMIT,
@@ -96,10 +104,8 @@ static braid_err reserve_activations(tune_base *b, braid_error *error) {
     b->kept = layers;
     if (most > 0 && most < b->bytes + layers * b->stash_bytes + input)
         b->kept = (uint32_t)size_least(layers - 1, (most - least) / b->stash_bytes);
-    b->stash_all = (b->kept + (b->kept < layers)) * b->stash_bytes;
-    b->inputs_all = (layers - b->kept + 1) * input;
-    b->stashes = reserve(b, b->stash_all);
-    b->inputs = reserve(b, b->inputs_all);
+    b->stashes = reserve(b, stashes_bytes(b));
+    b->inputs = reserve(b, inputs_bytes(b));
     return b->stashes && b->inputs
                ? BRAID_OK
                : braid_fail(error, BRAID_MEMORY, "no memory for the activations of %u layers: give --max-memory",
@@ -115,8 +121,7 @@ braid_err tune_base_new(const tune_base_config *config, tune_base **out, braid_e
     b->dim = b->model->dim;
     b->loaded = UINT32_MAX;
     bool ends = config->part.begin == config->part.end;
-    b->first = config->part.begin;
-    b->count = ends ? b->model->layers : config->part.end - config->part.begin;
+    if (ends) b->config.part = (tune_part){0, b->model->layers};
     braid_err err = make_kinds(b, error);
     if (!err && ends) err = make_head(b, error);
     if (!err) err = reserve_layers(b, error);
@@ -152,7 +157,7 @@ uint64_t tune_base_bytes(const tune_base *b) { return b->bytes; }
 
 static const base_kind *kind_at(const tune_base *b, uint32_t layer) { return &b->kinds[base_kind_of(b->model, layer)]; }
 
-size_t tune_base_parameters(const tune_base *b) { return b->layer_adapter * b->count; }
+size_t tune_base_parameters(const tune_base *b) { return b->layer_adapter * base_count(b); }
 
 void tune_base_init(const tune_base *b, float *parameters, uint64_t seed) {
     for (uint32_t layer = 0; layer < b->model->layers; layer++)
@@ -187,7 +192,7 @@ peft_matrix tune_base_matrix(const tune_base *b, uint32_t i, float *parameters) 
 // ---- layers. Stashes, inputs and parameters are numbered from the first layer of this base.
 
 static stage *load(tune_base *b, uint32_t i, const float *parameters) {
-    uint32_t layer = b->first + i;
+    uint32_t layer = base_first(b) + i;
     const base_kind *k = kind_at(b, layer);
     if (b->loaded != layer) {
         base_weights(b, k->stage, k->layer, layer, b->weights);
@@ -198,16 +203,16 @@ static stage *load(tune_base *b, uint32_t i, const float *parameters) {
     return k->stage;
 }
 
-static bool is_kept(const tune_base *b, uint32_t i) { return i >= b->count - b->kept; }
+static bool is_kept(const tune_base *b, uint32_t i) { return i >= base_count(b) - b->kept; }
 
 static void *stash_of(const tune_base *b, uint32_t i) {
-    uint32_t place = is_kept(b, i) ? i - (b->count - b->kept) : b->kept;
+    uint32_t place = is_kept(b, i) ? i - (base_count(b) - b->kept) : b->kept;
     return b->stashes + place * b->stash_bytes;
 }
 
 // The input of a layer: memory of its own if the layer is computed again.
 static float *input_of(tune_base *b, uint32_t i) {
-    return i < b->count && !is_kept(b, i) ? b->inputs + i * b->rows * b->dim : b->x[i % 2];
+    return i < base_count(b) && !is_kept(b, i) ? b->inputs + i * b->rows * b->dim : b->x[i % 2];
 }
 
 static void forward(tune_base *b, uint32_t i, const uint32_t *documents, const float *parameters, float *y) {
@@ -232,28 +237,28 @@ static void backward(tune_base *b, uint32_t i, const uint32_t *documents, const 
     const stage_sink sink = {.take = add_gradient, .context = &into};
     if (!is_kept(b, i)) forward(b, i, documents, parameters, b->x[0]);
     stage_input_gradient(s, stash, b->dy[(i + 1) % 2], b->dy[i % 2]);
-    adapter_gradient(kind_at(b, b->first + i)->adapter, stash, parameters + i * b->layer_adapter, &sink);
+    adapter_gradient(kind_at(b, base_first(b) + i)->adapter, stash, parameters + i * b->layer_adapter, &sink);
 }
 
 void tune_base_forward(tune_base *b, const uint32_t *documents, const float *x, const float *parameters, float *y) {
     size_t bytes = b->rows * b->dim * sizeof *x;
     memcpy(input_of(b, 0), x, bytes);
-    for (uint32_t i = 0; i < b->count; i++) forward(b, i, documents, parameters, input_of(b, i + 1));
-    memcpy(y, input_of(b, b->count), bytes);
+    for (uint32_t i = 0; i < base_count(b); i++) forward(b, i, documents, parameters, input_of(b, i + 1));
+    memcpy(y, input_of(b, base_count(b)), bytes);
 }
 
 void tune_base_backward(tune_base *b, const uint32_t *documents, const float *dy, const float *parameters, float *dx,
                         float *gradient) {
     size_t bytes = b->rows * b->dim * sizeof *dy;
-    memcpy(b->dy[b->count % 2], dy, bytes);
-    for (uint32_t i = b->count; i-- > 0;) backward(b, i, documents, parameters, gradient);
+    memcpy(b->dy[base_count(b) % 2], dy, bytes);
+    for (uint32_t i = base_count(b); i-- > 0;) backward(b, i, documents, parameters, gradient);
     memcpy(dx, b->dy[0], bytes);
 }
 
 void tune_base_wipe(tune_base *b) {
     b->loaded = UINT32_MAX;
-    memset(b->stashes, 0, b->stash_all);
-    memset(b->inputs, 0, b->inputs_all);
+    memset(b->stashes, 0, stashes_bytes(b));
+    memset(b->inputs, 0, inputs_bytes(b));
     memset(b->merged, 0, layer_parameters(b) * sizeof *b->merged);
     for (int i = 0; i < BASE_KINDS; i++)
         if (b->kinds[i].adapter) adapter_wipe(b->kinds[i].adapter);
@@ -314,7 +319,7 @@ static braid_err run_elsewhere(tune_base *b, const tune_microbatch *m, float *gr
 
 braid_err tune_base_run(tune_base *b, const tune_microbatch *m, const float *parameters, float *gradient, double *loss,
                         braid_error *error) {
-    uint32_t layers = b->count;
+    uint32_t layers = base_count(b);
     if (b->config.remote) {
         base_embed(b, m->tokens, b->x[0]);
         return run_elsewhere(b, m, gradient, loss, error);
