@@ -1,6 +1,6 @@
 // A client of a serving swarm for tuning (docs/session-tuning.md). It has the
 // ends of the model and the adapter; peers compute the layers and keep nothing. A
-// microbatch whose peer is lost is computed again with a substitute, with the same bits.
+// microbatch of a lost peer is computed again with a substitute, with the same bits.
 #ifndef BRAID_SPAN_TUNER_H
 #define BRAID_SPAN_TUNER_H
 
