@@ -109,8 +109,8 @@ struct span_peer {
     } here, away;  // messages to itself; to others, behind one that is not ready
 
     span_layers layers;
-    kept *kept;             // [SPAN_SLOTS]
-    span_own *own;          // [SPAN_OWN]
+    kept *kept;     // [SPAN_SLOTS]
+    span_own *own;  // [SPAN_OWN]
     tensor_pool *pool;
     braid_hash kernels;  // of an origin: the class of its sessions
 

@@ -210,7 +210,7 @@ static braid_err open_memory(span_peer *p, braid_error *error) {
 }
 
 static braid_err open_links(span_peer *p, braid_error *error) {
-    net_config config = {.software = "braid " BRAID_VERSION};
+    net_config config = {.software = "braid " BRAID_VERSION, .cleanse = p->config.guest != NULL};
     span_net_callbacks(p, &config.callbacks);
     braid_err err = net_new(&p->loop, p->config.identity, &config, &p->net, error);
     return err ? err : span_listen(p, error);

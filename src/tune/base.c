@@ -87,9 +87,7 @@ static uint64_t input_bytes(const tune_base *b) { return size_up(b->rows * b->di
 
 static size_t inputs_bytes(const tune_base *b) { return (base_computed(b) - b->kept + 1) * input_bytes(b); }
 
-static size_t stashes_bytes(const tune_base *b) {
-    return (b->kept + (b->kept < base_computed(b))) * b->stash_bytes;
-}
+static size_t stashes_bytes(const tune_base *b) { return (b->kept + (b->kept < base_computed(b))) * b->stash_bytes; }
 
 // Keeps the activations of as many layers as there is memory for.
 static braid_err reserve_activations(tune_base *b, braid_error *error) {
