@@ -72,6 +72,17 @@ static void on_holds(void *context, uint32_t begin, uint32_t end) {
     print_json(&o);
 }
 
+// Adapters of other peers come and go with each iteration, so only a program is told.
+static void on_lends(void *context, uint32_t adapters, uint64_t bytes) {
+    const node_serve_flags *f = context;
+    json_out o;
+    if (!f->json) return;
+    begin_json(&o, "lends");
+    json_out_u64(&o, "adapters", adapters);
+    json_out_u64(&o, "bytes", bytes);
+    print_json(&o);
+}
+
 // "0:10": layers 0 to 9.
 static braid_err read_layers(const char *text, uint32_t *begin, uint32_t *end, braid_error *error) {
     unsigned first = 0, last = 0;
@@ -104,6 +115,7 @@ static braid_err serve(const node_serve_flags *f, const identity *own, const mod
         .state_directory = f->state_directory,
         .file = file,
         .join = *f->join,
+        .guest = &span_lending,
         .memory = f->max_memory ? f->max_memory : half,
         .threads = (unsigned)f->threads,
         .patience_ns = f->patience_ns,
@@ -112,7 +124,11 @@ static braid_err serve(const node_serve_flags *f, const identity *own, const mod
         .adapter_count = adapters->count,
         .supervised = f->supervised,
         .signals = true,
-        .callbacks = {.context = (void *)(uintptr_t)f, .note = on_note, .listening = on_listening, .holds = on_holds},
+        .callbacks = {.context = (void *)(uintptr_t)f,
+                      .note = on_note,
+                      .listening = on_listening,
+                      .holds = on_holds,
+                      .lends = on_lends},
     };
     span_peer *p = NULL;
     braid_err err = read_layers(f->layers, &config.layer_begin, &config.layer_end, error);

@@ -5,13 +5,17 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/report_sinks.h"
+#include "cli/serve_peers.h"
 #include "cli/solo_report.h"
+#include "cli/tune_join.h"
+#include "cli/tune_session.h"
 #include "node/clock.h"
 #include "node/stop.h"
 #include "tune/targets.h"
 #include "tune/tune.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +25,14 @@ static const char examples_text[] =
     "braid tune models/Qwen3-0.6B --data pairs.jsonl --out my-adapter --rank 8 --targets q_proj,v_proj --max-memory "
     "2G\n"
     "braid tune model.gguf --data chats.jsonl --out my-adapter --resume    also after kill -9\n"
+    "braid tune model.gguf --data chats.jsonl --out my-adapter --session serve1.TICKET    layers of a serving swarm\n"
     "braid chat SmolLM2-135M-Instruct.Q4_1.gguf --adapter my-adapter\n";
 
 enum { MOST_SEQUENCE = 1 << 16, MOST_BATCH = 1 << 12 };
 
 typedef struct tune_flags {
-    const char *data, *out, *validation, *from_adapter, *targets, *template_file;
-    uint64_t iterations, rank, sequence, batch, patience, validate_every, save_every, max_memory, threads, seed;
+    const char *data, *out, *validation, *from_adapter, *targets, *template_file, *session, *join;
+    uint64_t iterations, rank, sequence, batch, patience, validate_every, save_every, max_memory, threads, seed, relays;
     uint64_t stop_within_ns;
     double alpha, learning_rate, hold_out;
     bool rslora, resume, json;
@@ -44,16 +49,20 @@ typedef struct tune_view {
     chat_template *template_;
     tune_examples examples, validation;
     peft_adapter *from;
+    tune_session *session;
+    pthread_mutex_t lock;  // of the report: notes of a swarm come from a thread of their own
     tune_config config;
 } tune_view;
 
 static void show(void *context, const solo_event *event) {
-    const tune_view *view = context;
+    tune_view *view = context;
+    pthread_mutex_lock(&view->lock);
     solo_report_show(view->report, view->name, event);
+    pthread_mutex_unlock(&view->lock);
 }
 
-static void note(const tune_view *view, const char *text) {
-    solo_report_show(view->report, view->name, &(solo_event){.kind = SOLO_NOTE, .text = text, .loss = NAN});
+static void note(tune_view *view, const char *text) {
+    show(view, &(solo_event){.kind = SOLO_NOTE, .text = text, .loss = NAN});
 }
 
 static solo_wish wish(void *context) {
@@ -66,6 +75,13 @@ static solo_wish wish(void *context) {
         note(view, "stopping: the state is saved after this iteration, or without it after a few seconds");
     }
     return clock_now_ns() - view->asked_ns < stop_finish_ns(within) ? SOLO_FINISH : SOLO_DROP;
+}
+
+static void note_of_swarm(void *context, const char *text) { note(context, text); }
+
+static bool ends_now(void *context) {
+    solo_wish asked = wish(context);
+    return asked == SOLO_DROP || asked == SOLO_ABANDON;
 }
 
 // ---- data
@@ -82,7 +98,7 @@ static braid_err open_template(tune_view *view, braid_error *error) {
     return err;
 }
 
-static void describe(const tune_view *view, const char *path, const tune_examples *e) {
+static void describe(tune_view *view, const char *path, const tune_examples *e) {
     char text[400];
     int used = snprintf(text, sizeof text, "%.200s: %u examples of %zu tokens", path, e->count, e->ids.count);
     if (e->cut > 0)
@@ -176,7 +192,7 @@ static void show_end(const tune_view *view, const tune_result *r, const char *wh
     report_tell(view->report, &e);
 }
 
-static void note_result(const tune_view *view, const tune_result *r) {
+static void note_result(tune_view *view, const tune_result *r) {
     char text[300];
     if (r->early) note(view, "the held-out loss does not fall any more (--patience), so tuning ends here");
     if (!isfinite(r->best_loss)) return;
@@ -195,16 +211,30 @@ static braid_err prepare(tune_view *view, const options *o, braid_error *error) 
     if (!err) err = open_template(view, error);
     if (!err) err = read_examples(view, flags->data, &view->examples, error);
     if (!err && flags->validation) err = read_examples(view, flags->validation, &view->validation, error);
+    if (err || (!flags->session && !flags->relays)) return err;
+    const tune_session_config session = {.ticket = flags->session,
+                                         .relays = (uint32_t)flags->relays,
+                                         .threads = flags->threads,
+                                         .max_memory = flags->max_memory,
+                                         .file = view->g.file,
+                                         .path = o->given[0],
+                                         .context = view,
+                                         .note = note_of_swarm,
+                                         .stops = ends_now};
+    err = tune_session_open(&session, &view->session, error);
+    view->config.remote = tune_session_remote(view->session);
     return err;
 }
 
 static void close_view(tune_view *view) {
+    tune_session_close(view->session);
     peft_close(view->from);
     examples_free(&view->examples);
     examples_free(&view->validation);
     chat_template_free(view->template_);
     generator_close(&view->g);
     report_free(view->report);
+    pthread_mutex_destroy(&view->lock);
 }
 
 static int code_of(braid_err err) {
@@ -221,6 +251,7 @@ static int tune(const options *o, const tune_flags *flags) {
     braid_error error = {0};
     report_sinks *sinks = NULL;
     view.report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout);
+    pthread_mutex_init(&view.lock, NULL);
     if (!view.report) return cli_complain(CLI_FAILED, "tune", "out of memory");
     braid_err err = report_sinks_open(&flags->sinks, &sinks, &error);
     if (!err) {
@@ -229,6 +260,7 @@ static int tune(const options *o, const tune_flags *flags) {
         err = prepare(&view, o, &error);
     }
     if (!err) err = tune_run(&view.config, &result, &error);
+    tune_session_tell(view.session);
     if (!err) note_result(&view, &result);
     if (result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_since(start));
     if (result.begun && !err) report_loss_curve(view.report);
@@ -240,9 +272,30 @@ static int tune(const options *o, const tune_flags *flags) {
     return CLI_OK;
 }
 
+// The run behind the ticket has its own data, adapter and directory.
+static int join_run(const options *o, const tune_flags *flags) {
+    static const char *const foreign[] = {
+        "data",    "out",        "session",      "relays", "iterations",    "rank",     "alpha", "rslora",
+        "targets", "validation", "from-adapter", "resume", "learning-rate", "sequence", "batch", "seed"};
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (option_is_set(o, foreign[i]))
+            return cli_complain(CLI_USAGE, "tune",
+                                "--join lends this machine to a run with its own settings; leave out --%s", foreign[i]);
+    const tune_join_flags join = {.ticket = flags->join,
+                                  .model = o->given[0],
+                                  .threads = flags->threads,
+                                  .max_memory = flags->max_memory,
+                                  .json = flags->json};
+    return tune_join(&join);
+}
+
 static int tune_watched(const options *o, const tune_flags *flags) {
     const stop_config stop = {.verb = "tune", .within_ns = flags->stop_within_ns};
     braid_error error;
+    if (flags->join) return join_run(o, flags);
+    if (flags->session && flags->relays)
+        return cli_complain(CLI_USAGE, "tune",
+                            "--session has the layers of a swarm, and --relays makes one; give one of them");
     if (!flags->data) return cli_complain(CLI_USAGE, "tune", "give the examples with --data FILE");
     if (!flags->out) return cli_complain(CLI_USAGE, "tune", "give the directory of the adapter with --out DIR");
     return stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "tune", "%s", error.text) : tune(o, flags);
@@ -261,7 +314,7 @@ static int parse_and_run(int argc, char **argv, tune_flags *flags) {
          .fallback = "twice the rank"},
         {"rslora", OPTION_SWITCH, &flags->rslora, .help = "scale by alpha / sqrt(rank) instead"},
         {"targets", OPTION_TEXT, &flags->targets, .unit = "NAMES",
-         .help = "modules to adapt: all, attention, mlp, or names such as q_proj,v_proj"},
+         .help = "modules to adapt: all, attention, mlp, names such as q_proj,v_proj, or patterns such as mlp.*"},
         {"learning-rate", OPTION_REAL, &flags->learning_rate, .help = "after the warm-up; it falls to a tenth",
          .max = 1},
         {"sequence", OPTION_COUNT, &flags->sequence, .help = "tokens of a sequence; longer examples are cut", .min = 8,
@@ -280,6 +333,12 @@ static int parse_and_run(int argc, char **argv, tune_flags *flags) {
         {"from-adapter", OPTION_TEXT, &flags->from_adapter, .unit = "DIR",
          .help = "start from this adapter, also one of peft"},
         {"resume", OPTION_SWITCH, &flags->resume, .help = "go on with the run in --out; without one, begin it"},
+        {"session", OPTION_TEXT, &flags->session, .unit = "TICKET",
+         .help = "let the peers of a serving swarm compute the layers; they keep nothing of the adapter"},
+        {"relays", OPTION_COUNT, &flags->relays, .help = "child processes that compute the layers; they may be killed",
+         .max = SERVE_MAX_PEERS, .fallback = "this process computes"},
+        {"join", OPTION_TEXT, &flags->join, .unit = "TICKET",
+         .help = "lend this machine to the run of an adapter, or to a serving swarm, of the same MODEL"},
         {"template", OPTION_TEXT, &flags->template_file, .unit = "FILE", .help = "another chat template",
          .fallback = "the model's"},
         {"max-memory", OPTION_SIZE, &flags->max_memory,

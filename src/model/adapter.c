@@ -23,7 +23,8 @@ struct adapter {
     size_t parameters;
     float *narrow[2];          // [rows, rank] products with A and B
     float *scaled, *gradient;  // [widest, rank]
-    size_t work_bytes;         // of these four
+    size_t widest;
+    size_t work_bytes;  // of these four
 };
 
 bool adapter_may_target(model_role role) {
@@ -99,6 +100,7 @@ static braid_err reserve(adapter *a, braid_error *error) {
         if (t->in > widest) widest = t->in;
         if (t->out > widest) widest = t->out;
     }
+    a->widest = widest;
     a->work_bytes = 2 * (a->s->rows * rank + widest * rank + 1) * sizeof(float);
     for (int i = 0; i < 2; i++) a->narrow[i] = calloc(a->s->rows * rank, sizeof(float));
     a->scaled = calloc(widest * rank + 1, sizeof(float));
@@ -140,6 +142,13 @@ void adapter_free(adapter *a) {
     free(a->scaled);
     free(a->gradient);
     free(a);
+}
+
+void adapter_wipe(adapter *a) {
+    size_t rank = a->config.rank;
+    for (int i = 0; i < 2; i++) memset(a->narrow[i], 0, a->s->rows * rank * sizeof(float));
+    memset(a->scaled, 0, a->widest * rank * sizeof(float));
+    memset(a->gradient, 0, a->widest * rank * sizeof(float));
 }
 
 size_t adapter_parameters(const adapter *a) { return a->parameters; }

@@ -34,8 +34,9 @@ uint64_t adapter_all_roles(const model_config *model);
 
 enum { ADAPTER_TARGETS_TEXT = 256 };
 
-// Adds the roles that a name means: a module such as self_attn.q_proj, its last part (q_proj), or
-// "all". Part of a name must end at a dot, as in peft. False: the model has no such matrix.
+// Adds the roles that a name means: a module such as self_attn.q_proj, its last part (q_proj), a
+// pattern of these with * or ? (mlp.*, ?_proj), or "all". Part of a name must begin behind a dot, as
+// in peft. False: the model has no such matrix.
 bool adapter_role_named(const model_config *model, const char *name, uint64_t *roles);
 // The module of a role, e.g. self_attn.q_proj; "": the model lacks it.
 void adapter_role_name(const model_config *model, model_role role, char out[MODEL_TENSOR_NAME]);
@@ -48,6 +49,9 @@ float adapter_scale(float alpha, uint32_t rank, bool rank_stabilised);
 // lacks. Free with adapter_free.
 braid_err adapter_new(stage *s, const adapter_config *config, adapter **out, braid_error *error);
 void adapter_free(adapter *a);
+
+// Overwrites the work memory, in which values of the parameters remain after each call.
+void adapter_wipe(adapter *a);
 
 size_t adapter_parameters(const adapter *a);  // elements
 size_t adapter_work_bytes(const adapter *a);  // allocated in adapter_new

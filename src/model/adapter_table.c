@@ -20,7 +20,37 @@ void adapter_role_name(const model_config *model, model_role role, char out[MODE
     snprintf(out, MODEL_TENSOR_NAME, "%.*s", stem, name ? name : "");
 }
 
+// `*` stands for any letters, `?` for one.
+static bool matches(const char *pattern, const char *text) {
+    const char *star = NULL, *from = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            from = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star;
+            text = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
+static bool matches_part(const char *module, const char *pattern) {
+    for (const char *at = module; at; at = strchr(at, '.')) {
+        if (*at == '.') at++;
+        if (matches(pattern, at)) return true;
+    }
+    return false;
+}
+
 static bool means(const char *module, const char *name) {
+    if (strpbrk(name, "*?")) return matches_part(module, name);
     size_t whole = strlen(module), part = strlen(name);
     if (part == 0 || part > whole || strcmp(module + whole - part, name) != 0) return false;
     return part == whole || module[whole - part - 1] == '.';

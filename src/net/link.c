@@ -271,7 +271,10 @@ static bool decrypt(link *l) {
     net *n = l->net;
     size_t count = 0;
     switch (tls_read(l->tls, n->plain, sizeof n->plain, &count)) {
-    case TLS_OK: decode(l, n->plain, count); return true;
+    case TLS_OK:
+        decode(l, n->plain, count);
+        if (n->config.cleanse) explicit_bzero(n->plain, count);
+        return true;
     case TLS_AGAIN: return false;
     case TLS_CLOSED: link_fall(l, "%s closed the link", link_name(l)); return false;
     default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls)); return false;

@@ -204,6 +204,7 @@ braid_err net_new(uv_loop_t *loop, const identity *id, const net_config *config,
     set_limits(&n->config);
     braid_err e = copy_plain(n->software, sizeof n->software, config->software, "name of the program", error);
     if (e == BRAID_OK) e = tls_context_new(id, &n->tls, error);
+    if (e == BRAID_OK && config->cleanse) tls_context_cleanse(n->tls);
     if (e != BRAID_OK) {
         free(n);
         return e;

@@ -106,6 +106,7 @@ typedef struct net_config {
     uint64_t max_control_queue;  // bytes, 0: NET_MAX_CONTROL_QUEUE
     uint32_t handshake_ms;       // 0: NET_HANDSHAKE_MS
     uint32_t alive_ms;           // 0: NET_ALIVE_MS
+    bool cleanse;                // overwrites received bytes in its buffers after their use
 } net_config;
 
 // `loop` and `id` are borrowed until the net is freed. Ignores SIGPIPE for the process unless it

@@ -176,6 +176,8 @@ static bool connection_set(tls *t) {
     return true;
 }
 
+void tls_context_cleanse(tls_context *c) { SSL_CTX_set_options(c->ssl, SSL_OP_CLEANSE_PLAINTEXT); }
+
 tls *tls_new(tls_context *c, const braid_id *expected) {
     tls *t = calloc(1, sizeof *t);
     if (t == NULL) return NULL;

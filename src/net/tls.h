@@ -36,6 +36,8 @@ typedef enum tls_result {
 // `id` is borrowed for the lifetime of the context.
 braid_err tls_context_new(const identity *id, tls_context **out, braid_error *error);
 void tls_context_free(tls_context *c);
+// Received plaintext is overwritten in OpenSSL's buffers after it was read.
+void tls_context_cleanse(tls_context *c);
 
 // `expected` (copied): the id to dial; NULL on the accepting side, which learns the id. Returns
 // NULL when there is no memory.

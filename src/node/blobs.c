@@ -10,6 +10,7 @@ typedef struct blob {
     uint64_t bytes, room;
     uint32_t generation, references;
     uint32_t next_free;  // slot + 1
+    bool hidden;         // overwritten at its end
 } blob;
 
 typedef struct buffer {
@@ -139,6 +140,21 @@ static blob *blobs_find(blobs *b, blob_id id) {
     return it;
 }
 
+void blobs_hide(blobs *b, blob_id id) {
+    pthread_mutex_lock(&b->lock);
+    blobs_find(b, id)->hidden = true;
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void give_back(blobs *b, const blob *it) {
+    if (it->hidden) {
+        explicit_bzero(it->data, it->room);
+        free(it->data);
+        return;
+    }
+    recycled_put(b, it->data, it->room);
+}
+
 void blobs_hold(blobs *b, blob_id id) {
     pthread_mutex_lock(&b->lock);
     blobs_find(b, id)->references++;
@@ -151,7 +167,7 @@ void blobs_release(blobs *b, blob_id id) {
     if (--it->references == 0) {
         b->count.live--;
         b->count.live_bytes -= it->bytes;
-        recycled_put(b, it->data, it->room);
+        give_back(b, it);
         it->data = NULL;
         it->next_free = b->first_free;
         b->first_free = (uint32_t)id;

@@ -28,6 +28,8 @@ void blobs_free(blobs *b);
 // A buffer of `bytes` with one reference and undefined contents. NULL: over the limit, or out of
 // memory.
 void *blobs_add(blobs *b, uint64_t bytes, blob_id *id);
+// The bytes are overwritten at the last release, and the buffer is not kept for reuse.
+void blobs_hide(blobs *b, blob_id id);
 void blobs_hold(blobs *b, blob_id id);
 void blobs_release(blobs *b, blob_id id);
 // Valid while the caller holds a reference. `bytes` may be NULL.

@@ -30,7 +30,8 @@ void plan_make(const run_config *run, const braid_hash *description, const split
 
 uint64_t plan_parameters(const split *model) {
     uint64_t elements = 0;
-    for (uint32_t i = 0; i < model->tensor_count; i++) elements += model->tensors[i].elements;
+    for (uint32_t i = 0; i < model->tensor_count; i++)
+        if (!adapter_is_filler(&model->tensors[i])) elements += model->tensors[i].elements;
     return elements;
 }
 

@@ -482,6 +482,7 @@ braid_err executor_chain_new(const span_config *config, executor **out, braid_er
     c->room = (executor_room){.session_tokens = c->context, .page_tokens = 1, .blocker = "the peers are starting"};
     pthread_mutex_init(&c->lock, NULL);
     span_config own = *config;
+    if (!own.guest) own.guest = &span_lending;
     own.callbacks = (span_callbacks){
         .context = c, .note = on_note, .output = on_output, .tell = on_tell, .wake = on_wake, .tick = on_tick};
     braid_err err = span_peer_new(&own, &c->peer, error);

@@ -49,6 +49,7 @@ typedef struct span_layers {
     worker_adapter adapter[SESSION_MAX_ADAPTERS];
     uint64_t other_bytes;  // for computing, and of adapters
     worker *worker;
+    struct lender *lender;  // NULL: there was no adapter of another peer yet
     braid_hash kernels;
     uint32_t layer_ns;  // of one row in one layer
     braid_err err;
@@ -135,6 +136,20 @@ struct span_peer {
     } told;
     bool stop_asked;  // by another thread, under the loop's async
     braid_error error;
+};
+
+// A second protocol on the links of a peer: messages that begin with another byte (tuning.h).
+struct span_guest {
+    bool (*is_its)(const uint8_t *bytes, size_t count);
+    // As in net_callbacks.
+    void *(*alloc)(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, uint64_t payload_bytes,
+                   uint64_t *token);
+    // A sentence when the sender is at fault, and its link is to be closed. Releases the payload.
+    const char *(*receive)(span_peer *p, const braid_id *from, const uint8_t *bytes, size_t count, void *payload,
+                           uint64_t payload_bytes, uint64_t token);
+    void (*link_down)(span_peer *p, const braid_id *id);
+    void (*close)(span_peer *p);  // before the net is freed; the loop runs once more
+    void (*free)(span_peer *p);
 };
 
 // --- peer.c

@@ -328,7 +328,7 @@ static bool has_probes(span_peer *p) {
 
 static void go_on(span_peer *p) {
     bool waits = p->phase == SPAN_RUNNING && (span_holds(p) || !p->config.origin) && !p->layers.loading &&
-                 !p->layers.loaded && !p->state.draining;
+                 !p->layers.loaded && !p->state.draining && !p->config.tuner;
     if (!waits || !has_probes(p)) return;
     if (p->layers.chosen) {
         begin_loading(p, p->layers.begin, p->layers.end);
@@ -372,7 +372,8 @@ static braid_err take_description(span_peer *p, const net_run *run, braid_error 
     if (!hash_equal(&p->hash, &run->hash))
         return braid_fail(error, BRAID_FORMAT, "the description of the model does not match its hash");
     // the file's shape; each layer is compared when it is taken
-    if (p->config.file) err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, false, error);
+    if (p->config.file)
+        err = span_model_check(&p->model, p->config.file, p->config.path, 0, 0, p->config.tuner != NULL, error);
     if (err) return err;
     p->description = malloc(run->description_bytes);
     if (!p->description) return braid_fail(error, BRAID_MEMORY, "no memory for the description of the model");

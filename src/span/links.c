@@ -117,7 +117,8 @@ uint64_t span_payload_bytes(const span_peer *p, const session_message *msg) {
 static void *on_payload_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count,
                               uint64_t payload_bytes, uint64_t *token) {
     span_peer *p = context;
-    (void)id;
+    const span_guest *guest = p->config.guest;
+    if (guest && guest->is_its(bytes, count)) return guest->alloc(p, id, bytes, count, payload_bytes, token);
     bool good = p->phase == SPAN_RUNNING && session_message_decode(bytes, count, &p->msg);
     uint64_t wanted = good ? span_payload_bytes(p, &p->msg) : 0;
     if (good && payload_bytes == (wanted ? wanted : 1)) return blobs_add(p->blobs, payload_bytes, token);
@@ -159,6 +160,12 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
                        uint64_t payload_bytes, uint64_t token) {
     span_peer *p = context;
     (void)payload_bytes;
+    const span_guest *guest = p->config.guest;
+    if (guest && guest->is_its(bytes, count)) {
+        const char *fault = guest->receive(p, id, bytes, count, payload, payload_bytes, token);
+        if (fault) net_close(p->net, id, fault);
+        return;
+    }
     const char *wrong = fault_of(p, bytes, count, payload, token);
     bool rows = !wrong && payload && span_payload_bytes(p, &p->msg) > 0;
     if (!wrong && p->phase == SPAN_RUNNING && of_hosts(p, id, rows ? payload : NULL)) {
@@ -187,6 +194,7 @@ static void on_link_down(void *context, const braid_id *id, bool refused, const 
     span_peer *p = context;
     if (is_named(p, id)) snprintf(p->state.lost, sizeof p->state.lost, "%s", reason);
     span_records_fell(p->state.records, id, reason);
+    if (p->config.guest) p->config.guest->link_down(p, id);
     if (p->phase == SPAN_ENQUIRING && is_named(p, id)) {
         uv_timer_start(&p->retry, p->retry.timer_cb, p->state.retry_ms, 0);
         p->state.retry_ms = p->state.retry_ms * 2 < SPAN_RETRY_MOST_MS ? p->state.retry_ms * 2 : SPAN_RETRY_MOST_MS;

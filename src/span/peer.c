@@ -43,6 +43,7 @@ static void drop_parcels(span_peer *p, span_parcel **list) {
 static void stop_now(span_peer *p) {
     if (p->phase == SPAN_STOPPED) return;
     p->phase = SPAN_STOPPED;
+    if (p->config.guest) p->config.guest->close(p);
     net_free(p->net);
     p->net = NULL;
     span_worker_close(p->layers.worker, span_work_drop);
@@ -209,7 +210,7 @@ static braid_err open_memory(span_peer *p, braid_error *error) {
 }
 
 static braid_err open_links(span_peer *p, braid_error *error) {
-    net_config config = {.software = "braid " BRAID_VERSION};
+    net_config config = {.software = "braid " BRAID_VERSION, .cleanse = p->config.guest != NULL};
     span_net_callbacks(p, &config.callbacks);
     braid_err err = net_new(&p->loop, p->config.identity, &config, &p->net, error);
     return err ? err : span_listen(p, error);
@@ -263,6 +264,7 @@ void span_peer_free(span_peer *p) {
     stop_now(p);
     uv_run(&p->loop, UV_RUN_DEFAULT);
     uv_loop_close(&p->loop);
+    if (p->config.guest) p->config.guest->free(p);
     drop_parcels(p, &p->here.first);
     drop_parcels(p, &p->away.first);
     for (uint32_t i = 0; i < SPAN_SLOTS && p->kept; i++) kept_free(&p->kept[i]);

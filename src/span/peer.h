@@ -25,6 +25,8 @@ enum {
 };
 
 typedef struct span_peer span_peer;
+typedef struct tuner tuner;
+typedef struct span_guest span_guest;
 
 // Called on the loop's thread; each may be NULL.
 typedef struct span_callbacks {
@@ -36,6 +38,8 @@ typedef struct span_callbacks {
     // is borrowed.
     void (*output)(void *context, uint64_t number, uint32_t position, uint32_t count, const float *x);
     void (*tell)(void *context, const session_tell *tell);
+    // The number of adapters of other peers for which this one computes, and their memory, have changed.
+    void (*lends)(void *context, uint32_t adapters, uint64_t bytes);
     void (*wake)(void *context);  // after span_peer_wake, for calls from other threads
     void (*tick)(void *context);  // regularly
 } span_callbacks;
@@ -53,6 +57,8 @@ typedef struct span_config {
     uint32_t layer_begin, layer_end;  // equal: chosen when the swarm is known; an origin then has none
     const adapter_place *adapters;    // borrowed; of the layers, each by its hash
     uint32_t adapter_count;           // at most SESSION_MAX_ADAPTERS
+    const span_guest *guest;          // &span_lending: it lends its layers to clients that tune; NULL: not
+    tuner *tuner;                     // this peer has no layers and trains an adapter (tuner.h); NULL: not
     uint64_t memory;                  // bytes for weights, keys and values
     unsigned threads;
     uint64_t patience_ns;  // a joiner tries for so long, 0: for ever
@@ -61,6 +67,8 @@ typedef struct span_config {
     bool signals;          // stop_watch was called (node/stop.h): SIGTERM drains
     span_callbacks callbacks;
 } span_config;
+
+extern const span_guest span_lending;
 
 // Refuses what can be refused before another peer is asked: the port, memory for no layer
 // (BRAID_LIMIT).

@@ -298,7 +298,8 @@ static void tell_nothing(solo *s) {
 
 static uint64_t parameters_of(const split *s) {
     uint64_t parameters = 0;
-    for (uint32_t i = 0; i < s->tensor_count; i++) parameters += s->tensors[i].elements;
+    for (uint32_t i = 0; i < s->tensor_count; i++)
+        if (!adapter_is_filler(&s->tensors[i])) parameters += s->tensors[i].elements;
     return parameters;
 }
 
@@ -309,7 +310,7 @@ static void tell_started(solo *s) {
                                .of = s->until,
                                .tokens = tokens,
                                .microbatches = s->run->microbatches,
-                               .parameters = s->worker ? worker_parameters(s->worker) : parameters_of(&s->split)});
+                               .parameters = parameters_of(&s->split)});
 }
 
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error) {

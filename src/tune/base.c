@@ -9,8 +9,8 @@
 static stage_shape layer_shape(const tune_base *b, uint32_t layer) {
     return (stage_shape){.layer_begin = layer,
                          .layer_end = layer + 1,
-                         .sequences = b->config.sequences,
-                         .tokens = b->config.tokens,
+                         .sequences = b->config.remote ? 1 : b->config.sequences,
+                         .tokens = b->config.remote ? 1 : b->config.tokens,
                          .documents = true,
                          .frozen = true};
 }
@@ -19,7 +19,7 @@ static stage_shape layer_shape(const tune_base *b, uint32_t layer) {
 
 static braid_err make_kinds(tune_base *b, braid_error *error) {
     braid_err err = BRAID_OK;
-    for (uint32_t layer = 0; layer < b->model->layers && !err; layer++) {
+    for (uint32_t layer = base_first(b); layer < base_first(b) + base_count(b) && !err; layer++) {
         base_kind *k = &b->kinds[base_kind_of(b->model, layer)];
         stage_shape shape = layer_shape(b, layer);
         if (k->stage) continue;
@@ -58,19 +58,24 @@ static size_t layer_parameters(const tune_base *b) {
     return most;
 }
 
-static braid_err reserve_fixed(tune_base *b, braid_error *error) {
-    size_t one = b->rows * b->dim, head = b->head_rows * b->dim;
-    bool good = (b->weights = reserve_floats(b, layer_parameters(b))) &&
-                (b->merged = reserve_floats(b, layer_parameters(b))) &&
-                (b->head_weights = reserve_floats(b, stage_parameters(b->head))) &&
+static braid_err reserve_layers(tune_base *b, braid_error *error) {
+    size_t one = b->rows * b->dim, layer = b->config.remote ? 0 : layer_parameters(b);
+    bool good = (b->weights = reserve_floats(b, layer)) && (b->merged = reserve_floats(b, layer));
+    for (int i = 0; i < 2 && good; i++)
+        good = (b->x[i] = reserve_floats(b, one)) && (b->dy[i] = reserve_floats(b, one));
+    return good ? BRAID_OK
+                : braid_fail(error, BRAID_MEMORY, "no memory for tuning: give smaller --batch or --sequence");
+}
+
+static braid_err reserve_head(tune_base *b, braid_error *error) {
+    size_t head = b->head_rows * b->dim;
+    bool good = (b->head_weights = reserve_floats(b, stage_parameters(b->head))) &&
                 (b->head_x = reserve_floats(b, head)) && (b->head_dx = reserve_floats(b, head)) &&
                 (b->head_unused = reserve_floats(b, head)) &&
                 (b->head_tokens = reserve(b, b->head_rows * sizeof *b->head_tokens)) &&
                 (b->head_targets = reserve(b, b->head_rows * sizeof *b->head_targets)) &&
                 (b->head_from = reserve(b, b->head_rows * sizeof *b->head_from)) &&
                 (b->head_stash = reserve(b, stage_stash_bytes(b->head)));
-    for (int i = 0; i < 2 && good; i++)
-        good = (b->x[i] = reserve_floats(b, one)) && (b->dy[i] = reserve_floats(b, one));
     if (!good) return braid_fail(error, BRAID_MEMORY, "no memory for tuning: give smaller --batch or --sequence");
     memset(b->head_tokens, 0, b->head_rows * sizeof *b->head_tokens);
     base_weights(b, b->head, 0, 0, b->head_weights);
@@ -78,10 +83,16 @@ static braid_err reserve_fixed(tune_base *b, braid_error *error) {
     return BRAID_OK;
 }
 
+static uint64_t input_bytes(const tune_base *b) { return size_up(b->rows * b->dim * sizeof(float), BASE_ALIGNMENT); }
+
+static size_t inputs_bytes(const tune_base *b) { return (base_computed(b) - b->kept + 1) * input_bytes(b); }
+
+static size_t stashes_bytes(const tune_base *b) { return (b->kept + (b->kept < base_computed(b))) * b->stash_bytes; }
+
 // Keeps the activations of as many layers as there is memory for.
 static braid_err reserve_activations(tune_base *b, braid_error *error) {
-    uint32_t layers = b->model->layers;
-    uint64_t most = b->config.max_memory, input = size_up(b->rows * b->dim * sizeof(float), BASE_ALIGNMENT);
+    uint32_t layers = base_computed(b);
+    uint64_t most = b->config.max_memory, input = input_bytes(b);
     uint64_t least = b->bytes + b->stash_bytes + layers * input;
     if (most > 0 && most < least)
         return braid_fail(error, BRAID_LIMIT,
@@ -91,8 +102,8 @@ static braid_err reserve_activations(tune_base *b, braid_error *error) {
     b->kept = layers;
     if (most > 0 && most < b->bytes + layers * b->stash_bytes + input)
         b->kept = (uint32_t)size_least(layers - 1, (most - least) / b->stash_bytes);
-    b->stashes = reserve(b, (b->kept + (b->kept < layers)) * b->stash_bytes);
-    b->inputs = reserve(b, (layers - b->kept + 1) * input);
+    b->stashes = reserve(b, stashes_bytes(b));
+    b->inputs = reserve(b, inputs_bytes(b));
     return b->stashes && b->inputs
                ? BRAID_OK
                : braid_fail(error, BRAID_MEMORY, "no memory for the activations of %u layers: give --max-memory",
@@ -107,10 +118,16 @@ braid_err tune_base_new(const tune_base_config *config, tune_base **out, braid_e
     b->rows = (size_t)config->sequences * config->tokens;
     b->dim = b->model->dim;
     b->loaded = UINT32_MAX;
+    bool ends = config->part.begin == config->part.end;
+    if (ends) b->config.part = (tune_part){0, b->model->layers};
     braid_err err = make_kinds(b, error);
-    if (!err) err = make_head(b, error);
-    if (!err) err = reserve_fixed(b, error);
+    if (!err && ends) err = make_head(b, error);
+    if (!err) err = reserve_layers(b, error);
+    if (!err && ends) err = reserve_head(b, error);
     if (!err) err = reserve_activations(b, error);
+    if (!err && config->remote)
+        err = config->remote->open(config->remote->context, &config->adapter, config->sequences, config->tokens,
+                                   b->layer_adapter, error);
     if (!err) return BRAID_OK;
     tune_base_free(b);
     *out = NULL;
@@ -138,7 +155,7 @@ uint64_t tune_base_bytes(const tune_base *b) { return b->bytes; }
 
 static const base_kind *kind_at(const tune_base *b, uint32_t layer) { return &b->kinds[base_kind_of(b->model, layer)]; }
 
-size_t tune_base_parameters(const tune_base *b) { return b->layer_adapter * b->model->layers; }
+size_t tune_base_parameters(const tune_base *b) { return b->layer_adapter * base_count(b); }
 
 void tune_base_init(const tune_base *b, float *parameters, uint64_t seed) {
     for (uint32_t layer = 0; layer < b->model->layers; layer++)
@@ -170,35 +187,36 @@ peft_matrix tune_base_matrix(const tune_base *b, uint32_t i, float *parameters) 
     return m;
 }
 
-// ---- layers
+// ---- layers. Stashes, inputs and parameters are numbered from the first layer of this base.
 
-static stage *load(tune_base *b, uint32_t layer, const float *parameters) {
+static stage *load(tune_base *b, uint32_t i, const float *parameters) {
+    uint32_t layer = base_first(b) + i;
     const base_kind *k = kind_at(b, layer);
     if (b->loaded != layer) {
         base_weights(b, k->stage, k->layer, layer, b->weights);
-        adapter_merge(k->adapter, b->weights, parameters + layer * b->layer_adapter, true, b->merged);
+        adapter_merge(k->adapter, b->weights, parameters + i * b->layer_adapter, true, b->merged);
     }
     b->loaded = layer;
     stage_bind(k->stage, b->merged);
     return k->stage;
 }
 
-static bool is_kept(const tune_base *b, uint32_t layer) { return layer >= b->model->layers - b->kept; }
+static bool is_kept(const tune_base *b, uint32_t i) { return i >= base_count(b) - b->kept; }
 
-static void *stash_of(const tune_base *b, uint32_t layer) {
-    uint32_t place = is_kept(b, layer) ? layer - (b->model->layers - b->kept) : b->kept;
+static void *stash_of(const tune_base *b, uint32_t i) {
+    uint32_t place = is_kept(b, i) ? i - (base_count(b) - b->kept) : b->kept;
     return b->stashes + place * b->stash_bytes;
 }
 
 // The input of a layer: memory of its own if the layer is computed again.
-static float *input_of(tune_base *b, uint32_t layer) {
-    return layer < b->model->layers && !is_kept(b, layer) ? b->inputs + layer * b->rows * b->dim : b->x[layer % 2];
+static float *input_of(tune_base *b, uint32_t i) {
+    return i < base_count(b) && !is_kept(b, i) ? b->inputs + i * b->rows * b->dim : b->x[i % 2];
 }
 
-static void forward(tune_base *b, uint32_t layer, const tune_microbatch *m, const float *parameters, float *y) {
-    stage *s = load(b, layer, parameters);
-    stage_set_documents(s, stash_of(b, layer), m->documents);
-    stage_forward(s, stash_of(b, layer), NULL, input_of(b, layer), y);
+static void forward(tune_base *b, uint32_t i, const uint32_t *documents, const float *parameters, float *y) {
+    stage *s = load(b, i, parameters);
+    stage_set_documents(s, stash_of(b, i), documents);
+    stage_forward(s, stash_of(b, i), NULL, input_of(b, i), y);
 }
 
 typedef struct sum {
@@ -210,14 +228,38 @@ static void add_gradient(void *context, size_t offset, const float *gradient, si
     for (size_t i = 0; i < count; i++) to[i] += gradient[i];
 }
 
-static void backward(tune_base *b, uint32_t layer, const tune_microbatch *m, const float *parameters, float *gradient) {
-    stage *s = load(b, layer, parameters);
-    void *stash = stash_of(b, layer);
-    sum into = {gradient + layer * b->layer_adapter};
+static void backward(tune_base *b, uint32_t i, const uint32_t *documents, const float *parameters, float *gradient) {
+    stage *s = load(b, i, parameters);
+    void *stash = stash_of(b, i);
+    sum into = {gradient + i * b->layer_adapter};
     const stage_sink sink = {.take = add_gradient, .context = &into};
-    if (!is_kept(b, layer)) forward(b, layer, m, parameters, b->x[0]);
-    stage_input_gradient(s, stash, b->dy[(layer + 1) % 2], b->dy[layer % 2]);
-    adapter_gradient(kind_at(b, layer)->adapter, stash, parameters + layer * b->layer_adapter, &sink);
+    if (!is_kept(b, i)) forward(b, i, documents, parameters, b->x[0]);
+    stage_input_gradient(s, stash, b->dy[(i + 1) % 2], b->dy[i % 2]);
+    adapter_gradient(kind_at(b, base_first(b) + i)->adapter, stash, parameters + i * b->layer_adapter, &sink);
+}
+
+void tune_base_forward(tune_base *b, const uint32_t *documents, const float *x, const float *parameters, float *y) {
+    size_t bytes = b->rows * b->dim * sizeof *x;
+    memcpy(input_of(b, 0), x, bytes);
+    for (uint32_t i = 0; i < base_count(b); i++) forward(b, i, documents, parameters, input_of(b, i + 1));
+    memcpy(y, input_of(b, base_count(b)), bytes);
+}
+
+void tune_base_backward(tune_base *b, const uint32_t *documents, const float *dy, const float *parameters, float *dx,
+                        float *gradient) {
+    size_t bytes = b->rows * b->dim * sizeof *dy;
+    memcpy(b->dy[base_count(b) % 2], dy, bytes);
+    for (uint32_t i = base_count(b); i-- > 0;) backward(b, i, documents, parameters, gradient);
+    memcpy(dx, b->dy[0], bytes);
+}
+
+void tune_base_wipe(tune_base *b) {
+    b->loaded = UINT32_MAX;
+    memset(b->stashes, 0, stashes_bytes(b));
+    memset(b->inputs, 0, inputs_bytes(b));
+    memset(b->merged, 0, layer_parameters(b) * sizeof *b->merged);
+    for (int i = 0; i < BASE_KINDS; i++)
+        if (b->kinds[i].adapter) adapter_wipe(b->kinds[i].adapter);
 }
 
 // ---- the head
@@ -253,12 +295,36 @@ static double head(tune_base *b, const float *x, const int32_t *targets, float *
     return loss;
 }
 
-double tune_base_run(tune_base *b, const tune_microbatch *m, const float *parameters, float *gradient) {
-    uint32_t layers = b->model->layers;
+void tune_base_begin(tune_base *b, const float *parameters) {
+    const tune_remote *r = b->config.remote;
     b->loaded = UINT32_MAX;  // the parameters may have changed
+    if (r) r->begin(r->context, parameters);
+}
+
+void tune_base_end(tune_base *b) {
+    const tune_remote *r = b->config.remote;
+    if (r) r->end(r->context);
+}
+
+static braid_err run_elsewhere(tune_base *b, const tune_microbatch *m, float *gradient, double *loss,
+                               braid_error *error) {
+    const tune_remote *r = b->config.remote;
+    braid_err err = r->forward(r->context, m->documents, b->x[0], gradient != NULL, b->x[1], error);
+    if (err) return err;
+    *loss = head(b, b->x[1], m->targets, gradient ? b->dy[0] : NULL);
+    return gradient ? r->backward(r->context, b->dy[0], gradient, error) : BRAID_OK;
+}
+
+braid_err tune_base_run(tune_base *b, const tune_microbatch *m, const float *parameters, float *gradient, double *loss,
+                        braid_error *error) {
+    uint32_t layers = base_count(b);
+    if (b->config.remote) {
+        base_embed(b, m->tokens, b->x[0]);
+        return run_elsewhere(b, m, gradient, loss, error);
+    }
     base_embed(b, m->tokens, input_of(b, 0));
-    for (uint32_t layer = 0; layer < layers; layer++) forward(b, layer, m, parameters, input_of(b, layer + 1));
-    double loss = head(b, input_of(b, layers), m->targets, gradient ? b->dy[layers % 2] : NULL);
-    for (uint32_t layer = layers; layer-- > 0 && gradient;) backward(b, layer, m, parameters, gradient);
-    return loss;
+    for (uint32_t i = 0; i < layers; i++) forward(b, i, m->documents, parameters, input_of(b, i + 1));
+    *loss = head(b, input_of(b, layers), m->targets, gradient ? b->dy[layers % 2] : NULL);
+    for (uint32_t i = layers; i-- > 0 && gradient;) backward(b, i, m->documents, parameters, gradient);
+    return BRAID_OK;
 }

@@ -24,7 +24,7 @@ struct tune_base {
     uint32_t kept;                    // of the last layers
     char *stashes;                    // [kept + 1]; the last is of the layers that are not kept
     size_t stash_bytes;
-    float *inputs;  // [layers - kept + 1, rows, dim]
+    float *inputs;  // [count - kept + 1, rows, dim]
     float *x[2], *dy[2];
     // the head: rows with a target are gathered, `head_rows` at a time
     stage *head;
@@ -35,6 +35,11 @@ struct tune_base {
     size_t head_rows;
     uint64_t bytes;
 };
+
+// The layers of the base are [first, first + count); those that it computes itself.
+static inline uint32_t base_first(const tune_base *b) { return b->config.part.begin; }
+static inline uint32_t base_count(const tune_base *b) { return b->config.part.end - b->config.part.begin; }
+static inline uint32_t base_computed(const tune_base *b) { return b->config.remote ? 0 : base_count(b); }
 
 static inline uint32_t base_kind_of(const model_config *c, uint32_t layer) {
     return (model_layer_windowed(c, layer) ? 1u : 0u) + (model_layer_rotated(c, layer) ? 2u : 0u);

@@ -56,6 +56,11 @@ static uint64_t roles_of(const model_config *c, const char *word, size_t length)
         bool grouped = all || (group_attention && (attention >> i & 1)) || (group_mlp && (mlp >> i & 1));
         if (named || grouped) roles |= (uint64_t)1 << i;
     }
+    char text[MODEL_TENSOR_NAME];
+    if (length > 0 && length < sizeof text) {
+        snprintf(text, sizeof text, "%.*s", (int)length, word);
+        (void)adapter_role_named(c, text, &roles);
+    }
     return roles;
 }
 

@@ -7,7 +7,7 @@
 
 enum { TARGETS_TEXT = 512 };
 
-// `text`: "all", "attention", "mlp", or modules such as "q_proj,v_proj". Writes the roles as
+// `text`: "all", "attention", "mlp", modules such as "q_proj,v_proj", or patterns (adapter_role_named). Writes the roles as
 // adapter_config has them. BRAID_CONFIG: the model has no such module; the message names those that
 // it has.
 braid_err targets_read(const model_config *config, const char *text, uint64_t *roles, braid_error *error);

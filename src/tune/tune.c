@@ -216,6 +216,7 @@ static braid_err open_base(tuning *t) {
     const tune_base_config config = {.file = c->file,
                                      .pool = c->pool,
                                      .adapter = c->adapter,
+                                     .remote = c->remote,
                                      .sequences = t->microbatch,
                                      .tokens = c->sequence,
                                      .max_memory = c->max_memory};
@@ -264,19 +265,31 @@ static uint32_t fill_held(tuning *t, packing_place *at) {
     return counted;
 }
 
-static void evaluate(tuning *t) {
+// The mean loss of a token. Sets t->drop when the process is to end before.
+static braid_err held_loss(tuning *t, double *mean, uint64_t *tokens) {
     packing_place at = {0};
+    double loss = 0;
+    braid_err err = BRAID_OK;
+    tune_base_begin(t->base, t->state.now);
+    while (at.epoch == 0 && !err && !look(t)) {
+        double one = 0;
+        *tokens += fill_held(t, &at);
+        const tune_microbatch m = microbatch_at(t, 0);
+        err = tune_base_run(t->base, &m, t->state.now, NULL, &one, t->error);
+        loss += one;
+    }
+    tune_base_end(t->base);
+    *mean = loss / (double)*tokens;
+    return err && look(t) ? BRAID_OK : err;
+}
+
+static braid_err evaluate(tuning *t) {
     double loss = 0;
     uint64_t tokens = 0;
     tune_state *s = &t->state;
-    if (t->held.count == 0 || s->evaluations == s->iteration + 1) return;
-    while (at.epoch == 0) {
-        if (look(t)) return;
-        tokens += fill_held(t, &at);
-        const tune_microbatch m = microbatch_at(t, 0);
-        loss += tune_base_run(t->base, &m, s->now, NULL);
-    }
-    loss /= (double)tokens;
+    if (t->held.count == 0 || s->evaluations == s->iteration + 1) return BRAID_OK;
+    braid_err err = held_loss(t, &loss, &tokens);
+    if (err || t->drop) return err;
     s->evaluations = s->iteration + 1;
     tell(t,
          &(solo_event){
@@ -289,6 +302,7 @@ static void evaluate(tuning *t) {
     } else {
         s->without_gain++;
     }
+    return BRAID_OK;
 }
 
 // ---- iterations
@@ -307,8 +321,23 @@ static double apply(tuning *t, uint64_t targets, double *rate) {
     return sqrt(norm2);
 }
 
-// False: it was dropped.
-static bool iterate(tuning *t, packing_place *at) {
+// The losses and gradients of all microbatches. Sets t->drop when the process is to end before.
+static braid_err run_microbatches(tuning *t, double *loss) {
+    braid_err err = BRAID_OK;
+    memset(t->gradient, 0, t->state.parameters * sizeof *t->gradient);
+    tune_base_begin(t->base, t->state.now);
+    for (uint32_t i = 0; i < t->config->batch && !err && !look(t); i += t->microbatch) {
+        double one = 0;
+        const tune_microbatch m = microbatch_at(t, i);
+        err = tune_base_run(t->base, &m, t->state.now, t->gradient, &one, t->error);
+        *loss += one;
+    }
+    tune_base_end(t->base);
+    return err && look(t) ? BRAID_OK : err;
+}
+
+// Without effect when it is dropped.
+static braid_err iterate(tuning *t, packing_place *at) {
     const tune_config *c = t->config;
     uint64_t targets = 0;
     double loss = 0, start = seconds_now();
@@ -317,14 +346,10 @@ static bool iterate(tuning *t, packing_place *at) {
         packing_row s = sequence_at(t, i);
         targets += packing_next(&t->train, at, &s);
     }
-    memset(t->gradient, 0, t->state.parameters * sizeof *t->gradient);
-    for (uint32_t i = 0; i < c->batch; i += t->microbatch) {
-        if (look(t)) {
-            *at = before;
-            return false;
-        }
-        const tune_microbatch m = microbatch_at(t, i);
-        loss += tune_base_run(t->base, &m, t->state.now, t->gradient);
+    braid_err err = run_microbatches(t, &loss);
+    if (err || t->drop) {
+        *at = before;
+        return err;
     }
     solo_event e = {.kind = SOLO_ITERATION, .of = t->recipe.iterations, .tokens = (uint64_t)c->batch * c->sequence};
     e.norm = apply(t, targets, &e.learning_rate);
@@ -335,7 +360,7 @@ static bool iterate(tuning *t, packing_place *at) {
     e.iteration = ++t->state.iteration;
     t->result->tokens += e.tokens;
     tell(t, &e);
-    return true;
+    return BRAID_OK;
 }
 
 static braid_err run_iterations(tuning *t) {
@@ -347,9 +372,11 @@ static braid_err run_iterations(tuning *t) {
     while (!err && !t->drop) {
         bool last = s->iteration >= t->recipe.iterations;
         if (t->result->stopped) break;
-        if (last || s->iteration % c->validate_every == 0) evaluate(t);
+        if (last || s->iteration % c->validate_every == 0) err = evaluate(t);
         t->result->early = !last && c->patience > 0 && s->without_gain >= c->patience;
-        if (last || t->result->stopped || t->result->early || !iterate(t, &at)) break;
+        if (err || last || t->result->stopped || t->result->early) break;
+        err = iterate(t, &at);
+        if (err || t->drop) break;
         if (s->iteration % c->save_every == 0 && !t->result->stopped) err = save(t);
     }
     return err;

@@ -15,6 +15,7 @@ typedef struct tune_config {
     const tune_examples *held_out;  // a file of its own; NULL: `held_percent` of the examples
     double held_percent;
     adapter_config adapter;
+    const tune_remote *remote;             // borrowed; NULL: this process computes all layers
     const char *targets_text, *base_name;  // of the PEFT files
     const peft_adapter *from;              // starts with these values; NULL: from the seed
     uint64_t iterations;                   // 0: three passes over the data

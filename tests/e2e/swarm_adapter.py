@@ -55,6 +55,23 @@ def check_files(directory):
     expect(os.path.exists(f"{directory}/merged/model.safetensors"), "no merged model")
 
 
+def check_members(directory, run, one):
+    """`braid tune --join` is a member of the run; the run reports the parameters of the adapter's file."""
+    base = f"{directory}/base/latest"
+    leader = Braid("node", "--lead", "--run", run, "--from", base, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--anew")
+    ticket = leader.wait_for("ready")["ticket"]
+    expect_refused("leave out --rank", "tune", base, "--join", ticket, "--rank", "4")
+    expect_refused("--join: ", "tune", base, "--join", "braid1.x")
+    peers = [Braid("tune", base, "--join", ticket, "--threads", "1") for _ in range(2)]
+    expect(leader.weights() == one, "a run whose relays are of `tune --join`")
+    file = safetensors(os.path.join(directory, "checkpoint", "latest", "adapter_model.safetensors"))
+    parameters = sum(value["shape"][0] * value["shape"][1] for name, value in file.items() if name != "__metadata__")
+    told = {event["parameters"] for event in leader.events if event.get("parameters")}
+    expect(told == {parameters}, f"{told} parameters, and not {parameters}")
+    for peer in peers:
+        peer.finish()
+
+
 def check_refusals(directory, run, seed):
     other = write(f"{directory}/other.yaml", "seed: 99", "model: {dim: 32, layers: 4, heads: 2, context: 32}", f"data: {{text: {directory}/text.txt}}",
                   "train: {iterations: 1}", f"checkpoint: {{dir: {directory}/other}}")
@@ -113,6 +130,7 @@ def main():
         expect(manifest(directory)["weights"] == one, "the checkpoint of the swarm has other weights")
         expect(swarm.of("killed"), "no relay was killed")
         expect(Braid("up", run, "--relays", "4", "--anew", *model, "--resume", f"{directory}/kept").weights() == one, "a swarm that resumes")
+        check_members(directory, run, one)
         check_refusals(directory, run, seed)
 
 

@@ -5,6 +5,7 @@ import fcntl
 import filecmp
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -170,6 +171,10 @@ write("run.yaml", RUN.replace("dim: 32", "dim: 64"))
 braid("train", "--solo", "run.yaml", "--save", "wide-saved", "--threads", "1")
 braid("convert", "wide-saved", "wide", "--to", "f32")
 braid("generate", "wide", "--adapter", "whole", "--prompt", "a", code=1, text="the adapter is of another model")
+shutil.copytree("whole", "shaped")
+config = open("shaped/adapter_config.json", encoding="utf-8").read()
+write("shaped/adapter_config.json", re.sub(r'"r": ?8', '"r": 4', config))
+refused("as this model and r need; the adapter is of another model", "--from-adapter", "shaped")
 os.makedirs("broken")
 write("broken/tune-state.safetensors", "abc")
 refused("no complete safetensors file", "--resume", out="broken")

@@ -64,6 +64,14 @@ static void random_parameters(float *p, size_t count) {
     for (size_t i = 0; i < count; i++) p[i] = (float)(rng_unit(&r) - 0.5) * 0.2f;
 }
 
+static double run_once(tune_base *b, const tune_microbatch *m, const float *parameters, float *gradient) {
+    double loss = 0;
+    tune_base_begin(b, parameters);
+    assert_int_equal(tune_base_run(b, m, parameters, gradient, &loss, NULL), BRAID_OK);
+    tune_base_end(b);
+    return loss;
+}
+
 static double run(tune_base *b, const fixture *f, float **parameters, float **gradient) {
     size_t count = tune_base_parameters(b);
     *parameters = calloc(count, sizeof **parameters);
@@ -71,13 +79,13 @@ static double run(tune_base *b, const fixture *f, float **parameters, float **gr
     assert_true(*parameters && *gradient);
     random_parameters(*parameters, count);
     const tune_microbatch m = {f->tokens, f->targets, f->documents};
-    double only = tune_base_run(b, &m, *parameters, NULL), loss = tune_base_run(b, &m, *parameters, *gradient);
+    double only = run_once(b, &m, *parameters, NULL), loss = run_once(b, &m, *parameters, *gradient);
     assert_true(only == loss);
     // a second microbatch adds its gradient: twice the same
     float *twice = malloc(count * sizeof *twice);
     assert_non_null(twice);
     memcpy(twice, *gradient, count * sizeof *twice);
-    tune_base_run(b, &m, *parameters, twice);
+    run_once(b, &m, *parameters, twice);
     for (size_t i = 0; i < count; i++) assert_true(twice[i] == 2 * (*gradient)[i]);
     free(twice);
     return loss;
@@ -239,6 +247,89 @@ static void test_memory_and_threads_change_no_bit(void **state) {
     free(expected);
 }
 
+// Two bases without the ends, as two peers have them.
+typedef struct elsewhere {
+    fixture *f;
+    tune_base *part[2];
+    uint32_t cut;
+    const float *parameters;
+    const uint32_t *documents;
+    size_t layer, bytes;
+    float *between, *dx;
+} elsewhere;
+
+static braid_err part_open(void *context, const adapter_config *settings, uint32_t sequences, uint32_t tokens,
+                           size_t layer_parameters, braid_error *error) {
+    elsewhere *e = context;
+    (void)sequences, (void)tokens;
+    e->layer = layer_parameters;
+    uint32_t layers = model_file_config(e->f->file)->layers;
+    for (uint32_t i = 0; i < 2; i++) {
+        tune_base_config config = config_of(e->f, settings->roles, 0);
+        config.part = i == 0 ? (tune_part){0, e->cut} : (tune_part){e->cut, layers};
+        assert_int_equal(tune_base_new(&config, &e->part[i], error), BRAID_OK);
+    }
+    return BRAID_OK;
+}
+
+static void part_begin(void *context, const float *parameters) { ((elsewhere *)context)->parameters = parameters; }
+
+static braid_err part_forward(void *context, const uint32_t *documents, const float *x, bool keep, float *y,
+                              braid_error *error) {
+    elsewhere *e = context;
+    (void)keep, (void)error;
+    e->documents = documents;
+    tune_base_forward(e->part[0], documents, x, e->parameters, e->between);
+    tune_base_forward(e->part[1], documents, e->between, e->parameters + e->cut * e->layer, y);
+    return BRAID_OK;
+}
+
+static braid_err part_backward(void *context, const float *dy, float *gradient, braid_error *error) {
+    elsewhere *e = context;
+    (void)error;
+    size_t first = e->cut * e->layer;
+    tune_base_backward(e->part[1], e->documents, dy, e->parameters + first, e->dx, gradient + first);
+    tune_base_backward(e->part[0], e->documents, e->dx, e->parameters, e->dx, gradient);
+    return BRAID_OK;
+}
+
+static void part_end(void *context) {
+    elsewhere *e = context;
+    for (int i = 0; i < 2; i++) tune_base_wipe(e->part[i]);
+    e->parameters = NULL;
+}
+
+static void test_layers_elsewhere_change_no_bit(void **state) {
+    (void)state;
+    fixture f;
+    model_config c = tiny_llama();
+    tune_base *here, *ends;
+    float *parameters[2], *gradient[2];
+    open_model(&f, &c, 2);
+    tune_base_config config = config_of(&f, llama_roles, 0);
+    assert_int_equal(tune_base_new(&config, &here, NULL), BRAID_OK);
+    double loss = run(here, &f, &parameters[0], &gradient[0]);
+    size_t rows = (size_t)ROWS * c.dim * sizeof(float), all = tune_base_parameters(here) * sizeof(float);
+    for (uint32_t cut = 1; cut < c.layers; cut++) {
+        elsewhere e = {.f = &f, .cut = cut, .between = malloc(rows), .dx = malloc(rows)};
+        const tune_remote remote = {&e, part_open, part_begin, part_forward, part_backward, part_end};
+        config.remote = &remote;
+        assert_int_equal(tune_base_new(&config, &ends, NULL), BRAID_OK);
+        assert_true(run(ends, &f, &parameters[1], &gradient[1]) == loss);
+        assert_memory_equal(gradient[0], gradient[1], all);
+        tune_base_free(ends);
+        for (int i = 0; i < 2; i++) tune_base_free(e.part[i]);
+        free(e.between);
+        free(e.dx);
+        free(parameters[1]);
+        free(gradient[1]);
+    }
+    free(parameters[0]);
+    free(gradient[0]);
+    tune_base_free(here);
+    close_model(&f);
+}
+
 static void test_matrices_have_the_files_names_and_starts(void **state) {
     (void)state;
     fixture f;
@@ -265,6 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_computes_as_one_stage),
         cmocka_unit_test(test_other_architectures_compute_as_one_stage),
+        cmocka_unit_test(test_layers_elsewhere_change_no_bit),
         cmocka_unit_test(test_memory_and_threads_change_no_bit),
         cmocka_unit_test(test_matrices_have_the_files_names_and_starts),
     };

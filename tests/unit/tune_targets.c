@@ -38,6 +38,12 @@ static void test_names_and_groups(void **state) {
     assert_int_equal(roles, mlp | 1u << ROLE_Q);
     assert_int_equal(targets_read(&llama, "all", &roles, NULL), BRAID_OK);
     assert_int_equal(roles, attention | mlp);
+    assert_int_equal(targets_read(&llama, "mlp.*,self_attn.q_proj", &roles, NULL), BRAID_OK);
+    assert_int_equal(roles, mlp | 1u << ROLE_Q);
+    assert_int_equal(targets_read(&llama, "?_proj", &roles, NULL), BRAID_OK);
+    assert_int_equal(roles, attention);
+    assert_int_equal(targets_read(&llama, "*n*_proj", &roles, NULL), BRAID_OK);
+    assert_int_equal(roles, attention | 1u << ROLE_DOWN);
 }
 
 // GPT-2 has two modules c_proj.
