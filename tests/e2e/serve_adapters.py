@@ -127,7 +127,6 @@ def main():
         base = f"{directory}/base/latest"
         expect_refused("give NAME=DIRECTORY", base, "--adapter", "one")
         expect_refused("has no adapter_config.json", base, "--adapter", f"one={base}")
-        expect_refused("leave out --peers", base, "--peers", "1", "--adapter", f"one={directory}/adapter1/latest")
         expect_refused("is an adapter and no model", f"{directory}/adapter1/latest")
 
 
