@@ -24,7 +24,10 @@ typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *from, *resume, *log, *die_at, *trace, *beside, *bound, *state_directory, *model, *layers;
     option_list adapters;
     report_sink_paths sinks;
-    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry, whole, whole_given;
+    bool lead, anew, continues, set_aside, data, json, supervised, measure, shadow, carry;
+    struct {
+        bool on, given;
+    } whole;
     uint64_t stop_within_ns, share, stage, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried, dead_ns;
 } node_flags;
 
@@ -114,7 +117,7 @@ static void tick_place(node_session *s) {
     peer_view view;
     char text[PLACE_TEXT], told[PLACE_TEXT + 64];
     if (!s->chooses || s->iterations < PLACE_ITERATIONS || !s->node || node_stopped_by(s->node) || !node_look(s->node, &view) || !view.ready) return;
-    const place_facts facts = {.stages = s->joined.stages, .stage = view.stage, .compute_ns = view.compute_ns, .transfer_ns = view.transfer_ns,
+    const place_facts facts = {.stages = s->joined.stages, .stage = view.stage, .compute_ns = view.placement.compute_ns, .transfer_ns = view.placement.transfer_ns,
                                .needed_bytes = (s->joined.stages - 1) * s->joined.stage_bytes, .allowed_bytes = s->allowed_bytes, .max_memory = f->max_memory};
     place_verdict verdict = place_choose(&facts, text);
     if (verdict == PLACE_WAIT) return;
@@ -132,7 +135,7 @@ static void on_run_known(void *context, const run_config *run, uint64_t paramete
     node_events_run(&s->events, run, parameters);
     s->joined.stages = run->stages;
     s->joined.stage_bytes = run->stages > 1 ? plan_least_bytes(run, (uint32_t)s->flags->capacity, s->flags->capacity > 0, false, false) : 0;
-    if (s->flags->whole && !node_whole_started(s->whole)) begin_whole(s, run);
+    if (s->flags->whole.on && !node_whole_started(s->whole)) begin_whole(s, run);
 }
 
 static void on_told(void *context, const tell *t) {
@@ -219,8 +222,8 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay receives the run's description from the leader; leave out --run, or add --data");
     if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number tolerates no more failures than one voter fewer; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
-    if (f->whole && f->shadow) return braid_fail(error, BRAID_ARGUMENT, "--whole already keeps the state of every stage; leave out --shadow");
-    if (f->whole && f->stage) return braid_fail(error, BRAID_ARGUMENT, "--whole takes part in every stage and --stage in one; give one of them");
+    if (f->whole.on && f->shadow) return braid_fail(error, BRAID_ARGUMENT, "--whole already keeps the state of every stage; leave out --shadow");
+    if (f->whole.on && f->stage) return braid_fail(error, BRAID_ARGUMENT, "--whole takes part in every stage and --stage in one; give one of them");
     if (f->stage && *role != NODE_RELAY) return braid_fail(error, BRAID_ARGUMENT, "--stage is for relays: a data peer has stage 0; leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a standby replica; leave out --lead, --data and --shadow");
     return BRAID_OK;
@@ -252,9 +255,9 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
     if (!err && f->beside) err = beside_read(f, config, error);
     if (!err && f->bound) err = parent_read("--bound", f->bound, config, error);
-    if (f->whole || f->bound) config->state_directory = f->state_directory;
-    config->whole = f->whole;
-    config->stage = f->whole && config->role == NODE_RELAY ? 1 : (uint32_t)f->stage;
+    if (f->whole.on || f->bound) config->state_directory = f->state_directory;
+    config->whole = f->whole.on;
+    config->stage = f->whole.on && config->role == NODE_RELAY ? 1 : (uint32_t)f->stage;
     if (err || !f->run) return err;
     config->run = run;
     err = cli_load_run(f->run, f->from, run, error);
@@ -316,9 +319,9 @@ static int node_session_run(const node_flags *f, node_config *config) {
     machine_look(&here);
     braid_err err = identity_open(f, &own, &lock, &error);
     config->identity = own;
-    s.chooses = config->role == NODE_RELAY && !f->whole_given && !f->stage && !f->shadow && !f->beside && !f->supervised;
+    s.chooses = config->role == NODE_RELAY && !f->whole.given && !f->stage && !f->shadow && !f->beside && !f->supervised;
     s.allowed_bytes = here.memory_bytes;
-    if (!err && (f->whole || s.chooses)) err = whole_make(&s, &error);
+    if (!err && (f->whole.on || s.chooses)) err = whole_make(&s, &error);
     config->files = here.files;
     if (!f->supervised && !f->beside) {  // `braid up`, or the parent peer, reports this for all its processes
         allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
@@ -362,7 +365,7 @@ int cli_node(int argc, char **argv) {
         {"adapter", OPTION_LIST, &f.adapters, .unit = "NAME=DIR", .help = "with --model: a LoRA adapter of peft that requests of the swarm may name; the same as at braid serve; may be repeated", .fallback = ""},
         {"layers", OPTION_TEXT, &f.layers, .unit = "FIRST:END", .help = "in a swarm that serves: the layers to hold, END not included", .fallback = "as many as fit, where the swarm needs them most"},
         {"dead-after", OPTION_DURATION, &f.dead_ns, .hidden = true, .help = "with --model: silence after which a peer is replaced"},
-        {"whole", OPTION_SWITCH, &f.whole, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage; --no-whole: in one stage only", .fallback = "a relay takes part in all stages where its links take longer than computing, and memory suffices"},
+        {"whole", OPTION_SWITCH, &f.whole.on, .help = "take part in every stage, so that microbatches can stay on this machine: with --lead or --data in all of them, else in all but stage 0. One process per stage; --no-whole: in one stage only", .fallback = "a relay takes part in all stages where its links take longer than computing, and memory suffices"},
         {"stage", OPTION_COUNT, &f.stage, .help = "join this stage, unless another one has no peer", .max = WIRE_MAX_STAGES - 1, .fallback = "the one where this peer helps most"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: the number of this data peer's text, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "a free one"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: data peers needed before the run starts, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
@@ -394,7 +397,7 @@ int cli_node(int argc, char **argv) {
     int code = 0;
     if (!options_parse(&o, argc, argv, &code)) return code;
     for (size_t i = 0; i < o.count; i++)
-        if (table[i].value == &f.whole) f.whole_given = table[i].source != OPTION_FROM_DEFAULT;
+        if (table[i].value == &f.whole.on) f.whole.given = table[i].source != OPTION_FROM_DEFAULT;
     static run_config run;  // 20 KB, one per process
     node_config config;
     braid_error error = {0};

@@ -116,7 +116,7 @@ static void look_if_last(node *n) {
 static bool has_nothing(const node *n, const peer_view *view) {
     bool unled = n->leader.lost_ns || n->start.by_log;
     bool kept = n->config.log_path || view->log_position == 0;
-    return n->config.role != NODE_LEADER && unled && kept && !view->ready && !view->stands_again && view->left == 0;
+    return n->config.role != NODE_LEADER && unled && kept && !view->ready && !view->leaving.stands_again && view->leaving.left == 0;
 }
 
 static void stop_tick(node *n, uint64_t now) {

@@ -136,8 +136,8 @@ void peer_look(const peer *p, peer_view *view) {
     view->stage = p->stage;
     view->standby = p->standby;
     view->whole = versions_reach(p, &view->reaches);
-    view->left = p->me == 0 ? versions_results_left(p) : 0;
-    view->stands_again = p->cluster->rejoin_first;
+    view->leaving.left = p->me == 0 ? versions_results_left(p) : 0;
+    view->leaving.stands_again = p->cluster->rejoin_first;
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->state.iteration;
@@ -148,7 +148,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->k = p->microbatch->k;
     view->log_position = p->state.position;
     view->leads = p->cluster->leads;
-    view->moves_to = p->leader->move.stage;
+    view->placement.moves_to = p->leader->move.stage;
     view->term = p->cluster->lead.term;
     view->voters = raft_votes(&p->raft) ? p->raft.voters.count : 0;
     view->blobs_held = p->core.blobs_held;

@@ -87,9 +87,9 @@ void sim_check_move_appended(sim_cluster *s, uint32_t node, const log_entry *ent
         sim_fail(s, "J14: #%llu moves within an iteration", (unsigned long long)m->member);
         return;
     }
-    if (members_of(k, v.moves_to) >= members_of(k, m->entry.stage))
+    if (members_of(k, v.placement.moves_to) >= members_of(k, m->entry.stage))
         sim_fail(s, "J14: #%llu moves to stage %u, which has as many members", (unsigned long long)m->member,
-                 v.moves_to);
+                 v.placement.moves_to);
     if (mover_fetches(s, node))
         sim_fail(s, "J14: #%llu moves while the last mover fetches its state", (unsigned long long)m->member);
     check_pauses(s, node, m);

@@ -41,13 +41,13 @@ static bool worker_has_state(const sim_cluster *s, uint32_t node, uint16_t index
     const sim_node *n = &s->node[node];
     if (!n->worker || n->worker->stage != index || s->checker.watch[node].generation != s->checker.generation) return false;
     uint64_t version = sim_check_kept_version(s, node);
-    bool makes = version != UINT64_MAX && n->view.left == version + 1;
+    bool makes = version != UINT64_MAX && n->view.leaving.left == version + 1;
     return version != UINT64_MAX && version + makes >= needed_version(&s->checker);
 }
 
 static bool remains(const sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
-    return n->alive && !n->exited && (!n->asked_to_leave || n->view.stands_again || sim_check_member_live(s, n->view.member));
+    return n->alive && !n->exited && (!n->asked_to_leave || n->view.leaving.stands_again || sim_check_member_live(s, n->view.member));
 }
 
 // True if a complete checkpoint of the newest version is on the disk of a process that lives or

@@ -213,9 +213,10 @@ static void say_why_it_waits(chain *c, const chain_session *s, braid_error *erro
                    s->tokens, room.longest);
     else
         braid_fail(error, BRAID_NETWORK, "%s",
-                   s->adapts ? "no peers with all layers and this adapter can reach each other; start them with the same "
-                               "--adapter"
-                             : "no peers with all layers can reach each other");
+                   s->adapts
+                       ? "no peers with all layers and this adapter can reach each other; start them with the same "
+                         "--adapter"
+                       : "no peers with all layers can reach each other");
 }
 
 // Texts without a path or without room. The protocol's notifications come inside its steps, where

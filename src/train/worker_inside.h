@@ -104,7 +104,7 @@ braid_hash worker_root(const braid_hash *hashes, uint32_t count);
 // Hashes `values` of blocks 2 * pair and, if there is one, 2 * pair + 1 into block_hash.
 void worker_hash_pair(worker *w, size_t pair, const float *values);
 
-// What the local steps of a microbatch need from their caller.
+// Inputs of the local steps of a microbatch.
 typedef struct worker_local_host {
     const worker_call *call;
     // Draws the tokens of step `step`. False: the text changed.

@@ -392,7 +392,7 @@ typedef struct log_member {
     uint32_t capacity;
     uint64_t incarnation;  // of the process: a restarted peer is another member
     uint64_t store;        // identity of the durable log that it would use as a voter
-    braid_id host;         // relay, standby: the peer whose machine it shares and with which it ends; zero: none
+    braid_id host;         // relay, standby: the peer on the same machine, with which it ends; zero: none
     char address[WIRE_MAX_ADDRESS];
 } log_member;
 
@@ -520,7 +520,7 @@ typedef struct message_join {
     uint64_t store;        // identity of its durable log
     uint16_t share;        // private data: the data shard that it asks for, from 1; 0: any free one
     braid_hash text;       // private data: hash of its data; zero: it has none
-    // relay, standby: the peer whose machine it shares and with which it ends; a standby does not
+    // relay, standby: the peer on the same machine, with which it ends; a standby does not
     // get its stage; zero: none
     braid_id host;
     char address[WIRE_MAX_ADDRESS];  // an address at which other peers can dial it

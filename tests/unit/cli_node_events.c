@@ -41,7 +41,7 @@ static void test_a_takeover_is_reported_once(void **state) {
          "{\"event\":\"takeover\",\"iteration\":9,\"microbatches\":1,\"member\":6,\"gone\":2,\"peer\":\"000000000000\"}\n");
 }
 
-// What is told of the end of a peer that has seen so many of 20 iterations.
+// The note about the end of a peer that has seen so many of 20 iterations.
 static void ends(uint64_t seen, const char *signal, const char *why, const char *wanted) {
     FILE *out = tmpfile();
     assert_non_null(out);

@@ -15,8 +15,8 @@ static uint64_t transfer_time(const peer *p) {
 
 void route_look(const peer *p, peer_view *view) {
     const peer_routing *r = p->routing;
-    view->compute_ns = p->microbatch->forward_ns + p->microbatch->backward_ns;
-    view->transfer_ns = transfer_time(p);
+    view->placement.compute_ns = p->microbatch->forward_ns + p->microbatch->backward_ns;
+    view->placement.transfer_ns = transfer_time(p);
     view->routes = r->router != NULL;
     view->routed = r->routed;
     view->unrouted = r->unrouted;
