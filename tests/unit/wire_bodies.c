@@ -111,8 +111,8 @@ static void test_bodies_of_membership_and_log(void **state) {
                   {.iteration = 11, .stage = 4, .free_slots = 5});
     ASSERT_LAYOUT(GET_LOG, get_log, "1d" HEADER_HEX "0b00000000000000", {.from = 11});
     ASSERT_LAYOUT(JOIN, join,
-                  "1f" HEADER_HEX "00 0400 05000000 0600000000000000 0700000000000000 0300" HASH_HEX "0300 683a31",
-                  {.kind = MEMBER_RELAY,
+                  "1f" HEADER_HEX "01 0400 05000000 0600000000000000 0700000000000000 0300" HASH_HEX "0300 683a31",
+                  {.kind = MEMBER_DATA,
                    .stage = 4,
                    .capacity = 5,
                    .incarnation = 6,
@@ -166,6 +166,7 @@ static void shortest(message *m, uint8_t kind) {
     *m = (message){.kind = kind};
     if (kind == MESSAGE_GET) m->u.get.what = GET_STATE;
     if (kind == MESSAGE_DATA) m->u.data.get.what = GET_STATE;
+    if (kind == MESSAGE_JOIN) m->u.join.kind = MEMBER_DATA;
     if (kind == MESSAGE_LOG) m->u.log.entry.kind = LOG_END;
     if (kind == MESSAGE_SOUND) m->u.sound.count = 1;
     if (kind == MESSAGE_CARRY) m->u.carry.count = 1;
