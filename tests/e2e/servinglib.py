@@ -60,6 +60,12 @@ class Process:
             if found:
                 return found
 
+    def rest(self):
+        """Reads to the end; returns the exit status."""
+        while (line := self.lines.get(timeout=PATIENCE)) is not None:
+            self.seen.append(line)
+        return self.process.wait(timeout=PATIENCE)
+
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         return self.process.wait(timeout=PATIENCE)
