@@ -21,7 +21,7 @@ expect 0 '"sub_models":[{"first_item":' "$BRAID" plan run.yaml --whole --profile
 
 expect 1 "two neighbouring layers" "$BRAID" plan run.yaml --whole --profile machine.json --max-memory 1M
 # the least memory that the refusal names is enough, and a tenth less is not
-least=$("$BRAID" plan run.yaml --whole --profile machine.json --max-memory 1M 2>&1 | sed -n 's/.*at least \([0-9]*\)K.*/\1/p')
+least=$({ "$BRAID" plan run.yaml --whole --profile machine.json --max-memory 1M 2>&1 || true; } | sed -n 's/.*at least \([0-9]*\)K.*/\1/p')
 expect 0 "An iteration takes" "$BRAID" plan run.yaml --whole --profile machine.json --max-memory "${least}K"
 expect 1 "at least ${least}K" "$BRAID" plan run.yaml --whole --profile machine.json --max-memory "$((least * 9 / 10))K"
 expect 2 "give --max-memory" "$BRAID" plan run.yaml --whole --profile machine.json

@@ -6,6 +6,7 @@ import threading
 from servinglib import *
 
 TEXTS = 8
+ROUNDS = 20
 MEMORY = "1700000"  # two layers, computing, and two texts
 
 
@@ -35,7 +36,10 @@ def test_full_caches():
     wait_ready(server)
     room = state(server)["cache_tokens"]
     check("less room than the texts need", 128 <= room < TEXTS * 64, room)
-    least = full(server, expected)
+    least = room
+    for _ in range(ROUNDS):  # a fast machine may write the texts between two looks
+        if least == room:
+            least = full(server, expected)
     check("texts took room", least < room, (least, room))
     wait_free(server)
     nodes[0].process.kill()
