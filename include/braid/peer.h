@@ -322,6 +322,10 @@ uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
 void peer_holdings(const peer *p, member_id owner, message_holdings *out);
 // The voters, as far as this peer knows.
 const log_voters *peer_voters(const peer *p);
+// Writes the machine of each voter of the newest committed configuration: the whole-model peer of
+// which the voter is a member, else the voter itself. `out` holds WIRE_MAX_VOTERS. Returns their
+// number; `index` becomes the configuration's log index.
+uint32_t peer_voting_machines(const peer *p, uint64_t *index, braid_id *out);
 // Live members of a stage, as this peer's log says; returns their number, at most `capacity`
 // written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);

@@ -158,6 +158,20 @@ static void on_advanced(void *context, uint64_t version) {
     else if (s->supervised) print_advanced(version);
 }
 
+// For the supervisor only (cli/up_chaos.c): it never kills a majority of the voters.
+static void on_voters(void *context, uint64_t index, const braid_id *voting, uint32_t count) {
+    const node_session *s = context;
+    char id[REPORT_HASH_TEXT];
+    if (!s->supervised) return;
+    printf("{\"event\":\"voters\",\"index\":%llu,\"machines\":\"", (unsigned long long)index);
+    for (uint32_t i = 0; i < count; i++) {
+        peer_text(&voting[i], id);
+        printf("%s%s", i > 0 ? " " : "", id);
+    }
+    printf("\"}\n");
+    fflush(stdout);
+}
+
 // A whole-model peer has advanced when all its stages have.
 static void tick_whole(node_session *s) {
     uint64_t version;
@@ -314,7 +328,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     report_also(s.report, sinks);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
-                                         .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
+                                         .advanced = on_advanced, .voters = on_voters, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
     machine here;
     machine_look(&here);
     braid_err err = identity_open(f, &own, &lock, &error);

@@ -83,7 +83,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     bool well = wanted || c->told_end || s->finish.ending, mute = c->role == CHILD_LEADER && swarm_has_one_voter(s) && s->finish.event.kind != REPORT_END;
     if (c == s->progress.leading) s->progress.leading = NULL;
     c->gone_ms = uv_now(&s->loop);
-    c->voted = chaos_may_vote(s, c);
+    c->voted = chaos_may_vote(s, c) || chaos_votes(s, c);
     if (!well || (mute && !s->finish.failed)) tell_lost(s, c, status, signal_number);
     // left in order, while the run continues
     bool left = c->told_end && !wanted && !s->finish.ending;
@@ -207,7 +207,7 @@ static int swarm_run(swarm *s) {
     braid_error error;
     report_sinks *sinks;
     if (report_sinks_open(&s->settings.sinks, &sinks, &error)) return cli_complain(CLI_FAILED, "up", "%s", error.text);
-    s->hooks = (swarm_hooks){.event = swarm_event, .advanced = swarm_advanced, .gone = swarm_child_gone};
+    s->hooks = (swarm_hooks){.event = swarm_event, .advanced = swarm_advanced, .voters = chaos_voters_line, .gone = swarm_child_gone};
     uv_loop_init(&s->loop);
     watch(s);
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);

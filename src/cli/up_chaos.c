@@ -215,17 +215,43 @@ bool chaos_may_vote(const swarm *s, const child *c) {
     return c->role != CHILD_RELAY || before < s->settings.voters;
 }
 
-// Whether a majority of voters remains. Voters about to die count as lost, and so do recently dead
-// ones without a replacement.
-static bool quorum_remains(swarm *s, const child *victim) {
-    uint64_t dying = 1, now = uv_now(&s->loop);
-    if (swarm_has_one_voter(s) || !chaos_may_vote(s, victim)) return true;
+// The leader knows all machines; another child may have reported the same configuration without.
+bool chaos_voters_line(swarm *s, const child *c, const char *line) {
+    unsigned long long index;
+    int at = 0, length;
+    up_voters *v = &s->orders.voters;
+    if (sscanf(line, "{\"event\":\"voters\",\"index\":%llu,\"machines\":\"%n", &index, &at) != 1 || at == 0) return false;
+    if (index < v->index || (index == v->index && v->count > 0 && c != s->progress.leading)) return true;
+    *v = (up_voters){.index = index};
+    while (v->count < WIRE_MAX_VOTERS && sscanf(line + at, " %64[0-9a-f]%n", v->machine[v->count], &length) == 1) {
+        v->count++;
+        at += length;
+    }
+    return true;
+}
+
+bool chaos_votes(const swarm *s, const child *c) {
+    for (uint32_t i = 0; i < s->orders.voters.count; i++)
+        if (*c->peer && strcmp(c->peer, s->orders.voters.machine[i]) == 0) return true;
+    return false;
+}
+
+// Whether a majority of the voters remains, those about to die counted as lost. A dead voter counts
+// until the log names others. Peers that may become voters are limited in the same way: they may be
+// elected between the order and their death.
+static bool quorum_remains(const swarm *s, const child *victim) {
+    const up_voters *v = &s->orders.voters;
+    uint64_t dying = 1, may = 1;
+    if (swarm_has_one_voter(s)) return true;
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *c = s->children[i];
-        if (c->exited) dying += c->voted && (c->listed || now < c->gone_ms + UP_REPLACED_MS);
-        else dying += (c->order.armed || c->killed) && chaos_may_vote(s, c);
+        bool dies = c != victim && (c->exited || c->order.armed || c->killed);
+        dying += dies && chaos_votes(s, c);
+        may += dies && (c->exited ? c->voted && c->listed : chaos_may_vote(s, c));
     }
-    return dying <= (s->settings.voters - 1) / 2;
+    if (chaos_may_vote(s, victim) && may > (s->settings.voters - 1) / 2) return false;
+    if (v->count == 0) return victim != s->progress.leading;  // the first leader is the only voter
+    return !chaos_votes(s, victim) || dying <= (v->count - 1) / 2;
 }
 
 static bool matches_role(const swarm *s, const child *c, const action *a) {

@@ -26,6 +26,7 @@ static void on_line(child *c) {
         c->swarm->hooks.advanced(c->swarm, c, version);
         return;
     }
+    if (c->swarm->hooks.voters(c->swarm, c, c->output.line)) return;
     if (report_from_json(c->output.line, c->output.bytes, &news, NULL) == BRAID_OK) c->swarm->hooks.event(c->swarm, c, &news);
 }
 

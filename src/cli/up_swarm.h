@@ -33,7 +33,6 @@ enum {
     // After this many iterations a data peer that has not reached its fault point is killed, and an
     // idle relay is spared.
     UP_HURRY_ITERATIONS = 3,
-    UP_REPLACED_MS = 1500,  // after a voter's death; by then another peer votes in place of an expelled one
     UP_RELAY_NICE = 5,    // lower priority than the leader's loop, on which all peers depend
 };
 
@@ -173,6 +172,7 @@ typedef struct action {
 typedef struct swarm_hooks {
     void (*event)(swarm *s, child *c, const report_event *news);
     void (*advanced)(swarm *s, child *c, uint64_t version);
+    bool (*voters)(swarm *s, const child *c, const char *line);  // false: it is another kind of line
     void (*gone)(swarm *s, child *c, int64_t status, int signal);
 } swarm_hooks;
 
@@ -202,8 +202,16 @@ typedef struct swarm_keys {
     int fd;                      // ... its lock
 } swarm_keys;
 
+// The newest committed configuration of voters that a child has reported.
+typedef struct up_voters {
+    uint64_t index;  // its log index
+    uint32_t count;  // 0: none was reported; the first leader votes alone
+    char machine[WIRE_MAX_VOTERS][REPORT_HASH_TEXT];  // each voter's peer, or the whole-model peer of which it is a member
+} up_voters;
+
 // up_chaos.c and up_orders.c
 typedef struct swarm_orders {
+    up_voters voters;
     action action[UP_MAX_ACTIONS];
     uint32_t count, kills;
     rng random;
@@ -341,7 +349,12 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
 void chaos_take_stage(swarm *s, uint64_t number);
 // Carries out the orders that are due.
 void chaos_step(swarm *s);
+// Whether it may become a voter, by its role and the order of joining.
 bool chaos_may_vote(const swarm *s, const child *c);
+// Whether it, or a member of this whole-model peer, is a voter in the log.
+bool chaos_votes(const swarm *s, const child *c);
+// Reads a child's line of voters; false: it is another kind of line.
+bool chaos_voters_line(swarm *s, const child *c, const char *line);
 
 // up_orders.c
 // Rejects impossible orders; call it when all orders are known.

@@ -160,8 +160,20 @@ static void deadline_arm(node *n) {
     uv_timer_start(&n->deadline, deadline_passed, wait_ms, 0);
 }
 
+void node_look_at_voters(node *n) {
+    braid_id machine[WIRE_MAX_VOTERS] = {{{0}}};
+    uint64_t index;
+    uint32_t count = peer_voting_machines(n->core, &index, machine);
+    if (!n->callbacks.voters || count == 0) return;
+    if (index == n->due.voting_index && memcmp(machine, n->due.voting, sizeof machine) == 0) return;
+    n->due.voting_index = index;
+    memcpy(n->due.voting, machine, sizeof machine);
+    n->callbacks.voters(n->callbacks.context, index, machine, count);
+}
+
 static void advance_look(node *n) {
     peer_view view;
+    node_look_at_voters(n);
     peer_look(n->core, &view);
     if (!view.ready || (n->due.advanced_told && view.version == n->due.advanced_version)) return;
     n->due.advanced_told = true;

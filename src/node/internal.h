@@ -111,6 +111,8 @@ typedef struct node_due {
     bool stepping;
     bool advanced_told;
     uint64_t advanced_version;
+    braid_id voting[WIRE_MAX_VOTERS];  // the machines that were reported last
+    uint64_t voting_index;
 } node_due;
 
 // commands.c: the supervisor's commands.
@@ -191,6 +193,7 @@ static inline member_kind node_kind(const node *n) {
 }
 
 // shutdown.c
+void node_look_at_voters(node *n);  // reports another configuration of voters
 void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void node_fail(node *n, const braid_error *error);  // keeps the first error, and ends the node
 // Sends the last messages, then stops. May be called inside a link's callback.

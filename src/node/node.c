@@ -106,6 +106,7 @@ static void on_tick(uv_timer_t *timer) {
         malloc_trim(0);
     }
     if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
+    if (n->phase == NODE_RUNNING) node_look_at_voters(n);
     if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
     node_ending_tick(n);
     if (n->phase == NODE_RUNNING) node_enquire_again(n);

@@ -32,6 +32,9 @@ typedef struct node_callbacks {
     void (*told)(void *context, const tell *t);
     // This peer's own state is complete at `version`.
     void (*advanced)(void *context, uint64_t version);
+    // The committed configuration at this index of the log has voters on these machines: ids of
+    // whole-model peers or of voters. Called again if a voter's machine becomes known later.
+    void (*voters)(void *context, uint64_t index, const braid_id *machine, uint32_t count);
     // A checkpoint is complete, or could not be written (`why`, else NULL). Precedes its
     // TELL_CHECKPOINT or TELL_END.
     void (*saved)(void *context, const char *path, const char *why);

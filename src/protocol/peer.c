@@ -167,6 +167,19 @@ bool peer_knows_member(const peer *p, const braid_id *id) {
 
 const log_voters *peer_voters(const peer *p) { return &p->raft.voters; }
 
+uint32_t peer_voting_machines(const peer *p, uint64_t *index, braid_id *out) {
+    static const braid_id none = {{0}};
+    const log_voters *v = &p->state.voters;
+    for (uint32_t i = 0; i < v->count; i++) {
+        const braid_id *id = &v->voter[i].id;
+        uint32_t at = contact_find(p, id);
+        const braid_id *host = id_equal(id, &p->config.self) ? &p->config.host : at != NO_CONTACT ? &p->cluster->contacts[at].host : &none;
+        out[i] = id_equal(host, &none) ? *id : *host;
+    }
+    *index = p->state.voters_index;
+    return v->count;
+}
+
 const char *tell_name(tell_kind kind) {
     static const char *const names[TELL_KINDS] = {
         [TELL_JOINED] = "joined", [TELL_MEMBER] = "member", [TELL_EXPELLED] = "expelled", [TELL_STARTED] = "started", [TELL_ITERATION] = "iteration",

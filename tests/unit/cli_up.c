@@ -584,8 +584,50 @@ static void test_the_leader_may_be_killed_with_other_voters(void **state) {
     assert_int_equal(chaos_add_kill(s, "leader2@iteration:5", &error), BRAID_ARGUMENT);
 }
 
+// Another child that has reported this id.
+static child *one_known(swarm *s, child_role role, uint64_t stage, uint64_t member, const char *id) {
+    child *c = one_more(s, role, stage);
+    c->member = member;
+    strcpy(c->peer, id);
+    return c;
+}
+
+// 1. A relay is a voter, although enough data peers have joined to take its seat.
+// 2. The relay dies and is expelled. Under load the leader replaces it as a voter much later.
+// 3. An order to kill a whole-model peer, another voter, waits until then.
+static void test_a_majority_of_the_reported_voters_survives(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    loop_begin(s);
+    s->settings.voters = 3;
+    for (int i = 0; i < CHILDREN; i++) s->children[i]->exited = true;  // not part of this run
+    one_known(s, CHILD_DATA, 0, 1, "aaaa");
+    child *whole = one_known(s, CHILD_DATA, 0, 2, "bbbb"), *relay = one_known(s, CHILD_RELAY, 1, 3, "cccc");
+    one_known(s, CHILD_DATA, 0, 4, "dddd");
+    whole->whole = true;
+    whole->number = 4;
+    one_known(s, CHILD_DATA, 0, 6, "eeee")->whole = true;
+    s->progress.leading = s->children[CHILDREN];
+    assert_true(chaos_voters_line(s, relay, "{\"event\":\"voters\",\"index\":9,\"machines\":\"aaaa bbbb cccc\"}"));
+    assert_false(chaos_voters_line(s, relay, "{\"event\":\"joined\"}"));
+    relay->killed = true;
+    swarm_child_gone(s, relay, 0, SIGKILL);
+    relay->exited = true;
+    relay->alive = relay->listed = false;  // expelled, but its seat is not taken yet
+    relay->gone_ms = 0;                    // long ago
+    assert_int_equal(chaos_add_kill(s, "whole4@iteration:0", &error), BRAID_OK);
+    chaos_step(s);
+    assert_false(whole->killed);
+    assert_int_equal(s->orders.action[0].waits, WAIT_VOTES);
+    assert_true(chaos_voters_line(s, relay, "{\"event\":\"voters\",\"index\":12,\"machines\":\"aaaa bbbb dddd\"}"));
+    assert_true(chaos_voters_line(s, relay, "{\"event\":\"voters\",\"index\":9,\"machines\":\"aaaa bbbb cccc\"}"));  // late
+    chaos_step(s);
+    assert_true(whole->killed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_majority_of_the_reported_voters_survives, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_reports_arrive_in_any_order, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_takeovers, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_impossible_orders_are_refused, swarm_begin, swarm_end),
