@@ -389,8 +389,8 @@ static void test_leaving_voter_counts_as_present(void **state) {
     free(w.p);
 }
 
-// SELF returns with its log. If it leaves, it does not join again. It votes for OTHER, whose log
-// begins after its own.
+// SELF returns with its log. If it leaves, it does not join again. It votes for OTHER. The
+// log of OTHER begins after its own.
 static uint32_t asks_for_the_log(bool leaves) {
     world w = {.voters = 3};
     recall(&w, 2, false);
@@ -679,7 +679,7 @@ static void test_replayed_complete_run_does_not_end_a_peer(void **state) {
 }
 
 // SELF leads OTHER and THIRD, which vote as well, and FOURTH, which does not.
-// `host`: the peer on whose machine FOURTH runs, 0: no other peer's machine.
+// `host`: the peer that runs on the same machine as FOURTH, 0: none.
 static void lead_three_of_four(world *w, const member_kind kind[4], uint32_t host, bool all_computed) {
     log_voters voters = {.count = 3};
     log_entry log[8] = {{.kind = LOG_NONE}};
