@@ -18,9 +18,16 @@ static struct {
     uint32_t appends, members, closed;
 } w;
 
+// The peers of the tests: the leader, a member that leaves, one that restarts, two that die, the
+// relay under test, which reads the log, and two joiners.
+enum { LEADER = 1, LEAVING = 2, RESTARTED = 3, DEAD_A = 7, DEAD_B = 8, READER = 1000, JOINER_A = 1001, JOINER_B = 1002 };
+// The first numbers of peers in series: voters that die, unknown peers, the relay that the log names
+// last, and unknown peers that link while a joiner asks.
+enum { DEAD_VOTERS = 2000, UNKNOWN = 5000, NEW_MEMBER = 9000, MORE_UNKNOWN = 10000 };
+
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
 
-// Every dial is refused.
+// Steps the leader or the reader under test. Every dial is refused.
 static void step(const event *e) {
     effect out;
     braid_id dialed[64];
@@ -85,11 +92,11 @@ static void begin(const peer_run *run, const peer_config *config) {
 
 static void begin_leader(void) {
     const peer_run run = run_of_twelve();
-    const peer_config config = {.self = name_of(1), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .leader = true, .voters = 1};
+    const peer_config config = {.self = name_of(LEADER), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(LEADER), .leader_address = "peer:1", .leader = true, .voters = 1};
     begin(&run, &config);
 }
 
-static void strangers_link(uint32_t first, uint32_t count) {
+static void unknown_peers_link(uint32_t first, uint32_t count) {
     for (uint32_t i = first; i < first + count; i++) {
         w.now += 1000000;
         step(&(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
@@ -102,12 +109,12 @@ static void strangers_link(uint32_t first, uint32_t count) {
 static void test_unknown_peers_do_not_block_admission(void **state) {
     (void)state;
     begin_leader();
-    strangers_link(5000, 2 * WIRE_MAX_MEMBERS);
+    unknown_peers_link(UNKNOWN, 2 * WIRE_MAX_MEMBERS);
     assert_true(w.closed > 0);
     for (uint32_t i = 2; i <= 40; i++) {
         w.now += 1000000;
         step(&(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-        strangers_link(10000 + 100 * i, 100);  // while its first word is on its way
+        unknown_peers_link(MORE_UNKNOWN + 100 * i, 100);  // while its JOIN is on its way
         ask_as(i, i);
         store();
     }
@@ -120,25 +127,25 @@ static void test_unknown_peers_do_not_block_admission(void **state) {
 static void test_unknown_peers_hide_no_member(void **state) {
     (void)state;
     const peer_run run = run_of_twelve();
-    const peer_config config = {.self = name_of(1000), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .voters = 1};
+    const peer_config config = {.self = name_of(READER), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1, .leader_id = name_of(LEADER), .leader_address = "peer:1", .voters = 1};
     member_id members[4];
     begin(&run, &config);
-    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
-    strangers_link(5000, 2 * WIRE_MAX_MEMBERS);
+    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(LEADER)});
+    unknown_peers_link(UNKNOWN, 2 * WIRE_MAX_MEMBERS);
     for (uint32_t i = 0; i < 3; i++) {
         message m = {.kind = MESSAGE_LOG, .u.log = {.previous = i, .entry = {.kind = LOG_MEMBER, .index = i + 1, .term = 1}}};
         m.u.log.entry.u.member = (log_member){.peer = name_of(i + 1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "a:1"};
-        say(1, &m);
+        say(LEADER, &m);
     }
     assert_int_equal(peer_members(w.p, 0, members, 4), 3);
     free(w.p);
 }
 
 static uint64_t read_entry(uint64_t index, log_entry entry) {
-    message m = {.kind = MESSAGE_LOG, .sender = 1, .log_position = index, .u.log = {.previous = index - 1, .entry = entry}};
+    message m = {.kind = MESSAGE_LOG, .sender = LEADER, .log_position = index, .u.log = {.previous = index - 1, .entry = entry}};
     m.u.log.entry.index = index;
     m.u.log.entry.term = 1;
-    say(1, &m);
+    say(LEADER, &m);
     return index;
 }
 
@@ -151,21 +158,21 @@ static log_entry member_entry(uint32_t number, member_kind kind) {
 static void test_dead_voters_hide_no_member(void **state) {
     (void)state;
     const peer_run run = run_of_twelve();
-    const peer_config config = {.self = name_of(1000), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1000, .leader_id = name_of(1), .leader_address = "peer:1", .voters = 5};
+    const peer_config config = {.self = name_of(READER), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1000, .leader_id = name_of(LEADER), .leader_address = "peer:1", .voters = 5};
     begin(&run, &config);
-    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
-    uint64_t index = read_entry(1, member_entry(1, MEMBER_DATA));
+    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(LEADER)});
+    uint64_t index = read_entry(1, member_entry(LEADER, MEMBER_DATA));
     for (uint32_t i = 0; i < 2 * WIRE_MAX_MEMBERS; i++) {
-        const braid_id who = name_of(2000 + i);
-        const uint64_t it = index = read_entry(index + 1, member_entry(2000 + i, MEMBER_RELAY));
-        step(&(event){.kind = EVENT_LINK_UP, .id = who});
-        index = read_entry(index + 1, (log_entry){.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1, .address = "a:1"}, {.id = who, .store = 1, .address = "a:1"}}}});
-        step(&(event){.kind = EVENT_LINK_DOWN, .id = who, .refused = true});
-        index = read_entry(index + 1, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = it, .reason = EXPEL_DEAD}});
+        const braid_id voter = name_of(DEAD_VOTERS + i);
+        const uint64_t member = index = read_entry(index + 1, member_entry(DEAD_VOTERS + i, MEMBER_RELAY));
+        step(&(event){.kind = EVENT_LINK_UP, .id = voter});
+        index = read_entry(index + 1, (log_entry){.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(LEADER), .store = 1, .address = "a:1"}, {.id = voter, .store = 1, .address = "a:1"}}}});
+        step(&(event){.kind = EVENT_LINK_DOWN, .id = voter, .refused = true});
+        index = read_entry(index + 1, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = member, .reason = EXPEL_DEAD}});
         w.now += 100000000;
         step(&(event){.kind = EVENT_TICK});
     }
-    read_entry(index + 1, member_entry(9000, MEMBER_RELAY));
+    read_entry(index + 1, member_entry(NEW_MEMBER, MEMBER_RELAY));
     member_id members[4];
     assert_int_equal(peer_members(w.p, 1, members, 4), 1);
     free(w.p);
@@ -185,16 +192,16 @@ static void open_full(void) {
 static void test_second_joiner_is_admitted_after_a_removal(void **state) {
     (void)state;
     open_full();
-    ask(1001);
-    ask(1002);
+    ask(JOINER_A);
+    ask(JOINER_B);
     store();
-    message leave = {.kind = MESSAGE_LEAVE};  // one goes, and there is room
-    say(2, &leave);
+    message leave = {.kind = MESSAGE_LEAVE};
+    say(LEAVING, &leave);
     store();
     uint32_t before = w.members;
     for (uint32_t i = 0; i < 25; i++) {
         w.now += 200000000;
-        ask(1002);
+        ask(JOINER_B);
         store();
     }
     assert_true(w.members > before);
@@ -205,24 +212,24 @@ static void test_second_joiner_is_admitted_after_a_removal(void **state) {
 static void test_restarted_member_takes_its_own_place(void **state) {
     (void)state;
     open_full();
-    ask(1001);
+    ask(JOINER_A);
     store();
     uint32_t before = w.members;
-    ask_anew(3, 2003);
+    ask_anew(RESTARTED, 2003);
     store();
     assert_int_equal(w.members, before + 1);
-    ask(1002);
+    ask(JOINER_B);
     store();
     assert_int_equal(w.members, before + 1);
     free(w.p);
 }
 
-// It comes back with its store and leads a run of as many others as there may be.
+// LEADER restarts with its log and leads a run with as many other members as the protocol allows.
 static void come_back_to_a_full_run(void) {
     enum { OTHERS = WIRE_MAX_MEMBERS };
     const peer_run run = run_of_twelve();
-    const peer_config config = {.self = name_of(1), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .leader = true, .voters = 1};
-    log_entry record = {.kind = LOG_BASE, .index = OTHERS + 1, .term = 1, .u.base = {.entries = OTHERS + 1, .applied = OTHERS + 1, .voters = {.count = 1, .voter = {{.id = name_of(1), .store = 1}}}}};
+    const peer_config config = {.self = name_of(LEADER), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(LEADER), .leader_address = "peer:1", .leader = true, .voters = 1};
+    log_entry record = {.kind = LOG_BASE, .index = OTHERS + 1, .term = 1, .u.base = {.entries = OTHERS + 1, .applied = OTHERS + 1, .voters = {.count = 1, .voter = {{.id = name_of(LEADER), .store = 1}}}}};
     init(&run, &config);
     assert_true(peer_recall(w.p, &record));
     for (uint32_t i = 1; i <= OTHERS; i++) {
@@ -258,13 +265,13 @@ static void test_returning_leader_is_admitted_when_there_is_room(void **state) {
     (void)state;
     peer_view view;
     come_back_to_a_full_run();
-    is_gone(7);
-    ask_anew(7, 9000);
+    is_gone(DEAD_A);
+    ask_anew(DEAD_A, 9000);
     store();
     peer_look(w.p, &view);
     assert_int_equal(w.members, 2);
     assert_int_equal(view.member, 0);
-    is_gone(8);
+    is_gone(DEAD_B);
     store();
     peer_look(w.p, &view);
     assert_int_equal(w.members, 3);

@@ -2,8 +2,13 @@
 #include "protocol_world.h"
 
 // The peers of the tests: a relay of stage 1 and its leader; or a leader with another data peer and
-// three members that keep the state of stage 1.
+// up to three members that keep the state of stage 1.
 enum { LEADER = 1, RELAY = 2, OTHER_DATA = 2, KEEPER_A = 3, KEEPER_B = 4, KEEPER_C = 5 };
+// The peers beside LEADER and RELAY: a joiner, a relay that is moved, a leader that RELAY has not
+// heard yet, two voters, and a peer that the log does not name.
+enum { JOINER = 3, MOVED = 3, NEW_LEADER = 4, VOTER_A = 3, VOTER_B = 4, UNKNOWN = 5 };
+// The relays of two stages: one with the only state of stage 1, one without state, one of stage 2.
+enum { HOLDER = 2, EMPTY = 3, LAST_RELAY = 4 };
 
 static void open_relay(world *w) {
     w->run = run_of(2, 2, 1);
@@ -47,16 +52,16 @@ static void test_no_close_after_an_uncommitted_rollback(void **state) {
     world w = {.self = 0};
     recall(&w, 1, true);
     while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
     for (uint32_t i = 0; w.last_record_kind != LOG_RUN; i++) {
         assert_true(i < 100);
         if (i == 10) w.slow_store = true;
-        beat_at(&w, 2, 2);
-        beat_at(&w, 3, 0);  // it has nothing
+        beat_at(&w, OTHER_DATA, 2);
+        beat_at(&w, KEEPER_A, 0);  // no state
         tick(&w);
     }
-    message settled = {.kind = MESSAGE_SETTLED, .iteration = 1, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
-    deliver(&w, 2, &settled, false);
+    message settled = {.kind = MESSAGE_SETTLED, .iteration = 1, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {OTHER_DATA, KEEPER_A}}}};
+    deliver(&w, OTHER_DATA, &settled, false);
     tick(&w);
     assert_int_equal(w.last_record_kind, LOG_RUN);
     w.slow_store = false;
@@ -70,21 +75,21 @@ static void test_no_close_after_an_uncommitted_rollback(void **state) {
 // is admitted.
 static void test_any_peer_is_admitted_while_no_checkpoint_is_readable(void **state) {
     (void)state;
-    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
-    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+    const log_member member[2] = {{.peer = name_of(LEADER), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(RELAY), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = LEADER}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 1}}, {.kind = LOG_FINAL, .u.final = {.iteration = 1, .last = true, .stages = 2}}};
     world w = {.run = run_of(2, 1, 1)};
     w.run.start_version = 1;
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = RELAY; i <= JOINER; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
     for (uint32_t i = 0; i < 50; i++) {
-        beat_at(&w, 2, 1);
+        beat_at(&w, RELAY, 1);
         tick(&w);
     }
     w.slow_store = true;
     w.log = 0;
-    deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 3}}, false);
+    deliver(&w, JOINER, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 3}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);
     free(w.p);
@@ -115,15 +120,15 @@ static void test_only_holder_of_the_next_version_stays(void **state) {
     world w = {.self = 0};
     recall(&w, 1, false);
     while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    beat_at(&w, 3, 1);
-    for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    beat_at(&w, KEEPER_A, 1);
+    for (uint16_t s = 0; s < 2; s++) deliver(&w, s == 0 ? OTHER_DATA : KEEPER_A, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
     w.slow_store = true;
-    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
-    deliver(&w, 2, &settled, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {OTHER_DATA, KEEPER_A}}}};
+    deliver(&w, OTHER_DATA, &settled, false);
     store(&w);  // CLOSE
     for (uint32_t i = 0; i < 300; i++) {
-        beat_at(&w, 2, 1);
+        beat_at(&w, OTHER_DATA, 1);
         tick(&w);
     }
     assert_int_equal(w.last_record_kind, LOG_FINAL);
@@ -142,19 +147,19 @@ static void test_final_does_not_depend_on_a_member_under_removal(void **state) {
     world w = {.self = 0};
     recall(&w, 1, false);
     while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    deliver(&w, 2, &(message){.kind = MESSAGE_STATE}, false);
-    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
-    deliver(&w, 2, &settled, false);
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    deliver(&w, OTHER_DATA, &(message){.kind = MESSAGE_STATE}, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {OTHER_DATA, KEEPER_A}}}};
+    deliver(&w, OTHER_DATA, &settled, false);
     assert_int_equal(w.last_record_kind, LOG_CLOSE);
     w.slow_store = true;
     for (uint32_t i = 0; w.last_record_kind != LOG_EXPEL; i++) {
         assert_true(i < 300);
-        beat_at(&w, 2, 1);
+        beat_at(&w, OTHER_DATA, 1);
         tick(&w);
     }
-    beat_at(&w, 3, 1);
-    deliver(&w, 3, &(message){.kind = MESSAGE_STATE, .u.state.stage = 1}, false);
+    beat_at(&w, KEEPER_A, 1);
+    deliver(&w, KEEPER_A, &(message){.kind = MESSAGE_STATE, .u.state.stage = 1}, false);
     tick(&w);
     assert_int_equal(w.records[LOG_FINAL], 0);
     w.slow_store = false;
@@ -181,8 +186,8 @@ static void dies(world *w, uint32_t number) {
     }
 }
 
-// The leader of another data peer, with a settled microbatch, and of three members that keep the
-// other stage; CLOSE is applied.
+// LEADER leads OTHER_DATA, which has a settled microbatch, and the three members of stage 1. CLOSE
+// is applied.
 static void lead_to_close(world *w, const member_kind kind[3]) {
     log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = OTHER_DATA}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 5; i++)
@@ -262,22 +267,22 @@ static void test_standby_reports_of_an_older_round_do_not_count(void **state) {
 // the empty stage.
 static void test_moved_relay_fills_the_empty_stage(void **state) {
     (void)state;
-    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2},
-                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_member member[3] = {{.peer = name_of(LEADER), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(RELAY), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(MOVED), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
-                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+                             {.kind = LOG_OWNER, .u.owner = {.member = LEADER}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     world w = {.run = run_of(3, 1, 1)};
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     while (!leads(&w)) tick(&w);
-    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(MOVED)});
     while (w.notifications[TELL_EXPELLED] == 0) {
         assert_in_range(w.now / MILLISECOND, 0, 8000);
-        beat_at(&w, 3, 0);
+        beat_at(&w, MOVED, 0);
         tick(&w);
     }
     w.slow_store = true;
     w.log = w.last_appended;
-    deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}}, false);
+    deliver(&w, MOVED, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);
     assert_int_equal(w.append[0].u.member.stage, 2);
@@ -290,33 +295,33 @@ static void test_leave_from_a_member_with_a_longer_log_is_obeyed(void **state) {
     world w = {.self = 0};
     message leave = {.kind = MESSAGE_DISMISS};
     open_relay(&w);
-    admit(&w, 4, MEMBER_DATA, 0);
+    admit(&w, NEW_LEADER, MEMBER_DATA, 0);
     run_begins(&w, 1);
-    deliver(&w, 4, &leave, false);
+    deliver(&w, NEW_LEADER, &leave, false);
     assert_false(w.exited);
     w.log++;
-    deliver(&w, 4, &leave, false);
+    deliver(&w, NEW_LEADER, &leave, false);
     assert_true(w.exited);
     free(w.p);
 }
 
-// DISMISS of a leader that this member never heard or read of. It is obeyed when no voter has been
-// present for a minute.
-static bool goes_home(bool told, uint32_t voters_there) {
+// RELAY may get DISMISS of UNKNOWN, which leads. It obeys when a majority of the voters has been
+// gone for a minute. Returns whether it exits.
+static bool exits_after_dismiss(bool told, uint32_t voters_there) {
     world w = {.self = 0};
     message leave = {.kind = MESSAGE_DISMISS};
-    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 3, .voter = {{.id = name_of(1)}, {.id = name_of(3)}, {.id = name_of(4)}}}};
+    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 3, .voter = {{.id = name_of(LEADER)}, {.id = name_of(VOTER_A)}, {.id = name_of(VOTER_B)}}}};
     open_relay(&w);
-    admit(&w, 4, MEMBER_DATA, 0);
+    admit(&w, VOTER_B, MEMBER_DATA, 0);
     run_begins(&w, 1);
     append(&w, voters);
-    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
-    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(5)});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(VOTER_A)});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(UNKNOWN)});
     w.log += 10;
-    if (told) deliver(&w, 5, &leave, false);
+    if (told) deliver(&w, UNKNOWN, &leave, false);
     w.log -= 10;
     for (uint32_t i = 0; i < 3000 && !w.exited; i++) {
-        for (uint32_t k = 0; k < voters_there; k++) beat_at(&w, 3 + k, 1);
+        for (uint32_t k = 0; k < voters_there; k++) beat_at(&w, VOTER_A + k, 1);
         tick(&w);
     }
     assert_true(!w.exited || w.now > 60 * 1000 * MILLISECOND);
@@ -324,17 +329,18 @@ static bool goes_home(bool told, uint32_t voters_there) {
     return w.exited;
 }
 
-// Rule V38. Given an unknown leader, when no known voter is present for a minute, then its LEAVE is
-// obeyed.
+// Rule V38. Given an unknown leader, when a majority of the known voters is gone for a minute, then
+// its DISMISS is obeyed.
 static void test_leave_from_an_unknown_leader_is_obeyed_without_voters(void **state) {
     (void)state;
-    assert_true(goes_home(true, 0));
-    assert_true(goes_home(true, 1));
-    assert_false(goes_home(true, 2));
-    assert_false(goes_home(false, 0));
+    assert_true(exits_after_dismiss(true, 0));
+    assert_true(exits_after_dismiss(true, 1));
+    assert_false(exits_after_dismiss(true, 2));
+    assert_false(exits_after_dismiss(false, 0));
 }
 
-// Its own state is old, and it reads another one's from the beginning, or as far as that comes.
+// OTHER_DATA has an old snapshot. It reads the snapshot of LEADER from the beginning, up to `count`
+// entries.
 static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
     const uint64_t newest = w->log;
     for (uint64_t i = 0; i < count; i++) {
@@ -342,17 +348,17 @@ static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
         m.u.log.entry.index = i + 1;
         m.u.log.entry.term = 1;
         w->log = newest + 1;
-        deliver(w, 1, &m, false);
+        deliver(w, LEADER, &m, false);
     }
 }
 
-// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to
-// `version`. What was undone is no checkpoint, and not the other one either, though it is read
-// after it.
+// A checkpoint of version 4 is undone, one of version 4 is written again, and the run rolls back to
+// `version`. When the entries are read again, the undone CHECKPOINT has no effect. It does not
+// replace the valid one either.
 static void read_what_was_undone(uint64_t version) {
     const braid_hash undone = {.bytes = {1}}, valid = {.bytes = {2}};
-    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
-                             {.kind = LOG_MEMBER, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = {.peer = name_of(LEADER), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
+                             {.kind = LOG_MEMBER, .u.member = {.peer = name_of(OTHER_DATA), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1}},
                              {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 4, .weights = undone, .stages = 2}},
                              {.kind = LOG_RUN, .u.run = {.generation = 2, .reached = 5}},
@@ -360,7 +366,7 @@ static void read_what_was_undone(uint64_t version) {
                              {.kind = LOG_RUN, .u.run = {.generation = 3, .start_version = version, .reached = 5}}};
     enum { ENTRIES = sizeof log / sizeof *log };
     world w = {.run = run_of(2, 2, 1)};
-    open_world(&w, 2, MEMBER_DATA);
+    open_world(&w, OTHER_DATA, MEMBER_DATA);
     for (uint32_t i = 0; i < ENTRIES; i++) append(&w, log[i]);
     for (uint64_t read = 1; read <= ENTRIES; read++) {
         log_entry kept;
@@ -384,11 +390,11 @@ static void test_undone_checkpoint_read_again_is_void(void **state) {
     read_what_was_undone(4);
 }
 
-// The first leader continued from a checkpoint, and a newer one was written. No peer has the newest
-// state. The leader returns and leads.
+// LEADER continued from a checkpoint, and a newer one was written. No peer has the newest state.
+// LEADER restarts and leads.
 static void come_back_to_two_checkpoints(world *w) {
-    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
-    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+    const log_member member[2] = {{.peer = name_of(LEADER), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(RELAY), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = LEADER}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}, {.kind = LOG_FINAL, .u.final = {.iteration = 5, .stages = 2}},
                              {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 6, .stages = 2}}, {.kind = LOG_FINAL, .u.final = {.iteration = 6, .stages = 2}}};
     w->run = run_of(2, 1, 1);
@@ -398,7 +404,7 @@ static void come_back_to_two_checkpoints(world *w) {
     w->run.save = true;
     recall_all(w, 1, log, sizeof log / sizeof *log);
     while (!leads(w)) tick(w);
-    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(RELAY)});
 }
 
 // Rule G1. Given a newer checkpoint that cannot be read, when the run rolls back, then it returns
@@ -409,7 +415,7 @@ static void test_initial_checkpoint_stays_a_target(void **state) {
     come_back_to_two_checkpoints(&w);
     for (uint32_t i = 0; w.notifications[TELL_ROLLED_BACK] < 2; i++) {
         assert_true(i < 300);
-        beat_at(&w, 2, 0);
+        beat_at(&w, RELAY, 0);
         tick(&w);
     }
     free(w.p);
@@ -427,7 +433,7 @@ static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state
         for (uint32_t i = 0; w.last_record_kind != LOG_RUN; i++) {
             assert_true(i < 300);
             w.slow_store = i >= 10;
-            beat_at(&w, 2, 0);
+            beat_at(&w, RELAY, 0);
             tick(&w);
         }
         w.busy = false;
@@ -448,7 +454,7 @@ static void test_initial_checkpoint_stays_when_a_newer_one_is_found(void **state
 // it completes the decision.
 static void test_leader_admitted_during_the_decision_decides(void **state) {
     (void)state;
-    log_entry log[6] = {[3] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [4] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    log_entry log[6] = {[3] = {.kind = LOG_OWNER, .u.owner = {.member = OTHER_DATA}}, [4] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
     for (uint32_t i = 0; i < 3; i++)
         log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
     log[5] = (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}};
@@ -461,17 +467,17 @@ static void test_leader_admitted_during_the_decision_decides(void **state) {
         tick(&w);
         if (!leads(&w)) store(&w);
     }
-    assert_int_equal(w.last_record_kind, LOG_MEMBER);  // of itself, which does not hold yet
-    for (uint32_t i = 2; i <= 3; i++) {
+    assert_int_equal(w.last_record_kind, LOG_MEMBER);  // its own, not committed yet
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) {
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
         deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1}}, false);
     }
     w.busy = true;
-    reports(&w, 2, 0, 1, 1);
-    reports(&w, 3, 1, 1, 1);
+    reports(&w, OTHER_DATA, 0, 1, 1);
+    reports(&w, KEEPER_A, 1, 1, 1);
     for (uint32_t i = 0; w.work.kind != JOB_DECIDE || w.work.id == 0; i++) {
         assert_true(i < 30);
-        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_A; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     w.slow_store = false;
@@ -482,9 +488,9 @@ static void test_leader_admitted_during_the_decision_decides(void **state) {
     w.busy = false;
     do_job(&w);
     for (uint32_t i = 0; i < 600 && w.records[LOG_FINAL] == 0; i++) {
-        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
-        if (i % 10 == 0) reports(&w, 2, 0, 1, 1);
-        if (i % 10 == 0) reports(&w, 3, 1, 1, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_A; other++) beat_at(&w, other, 1);
+        if (i % 10 == 0) reports(&w, OTHER_DATA, 0, 1, 1);
+        if (i % 10 == 0) reports(&w, KEEPER_A, 1, 1, 1);
         tick(&w);
     }
     assert_int_equal(w.records[LOG_FINAL], 1);
@@ -497,22 +503,22 @@ static void test_standbys_with_the_only_next_version_stay(void **state) {
     (void)state;
     world w = {.run = run_of(2, 1, 1)};
     lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
-    for (uint32_t i = 4; i <= 5; i++) deliver(&w, i, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    for (uint32_t i = KEEPER_B; i <= KEEPER_C; i++) deliver(&w, i, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
     w.slow_store = true;
-    reports(&w, 2, 0, 1, 1);
-    for (uint32_t i = 3; i <= 5; i++) reports(&w, i, 1, 1, 1);
+    reports(&w, OTHER_DATA, 0, 1, 1);
+    for (uint32_t i = KEEPER_A; i <= KEEPER_C; i++) reports(&w, i, 1, 1, 1);
     for (uint32_t i = 0; w.records[LOG_EXPEL] == 0; i++) {
         assert_true(i < 100);
-        if (w.records[LOG_FINAL] > 0) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
-        for (uint32_t other = 2; other <= 5; other++)
-            if (other != 3 || w.records[LOG_FINAL] == 0) beat_at(&w, other, 1);
+        if (w.records[LOG_FINAL] > 0) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(KEEPER_A), .refused = true});
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_C; other++)
+            if (other != KEEPER_A || w.records[LOG_FINAL] == 0) beat_at(&w, other, 1);
         tick(&w);
     }
     assert_int_equal(w.last_record_kind, LOG_EXPEL);
     w.slow_store = false;
     for (uint32_t i = 0; i < 20; i++) {
-        for (uint32_t other = 2; other <= 5; other++)
-            if (other != 3) beat_at(&w, other, 2);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_C; other++)
+            if (other != KEEPER_A) beat_at(&w, other, 2);
         tick(&w);
     }
     assert_int_equal(w.notifications[TELL_ITERATION], 1);
@@ -528,21 +534,21 @@ static void test_other_data_peer_leaves_at_final(void **state) {
     world w = {.self = 0};
     recall(&w, 1, false);
     while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
     for (uint32_t i = 0; i < 20; i++) {
-        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_A; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     peer_view view;
     peer_look(w.p, &view);
     assert_true(view.ready);
-    deliver(&w, 2, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
-    for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
-    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
-    deliver(&w, 2, &settled, false);
+    deliver(&w, OTHER_DATA, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    for (uint16_t s = 0; s < 2; s++) deliver(&w, s == 0 ? OTHER_DATA : KEEPER_A, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {OTHER_DATA, KEEPER_A}}}};
+    deliver(&w, OTHER_DATA, &settled, false);
     for (uint32_t i = 0; w.notifications[TELL_ITERATION] == 0; i++) {
         assert_true(i < 20);
-        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        for (uint32_t other = OTHER_DATA; other <= KEEPER_A; other++) beat_at(&w, other, 1);
         tick(&w);
     }
     tick(&w);
@@ -556,18 +562,18 @@ static void state_of(world *w, uint32_t from, uint16_t stage) {
     deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
 }
 
-// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the
-// relay's last blocks have come.
+// LEADER leads OTHER_DATA and KEEPER_A, and reads version 1 of them for a checkpoint. Returns when
+// the last blocks of KEEPER_A have arrived.
 static void read_a_checkpoint(world *w) {
     w->run = run_of(2, 1, 1);
     w->run.save = true;
     w->run.checkpoint_every = 1;
     recall(w, 1, true);
-    for (uint32_t i = 2; i <= 3; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
     for (uint32_t i = 0; !w->busy; i++) {
         assert_true(i < 100);
-        state_of(w, 2, 0);
-        state_of(w, 3, 1);
+        state_of(w, OTHER_DATA, 0);
+        state_of(w, KEEPER_A, 1);
         tick(w);
         const uint32_t count = w->get_count;
         w->get_count = 0;
@@ -587,8 +593,8 @@ static void test_stage_in_a_checkpoint_under_way_is_not_lost(void **state) {
     world w = {.self = 0};
     read_a_checkpoint(&w);
     for (uint32_t i = 0; i < 100; i++) {
-        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
-        state_of(&w, 2, 0);
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(KEEPER_A), .refused = true});
+        state_of(&w, OTHER_DATA, 0);
         tick(&w);
     }
     assert_int_equal(w.notifications[TELL_EXPELLED], 1);
@@ -597,7 +603,7 @@ static void test_stage_in_a_checkpoint_under_way_is_not_lost(void **state) {
     do_job(&w);
     for (uint32_t i = 0; w.notifications[TELL_ROLLED_BACK] == 0; i++) {
         assert_true(i < 100);
-        state_of(&w, 2, 0);
+        state_of(&w, OTHER_DATA, 0);
         tick(&w);
     }
     peer_view view;
@@ -616,13 +622,13 @@ static void test_pause_of_the_leader_is_no_waiting(void **state) {
         world w = {.self = 0};
         recall(&w, 1, true);
         while (!leads(&w)) tick(&w);
-        for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        for (uint32_t i = OTHER_DATA; i <= KEEPER_A; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
         for (ticks[sleeps] = 0; w.records[LOG_RUN] == 0; ticks[sleeps]++) {
             assert_true(ticks[sleeps] < 100);
             if (sleeps && ticks[sleeps] == 12) w.now += 5000 * MILLISECOND;
             tick(&w);
-            beat_at(&w, 2, 2);
-            beat_at(&w, 3, 0);  // it has nothing
+            beat_at(&w, OTHER_DATA, 2);
+            beat_at(&w, KEEPER_A, 0);  // no state
         }
         free(w.p);
     }
@@ -634,21 +640,21 @@ static void test_pause_of_the_leader_is_no_waiting(void **state) {
 // it is admitted to the same stage.
 static void test_only_holder_returns_to_its_stage(void **state) {
     (void)state;
-    log_entry log[6] = {[4] = {.kind = LOG_OWNER, .u.owner = {.member = 1}}, [5] = {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}};
+    log_entry log[6] = {[4] = {.kind = LOG_OWNER, .u.owner = {.member = LEADER}}, [5] = {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}};
     const uint16_t stage_of[] = {0, 1, 1, 2};
     for (uint32_t i = 0; i < 4; i++)
-        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i == 0 ? MEMBER_DATA : MEMBER_RELAY), .stage = stage_of[i], .capacity = i == 3 ? 1 : 2, .incarnation = i + 7, .store = i + 7}};
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i == 0 ? MEMBER_DATA : MEMBER_RELAY), .stage = stage_of[i], .capacity = i + 1 == LAST_RELAY ? 1 : 2, .incarnation = i + 7, .store = i + 7}};
     world w = {.run = run_of(3, 1, 1)};
     w.run.start_version = 5;
     w.run.iterations = 100;
     recall_all(&w, 1, log, sizeof log / sizeof *log);
     while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 4; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    for (uint32_t i = 2; i <= 4; i++) beat_at(&w, i, i == 3 ? 0 : 6);
+    for (uint32_t i = HOLDER; i <= LAST_RELAY; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = HOLDER; i <= LAST_RELAY; i++) beat_at(&w, i, i == EMPTY ? 0 : 6);
     tick(&w);
     w.slow_store = true;
     w.log = w.last_appended;
-    deliver(&w, 2, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = 8}}, false);
+    deliver(&w, HOLDER, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = 8}}, false);
     assert_int_equal(w.appends, 1);
     assert_int_equal(w.append[0].kind, LOG_MEMBER);
     assert_int_equal(w.append[0].u.member.stage, 1);
