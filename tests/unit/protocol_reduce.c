@@ -180,7 +180,7 @@ static void be_let_in_behind_final(world *w, bool reproducible, uint8_t root) {
     pass(w, MILLISECOND);
     assert_true(look(w).whole && look(w).reaches == 1);
     append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = SELF, .reason = EXPEL_DEAD}});
-    assert_true(look(w).member == 0 && look(w).left == 1);
+    assert_true(look(w).member == 0 && look(w).leaving.left == 1);
     log_entry final = {.kind = LOG_FINAL, .u.final = {.stages = 2, .round = {1, 1}, .clip = 1, .learning_rate = 1, .bias1 = 1, .bias2 = 1}};
     final.u.final.result_root[1].bytes[0] = root;
     append(w, final);
@@ -228,9 +228,9 @@ static void test_results_outlive_a_snapshot(void **state) {
     read_state(&w, 4, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = 0, .member = 1}}, 5);
     read_state(&w, 5, (log_entry){.kind = LOG_RUN}, 6);
     read_state(&w, 6, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}}, close);
-    assert_true(look(&w).member == 0 && look(&w).left == 1);
+    assert_true(look(&w).member == 0 && look(&w).leaving.left == 1);
     read_state(&w, close, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}}, close + 1);
-    assert_int_equal(look(&w).left, 0);  // another CLOSE counts less
+    assert_int_equal(look(&w).leaving.left, 0);  // another CLOSE counts less
     free(w.p);
 }
 
