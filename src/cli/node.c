@@ -257,6 +257,11 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
     return parent_read("--beside", f->beside, config, error);
 }
 
+static braid_err serving_check(const node_flags *f, braid_error *error) {
+    if (!f->data && !f->run && !f->shadow && !f->whole.given && !f->stage) return BRAID_OK;
+    return braid_fail(error, BRAID_ARGUMENT, "--data, --run, --shadow, --whole and --stage are for a training run, and the ticket is of a swarm that serves a model; leave them out");
+}
+
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume, .from = f->from,
@@ -264,7 +269,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
         .signals = true, .stop_within_ns = f->stop_within_ns, .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = f->join && !f->lead ? ticket_parse(f->join, &config->leader, error) : BRAID_OK;
-    if (!err && config->leader.serves && !f->data && !f->run && !f->shadow) return BRAID_OK;
+    if (!err && config->leader.serves) return serving_check(f, error);
     if (!err) err = roles_check(f, &config->role, error);
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
     if (!err && f->beside) err = beside_read(f, config, error);
@@ -299,6 +304,7 @@ static braid_err identity_open(const node_flags *f, identity **out, int *lock, b
 // With a ticket of a swarm that serves a model.
 static int serving_run(const node_flags *f, const ticket *join) {
     if (f->sinks.page) return cli_complain(CLI_USAGE, "node", "--page shows a training run; a swarm that serves a model has its page at braid serve");
+    if (!f->model && !cli_can_fill("node", "state-dir", f->state_directory)) return CLI_FAILED;
     const node_serve_flags flags = {.join = join, .model = f->model, .state_directory = f->state_directory, .layers = f->layers, .listen = f->listen, .public_address = f->public_address, .identity = f->identity,
                                     .threads = f->threads, .max_memory = f->max_memory, .patience_ns = f->patience_ns, .dead_ns = f->dead_ns, .adapters = &f->adapters, .json = f->json, .supervised = f->supervised};
     return node_serve(&flags);

@@ -14,6 +14,8 @@
 enum {
     OPTIONS_MAX_TABLE = 64,
     OPTIONS_NAME_SPACE = 80,
+    OPTIONS_DEFAULT_SPACE = 256,
+    OPTIONS_HELP_SPACE = 768,
     OPTIONS_HELP_COLUMN = 30,
     OPTIONS_HELP_WIDTH = 100,
     OPTIONS_MAX_PATH = 1024
@@ -325,22 +327,22 @@ static const char *unit_of(const option *f) {
     return f->unit != NULL ? f->unit : units[f->kind];
 }
 
-static void default_text(const option *f, char text[OPTIONS_NAME_SPACE]) {
+static void default_text(const option *f, char text[OPTIONS_DEFAULT_SPACE]) {
     text[0] = 0;
     if (f->fallback != NULL)
-        snprintf(text, OPTIONS_NAME_SPACE, "%s", f->fallback);
+        snprintf(text, OPTIONS_DEFAULT_SPACE, "%s", f->fallback);
     else if (f->kind == OPTION_TEXT && *(const char **)f->value != NULL)
-        snprintf(text, OPTIONS_NAME_SPACE, "%s", *(const char **)f->value);
+        snprintf(text, OPTIONS_DEFAULT_SPACE, "%s", *(const char **)f->value);
     else if (f->kind == OPTION_COUNT)
-        snprintf(text, OPTIONS_NAME_SPACE, "%llu", (unsigned long long)*(uint64_t *)f->value);
+        snprintf(text, OPTIONS_DEFAULT_SPACE, "%llu", (unsigned long long)*(uint64_t *)f->value);
     else if (f->kind == OPTION_REAL)
-        snprintf(text, OPTIONS_NAME_SPACE, "%g", *(double *)f->value);
+        snprintf(text, OPTIONS_DEFAULT_SPACE, "%g", *(double *)f->value);
     else if (f->kind == OPTION_SIZE)
         quantity_size_text(*(uint64_t *)f->value, text);
     else if (f->kind == OPTION_DURATION)
         quantity_duration_text((double)*(uint64_t *)f->value * 1e-9, text);
     else if (f->kind == OPTION_SWITCH && *(bool *)f->value)
-        snprintf(text, OPTIONS_NAME_SPACE, "yes");
+        snprintf(text, OPTIONS_DEFAULT_SPACE, "yes");
 }
 
 // Prints the words of `text`, wrapped at the help's width, each new line indented.
@@ -374,7 +376,7 @@ static void print_help(const options *o) {
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
         const option *f = &o->table[i];
-        char fallback[OPTIONS_NAME_SPACE], text[512];
+        char fallback[OPTIONS_DEFAULT_SPACE], text[OPTIONS_HELP_SPACE];
         if (f->hidden) continue;
         default_text(f, fallback);
         snprintf(text, sizeof text, "%s%s%s%s", f->help, *fallback ? " (default: " : "", fallback,

@@ -267,6 +267,8 @@ static braid_err descriptors_reserve(const swarm *s, braid_error *error) {
 static braid_err peers_count(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
     s->settings.wholes = f->wholes;
     s->settings.whole_only = f->wholes > 0 && f->relays == 0;
+    if (f->relays > 0 && run->stages < 2)
+        return braid_fail(error, BRAID_ARGUMENT, "--relays %llu: the run has one stage, so it has no relays; leave out --relays, or start whole-model peers with --whole N", (unsigned long long)f->relays);
     if (s->settings.relays == 0 && f->wholes == 0) s->settings.relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
     if (f->wholes == 0 && f->state_directory)
         return braid_fail(error, BRAID_ARGUMENT, "--state-dir is for whole-model peers: add --whole N, or leave it out");

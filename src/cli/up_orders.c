@@ -34,6 +34,7 @@ static bool more_data_come(const swarm *s) {
 static braid_err check_relay(const swarm *s, const action *a, braid_error *error) {
     uint64_t most = most_relays(s);
     if (s->settings.stages < 2) return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one stage and no relays", a->spec);
+    if (most == 0) return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no relays; start some with --relays N", a->spec);
     if (a->number > most)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no relay%u: the relays are relay1 to relay%llu", a->spec, a->number, (unsigned long long)most);
     if (!a->stage && most + 1 <= s->settings.stages)

@@ -41,7 +41,7 @@ braid_err ticket_parse(const char *text, ticket *out, braid_error *error) {
     if (!out->serves && (length < PREFIX || strncmp(text, ticket_prefix, PREFIX) != 0)) {
         if (length > 5 && strncmp(text, "braid", 5) == 0 && isdigit((unsigned char)text[5]))
             return malformed(error, "it is of another version of braid");
-        return malformed(error, "it does not begin with \"braid1.\"");
+        return malformed(error, "it does not begin with \"braid1.\" (a run) or \"serve1.\" (a served model)");
     }
     const char *at = text + PREFIX, *end = text + length;
     if (end - at < ID_TEXT + 1 + CHECK_TEXT + 1) return malformed(error, "it is too short");

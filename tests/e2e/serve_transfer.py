@@ -54,6 +54,12 @@ def test_memory():
     server = Server("--peers", "0", "--listen", "127.0.0.1:0")
     done = subprocess.run([BRAID, "node", "--join", server.ticket, "--listen", "127.0.0.1:0", "--max-memory", "10K"],
                           capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    for flags in ("--data", "--run", "words.txt"), ("--whole",), ("--no-whole",), ("--stage", "1"):
+        refused = subprocess.run([BRAID, "node", "--join", server.ticket, *flags], capture_output=True, text=True, timeout=PATIENCE)
+        check("flags of a training run", refused.returncode == 2 and "are for a training run" in refused.stderr, refused.stderr)
+    refused = subprocess.run([BRAID, "node", "--join", server.ticket, "--state-dir", "words.txt"], capture_output=True, text=True,
+                             timeout=PATIENCE)
+    check("a state directory that is a file", refused.returncode == 1 and "--state-dir: cannot write into" in refused.stderr, refused.stderr)
     check("too little memory", done.returncode == 1 and "one layer of this model needs" in done.stderr, done.stderr)
     chosen = join(server, "--max-memory", str(COST))
     begin, end = serving(chosen)

@@ -21,10 +21,12 @@ def expect_refused(arguments, words, codes=(1, 2)):
 
 def refuse_words(run):
     expect_refused(["node", "--join", "nonsense"], "ticket is malformed", [2])
+    expect_refused(["node", "--join", "nonsense"], "braid1.* or .*serve1.", [2])
     expect_refused(["node", "--join", "braid1.00"], "too short", [2])
     expect_refused(["node"], "--join TICKET is missing", [2])
     expect_refused(["node", "--lead"], "--run RUN.yaml is missing", [2])
     expect_refused(["up", run, "--relays", "1"], "--relays 3 or more", [2])
+    expect_refused(["up", run, "--whole", "2", "--kill", "relay1@iteration:2"], "has no relays; start some with --relays", [2])
     expect_refused(["up", run, "--relays", "3", "--kill", "everybody"], "relay3@iteration:12", [2])
     expect_refused(["node", "--lead", "--run", run, "--max-memory", "1K"], "needs .* allows", [1, 2])
 

@@ -102,11 +102,14 @@ static void test_reduce_adds_and_rounds(void **state) {
     fill(other, MOST, 2);
     byte_sum_encode(other, MOST, bytes);
     byte_sum_decode(bytes, MOST, sent);
-    for (size_t i = 0; i < MOST; i++) mean[i] = (float)((double)(own[i] + sent[i]) / 512);
-    round_trip(mean, MOST, expected);
     const sum_part parts[2] = {{.plain = (const uint8_t *)own}, {.packed = bytes}};
-    byte_sum_reduce(parts, 2, MOST, 512, result);
-    assert_memory_equal(result, expected, sizeof result);
+    const uint64_t tokens[] = {512, 300, 1 << 24, 3u << 24};  // the last is divided by in double precision
+    for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+        for (size_t i = 0; i < MOST; i++) mean[i] = (float)((double)(own[i] + sent[i]) / (double)tokens[t]);
+        round_trip(mean, MOST, expected);
+        byte_sum_reduce(parts, 2, MOST, tokens[t], result);
+        assert_memory_equal(result, expected, sizeof result);
+    }
     byte_sum_reduce(parts, 2, MOST, 0, result);
     assert_true(isnan(result[0]) && isnan(result[MOST - 1]));
 }

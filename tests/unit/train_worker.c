@@ -182,11 +182,29 @@ static void test_parts_add_up(void **state) {
     reduce_apart(f, false, &apart, &together);  // close but not equal: only checks that it works
 }
 
-static void test_results_transfer(void **state) {
-    fixture *f = *state;
+// Replaces the results of one block by zeros; its root must notice.
+static void assert_root_of_zeros_differs(tiny_line *l, uint32_t b, const braid_hash *root) {
+    job_result got = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_RESULT_GET, .first = b, .count = 1});
+    uint64_t bytes = l->blobs.bytes[got.out - 1];
+    uint8_t *zeros = calloc(1, bytes);
+    assert_non_null(zeros);
+    blob_id in = tiny_blob(&l->blobs, zeros, bytes);
+    free(zeros);
+    tiny_job(l, 0, &(job){.id = 1, .kind = JOB_RESULT_PUT, .in = in, .first = b, .count = 1});
+    braid_hash changed = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_NORM}).hash;
+    assert_false(hash_equal(&changed, root));
+    tiny_job(l, 0, &(job){.id = 1, .kind = JOB_RESULT_PUT, .in = got.out, .first = b, .count = 1});
+    assert_same_hash(tiny_job(l, 0, &(job){.id = 1, .kind = JOB_NORM}).hash, *root);
+    tiny_release(&l->blobs, got.out);
+    tiny_release(&l->blobs, in);
+}
+
+static void transfer_results(const tiny_config *config) {
     tiny_line a, b;
-    open_line(&a, f);
-    open_line(&b, f);
+    tiny_open(&a, config, 1, whole);
+    tiny_open(&b, config, 1, whole);
+    tiny_init(&a);
+    tiny_init(&b);
     tiny_microbatch(&a, 0, 0);
     uint32_t blocks = worker_blocks(a.worker[0]);
     braid_hash root = reduced(&a, 32, 1, JOB_OWN_SUM, 0);
@@ -199,8 +217,20 @@ static void test_results_transfer(void **state) {
         tiny_release(&b.blobs, in);
     }
     assert_same_hash(tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_NORM}).hash, root);
+    assert_root_of_zeros_differs(&b, 0, &root);
+    assert_root_of_zeros_differs(&b, blocks - 1, &root);
     tiny_close(&a);
     tiny_close(&b);
+}
+
+static void test_results_transfer(void **state) {
+    fixture *f = *state;
+    tiny_config config = f->config;
+    transfer_results(&config);
+    config.recipe = tiny_recipe(false);
+    transfer_results(&config);
+    config.recipe.byte_sums = true;
+    transfer_results(&config);
 }
 
 static void test_state_transfer_keeps_its_version(void **state) {

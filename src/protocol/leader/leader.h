@@ -113,7 +113,7 @@ typedef bool leader_spares(const peer *p, const cluster_member *m);
 // and removes the relay as moved.
 member_id leader_move_choose(peer *p, leader_spares *spares);
 void leader_move_begin(peer *p, member_id keeper);  // `keeper`: leader_keeper of the relay
-void leader_move_applied(peer *p, member_id who);  // EXPEL with MOVED: called before the member is removed
+void leader_move_applied(peer *p, member_id moved);  // EXPEL with MOVED: called before the member is removed
 uint16_t leader_move_target(const peer *p, const braid_id *id);  // the stage chosen for a moved peer; 0: none
 
 // ---- standby.c ----------------------------------------------------------------------------------

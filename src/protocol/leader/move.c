@@ -167,9 +167,9 @@ void leader_move_begin(peer *p, member_id keeper) {
     p->leader->move.pending = true;
 }
 
-void leader_move_applied(peer *p, member_id who) {
+void leader_move_applied(peer *p, member_id moved) {
     leader_move *l = &p->leader->move;
-    const cluster_member *m = member_find(p, who);
+    const cluster_member *m = member_find(p, moved);
     if (m == NULL) return;
     uint32_t at = l->count++ % LEADER_KEPT_MOVES;
     l->kept[at].id = m->contact == NO_CONTACT ? p->config.self : p->cluster->contacts[m->contact].id;
