@@ -2,35 +2,17 @@
 //     bench-batch-llama MODEL THREADS TEXTS PROMPT TOKENS
 // Reads TEXTS prompts of PROMPT tokens together, then writes the likeliest token of each text in each step.
 // Prints seconds until the first tokens, until the end, and the processor time.
-#include "llama.h"
+#define BENCH_NAME "bench-batch-llama"
+#include "bench-llama.h"
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST_TEXTS = 256, AT_ONCE = 2048 };
 
 static struct llama_context *context;
 static int vocab;
 static llama_token next[MOST_TEXTS];
-
-static void fail(const char *text) {
-    fprintf(stderr, "bench-batch-llama: %s\n", text);
-    exit(1);
-}
-
-static void quiet(enum ggml_log_level level, const char *text, void *data) {
-    (void)data;
-    if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
-}
-
-static double seconds(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void add(struct llama_batch *b, llama_token token, int position, int text, bool wanted) {
     int i = b->n_tokens++;

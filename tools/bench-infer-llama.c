@@ -3,14 +3,12 @@
 // With CACHE_F32 in the environment, keys and values are fp32, which needs FLASH off to have an effect.
 // Commands as in tools/bench-infer-braid.c, and before them, with an argument more,
 //     bench-infer-llama MODEL THREADS FLASH CONTEXT PROMPT         prints the text of the likeliest token and ends
-#include "llama.h"
+#define BENCH_NAME "bench-infer-llama"
+#include "bench-llama.h"
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum { MOST = 1 << 16 };
 
@@ -18,22 +16,6 @@ static struct llama_context *context;
 static const struct llama_vocab *words;
 static int vocab;
 static llama_token ids[MOST];
-
-static void fail(const char *text) {
-    fprintf(stderr, "bench-infer-llama: %s\n", text);
-    exit(1);
-}
-
-static void quiet(enum ggml_log_level level, const char *text, void *data) {
-    (void)data;
-    if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
-}
-
-static double seconds(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int read_ids(void) {
     int count = 0;

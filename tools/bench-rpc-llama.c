@@ -3,35 +3,17 @@
 // All layers and the head are on the workers, in equal shares. A command is a line: the number of tokens and the prompt.
 // The answer is a line: the seconds until the likeliest tokens were written after the prompt.
 #include "ggml-rpc.h"
-#include "llama.h"
+#define BENCH_NAME "bench-rpc-llama"
+#include "bench-llama.h"
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST = 1 << 16, ALL_LAYERS = 999 };
 
 static struct llama_context *context;
 static const struct llama_vocab *words;
 static int vocab;
-
-static void fail(const char *text) {
-    fprintf(stderr, "bench-rpc-llama: %s\n", text);
-    exit(1);
-}
-
-static void quiet(enum ggml_log_level level, const char *text, void *data) {
-    (void)data;
-    if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
-}
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static llama_token read_tokens(llama_token *tokens, int count) {
     if (llama_decode(context, llama_batch_get_one(tokens, count))) fail("cannot decode");
@@ -47,10 +29,10 @@ static void write_text(int tokens, const char *prompt) {
     int count = llama_tokenize(words, prompt, (int)strlen(prompt), ids, MOST, true, true);
     if (count <= 0 || count > (int)llama_n_batch(context)) fail("cannot tokenize");
     llama_memory_clear(llama_get_memory(context), true);
-    double start = seconds();
+    double start = seconds(CLOCK_MONOTONIC);
     llama_token token = read_tokens(ids, count);
     for (int i = 1; i < tokens; i++) token = read_tokens(&token, 1);
-    printf("%.6f\n", seconds() - start);
+    printf("%.6f\n", seconds(CLOCK_MONOTONIC) - start);
     fflush(stdout);
 }
 

@@ -2,34 +2,14 @@
 // sum again.
 #include "train/optimizer.h"
 #include "train/worker.h"
-#include "train_tiny.h"
+#include "train_fixture.h"
 
 enum { STEPS = 8 };
 
-typedef struct fixture {
-    char directory[64];
-    train_data *data;
-    tensor_pool *pool;
-    tiny_config config;
-} fixture;
-
-static int set_up(void **state) {
-    static fixture f;
-    tiny_directory(f.directory);
-    f.data = tiny_data(f.directory);
-    assert_int_equal(tensor_pool_new(2, &f.pool, NULL), BRAID_OK);
-    f.config =
-        (tiny_config){.model = tiny_model(MODEL_LLAMA), .recipe = tiny_recipe(true), .data = f.data, .pool = f.pool};
-    f.config.recipe.warmup = 0;
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state) {
+static int set_up_without_warmup(void **state) {
+    set_up(state);
     fixture *f = *state;
-    train_data_free(f->data);
-    tensor_pool_free(f->pool);
-    tiny_remove(f->directory);
+    f->config.recipe.warmup = 0;
     return 0;
 }
 
@@ -139,10 +119,10 @@ static void test_outer_steps_keep_momentum(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_local_steps_are_those_of_training, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_contribution_can_be_taken_out_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_threads_and_solitude_do_not_change_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_outer_steps_keep_momentum, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_local_steps_are_those_of_training, set_up_without_warmup, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_contribution_can_be_taken_out_again, set_up_without_warmup, tear_down),
+        cmocka_unit_test_setup_teardown(test_threads_and_solitude_do_not_change_bits, set_up_without_warmup, tear_down),
+        cmocka_unit_test_setup_teardown(test_outer_steps_keep_momentum, set_up_without_warmup, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,34 +2,9 @@
 
 #include "base/rng.h"
 #include "train/digest.h"
-#include "train_tiny.h"
+#include "train_fixture.h"
 
 #include <math.h>
-
-typedef struct fixture {
-    char directory[64];
-    train_data *data;
-    tensor_pool *pool;
-    tiny_config config;
-} fixture;
-
-static int set_up(void **state) {
-    static fixture f;
-    tiny_directory(f.directory);
-    f.data = tiny_data(f.directory);
-    assert_int_equal(tensor_pool_new(2, &f.pool, NULL), BRAID_OK);
-    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool, false, false, NULL};
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    fixture *f = *state;
-    train_data_free(f->data);
-    tensor_pool_free(f->pool);
-    tiny_remove(f->directory);
-    return 0;
-}
 
 static const uint32_t whole[] = {3}, three[] = {1, 1, 1}, empty_ends[] = {0, 2, 1};
 
